@@ -1,0 +1,1 @@
+"""Registers the sarit data source with PySpark."""

@@ -1,0 +1,1 @@
+"""Sarit: distributed stream storage that speaks the Pravega protocols."""

@@ -1,0 +1,99 @@
+"""What the controller needs of the segment stores: segments and tables.
+
+The composition supplies an implementation: in-process calls on one node, wire-protocol
+connections in a cluster.  All calls raise the kinds of `core.errors`, and may raise
+Unavailable at any time with an unknown outcome, so every use must be safe to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TableValue:
+    """A stored value and its version (rises with every update, never reused for a key)."""
+
+    value: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableUpdate:
+    """One change of a batch.  `value` None removes the key.
+
+    `expected` is the version the key must have now: `limits.NO_VERSION` for any,
+    `limits.NOT_EXISTS` for none.
+    """
+
+    key: bytes
+    value: bytes | None
+    expected: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """What a store knows of a segment; offsets in bytes, `modified_ms` since 1970."""
+
+    length: int
+    start_offset: int
+    sealed: bool
+    modified_ms: int
+
+
+class Tables(Protocol):
+    """Table segments whose keys are kept in unsigned byte order."""
+
+    async def create(self, table: str) -> None:
+        """Create a table; Exists when it is there."""
+
+    async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
+        """Current values, None where absent, in order.  NotFound when the table is missing."""
+
+    async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
+        """Apply all updates atomically if every expectation holds; the new versions in order
+        (removals get -1).  Conflict when one does not hold: nothing is changed."""
+
+    async def scan(
+        self, table: str, start: bytes, end: bytes | None, limit: int
+    ) -> list[tuple[bytes, TableValue]]:
+        """Up to `limit` entries with start <= key (< end), ascending."""
+
+    async def delete(self, table: str) -> None:
+        """Remove the table with its entries; NotFound when it is missing."""
+
+
+class Segments(Protocol):
+    """Stream segments, wherever they live."""
+
+    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
+        """Create an empty segment; Exists when it is there."""
+
+    async def create_table(self, segment: str, *, key_length: int) -> None:
+        """Create a table segment (key_length 0: keys of any length); Exists when it is there."""
+
+    async def seal(self, segment: str) -> None:
+        """Seal; succeeds when sealed already; NotFound."""
+
+    async def delete(self, segment: str) -> None:
+        """Delete; NotFound."""
+
+    async def truncate(self, segment: str, offset: int) -> None:
+        """Raise the start offset; succeeds when it is there or above; NotFound, Invalid."""
+
+    async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
+        """Merge sources into target in order; per source the target's length after it.
+        A source that was merged or is missing answers the target's current length."""
+
+    async def info(self, segment: str) -> SegmentInfo:
+        """Length, start and state; NotFound."""
+
+    async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
+        """Record the scaling policy the store meters by; NotFound."""
+
+    def endpoint(self, segment: str) -> tuple[str, int]:
+        """Host (an address, not a name) and port of the store that owns the segment.
+
+        Never checks that the segment exists."""

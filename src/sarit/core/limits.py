@@ -1,0 +1,57 @@
+"""Every bound of the system, by name, unit last.
+
+What is a user's choice is in `config.py`; these are the walls behind it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+# -- wire ---------------------------------------------------------------------------------
+MAX_WIRE_PAYLOAD_BYTES: Final = 0x00FF_FFFF
+MAX_WIRE_STRING_BYTES: Final = 0xFFFF
+WIRE_VERSION: Final = 17
+OLDEST_WIRE_VERSION: Final = 5
+MAX_EVENT_BYTES: Final = 8 * MIB
+EVENT_HEADER_BYTES: Final = 8
+MAX_READ_BYTES: Final = 2 * MIB
+PARKED_READ_SECONDS: Final = 15.0
+MAX_PARKED_READS_PER_CONNECTION: Final = 10_000
+MAX_CONNECTIONS: Final = 10_000
+MAX_CONNECTION_UNSENT_BYTES: Final = 8 * MIB
+MAX_CONNECTION_UNACKED_BYTES: Final = 32 * MIB
+
+# -- container and durable log --------------------------------------------------------------
+FRAME_TARGET_BYTES: Final = 1 * MIB
+MAX_FRAME_BYTES: Final = 32 * MIB
+MAX_FRAMES_IN_FLIGHT: Final = 2
+LOG_FILE_BYTES: Final = 64 * MIB
+MAX_SPARE_LOG_FILES: Final = 16
+MAX_CONTAINERS: Final = 1024
+
+# -- cache, flush, long-term storage ---------------------------------------------------------
+MAX_UNFLUSHED_BYTES: Final = 768 * MIB
+CACHE_BYTES: Final = 128 * MIB
+CHUNK_TARGET_BYTES: Final = 32 * MIB
+SMALL_SLICE_BYTES: Final = 32 * KIB
+READAHEAD_BYTES: Final = 4 * MIB
+FLUSH_INTERVAL_SECONDS: Final = 2.0
+MAX_SEGMENT_RECORDS_IN_MEMORY: Final = 50_000
+MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT: Final = 10_000
+
+# -- tables ----------------------------------------------------------------------------------
+MAX_TABLE_KEY_BYTES: Final = 8192
+MAX_TABLE_VALUE_BYTES: Final = MIB - 8192
+MAX_TABLE_BATCH_BYTES: Final = 32 * MIB
+MAX_TABLE_PAGE_BYTES: Final = 2 * MIB
+
+# -- numbers the protocol gives a meaning ------------------------------------------------------
+NULL_ATTRIBUTE_VALUE: Final = -(1 << 63)
+NO_VERSION: Final = -(1 << 63)
+NOT_EXISTS: Final = -1
+
+# -- threads -----------------------------------------------------------------------------------
+SWITCH_INTERVAL_SECONDS: Final = 0.0002

@@ -1,0 +1,143 @@
+"""Names of scopes, streams and segments, and the ids inside them.
+
+A stream segment is `scope/stream/<number>.#epoch.<epoch>`; derived segments append a suffix:
+`#transaction.<32 hex>`, `#transient.<32 hex>.<32 hex>`, `#index`.  A segment id packs
+`epoch << 32 | number` into an int64.  Source: Pravega `NameUtils`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from sarit.core.errors import Invalid
+
+SYSTEM_SCOPE: Final = "_system"
+READER_GROUP_PREFIX: Final = "_RG"
+MARK_PREFIX: Final = "_MARK"
+TABLE_SUFFIX: Final = "_kvtable"
+EPOCH_DELIMITER: Final = ".#epoch."
+TRANSACTION_DELIMITER: Final = "#transaction."
+TRANSIENT_DELIMITER: Final = "#transient."
+INDEX_SUFFIX: Final = "#index"
+
+MAX_USER_NAME_CHARS: Final = 250
+MAX_INTERNAL_NAME_CHARS: Final = 255
+
+_USER_NAME = re.compile(r"[A-Za-z0-9.\-]+")
+_INTERNAL_NAME = re.compile(r"_?[A-Za-z0-9.\-]+")
+_LOW_32_BITS = 0xFFFFFFFF
+
+
+def is_user_name(name: str) -> bool:
+    """Whether `name` may be given by a user to a scope, stream, table, group, reader or writer."""
+    return len(name) <= MAX_USER_NAME_CHARS and _USER_NAME.fullmatch(name) is not None
+
+
+def is_internal_name(name: str) -> bool:
+    """Whether `name` is legal on the server: a user name, or one with a leading underscore."""
+    return len(name) <= MAX_INTERNAL_NAME_CHARS and _INTERNAL_NAME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentId:
+    """Which segment of a stream: the epoch that created it and its number (both int32, >= 0)."""
+
+    epoch: int
+    number: int
+
+    @property
+    def packed(self) -> int:
+        """The int64 the protocols carry."""
+        return self.epoch << 32 | self.number
+
+    @staticmethod
+    def unpack(packed: int) -> SegmentId:
+        """The inverse of `packed`.  Raises Invalid for a negative value."""
+        if packed < 0:
+            raise Invalid(f"segment id {packed} is negative")
+        return SegmentId(packed >> 32, packed & _LOW_32_BITS)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StreamName:
+    """`scope/stream`."""
+
+    scope: str
+    stream: str
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.stream}"
+
+    @staticmethod
+    def parse(text: str) -> StreamName:
+        """Read `scope/stream`.  Raises Invalid with the reason."""
+        scope, slash, stream = text.partition("/")
+        if not slash or not is_internal_name(scope) or not is_internal_name(stream):
+            raise Invalid(
+                f"{text!r} is not SCOPE/STREAM (letters, digits, '.' and '-', at most "
+                f"{MAX_USER_NAME_CHARS} characters each)"
+            )
+        return StreamName(scope, stream)
+
+    def segment(self, segment: SegmentId) -> str:
+        """The full name of one of this stream's segments."""
+        return segment_name(self.scope, self.stream, segment)
+
+
+def segment_name(scope: str, stream: str, segment: SegmentId) -> str:
+    """The full name of a stream segment."""
+    tail = f"{stream}/{segment.number}{EPOCH_DELIMITER}{segment.epoch}"
+    return f"{scope}/{tail}" if scope else tail
+
+
+def parse_segment_name(name: str) -> tuple[StreamName, SegmentId]:
+    """Stream and id of a stream segment's full name; derived suffixes are dropped.
+
+    A last token without `.#epoch.` means epoch 0.  Raises Invalid.
+    """
+    parts = parent_segment(name).split("/")
+    if len(parts) not in (2, 3):
+        raise Invalid(f"{name!r} is not the name of a stream segment")
+    number, _, epoch = parts[-1].partition(EPOCH_DELIMITER)
+    try:
+        segment = SegmentId(int(epoch or "0"), int(number))
+    except ValueError:
+        raise Invalid(f"{name!r} is not the name of a stream segment") from None
+    return StreamName(parts[0] if len(parts) == 3 else "", parts[-2]), segment
+
+
+def transaction_segment(parent: str, transaction: int) -> str:
+    """The shadow segment of `parent` for a 128-bit transaction id."""
+    return f"{parent}{TRANSACTION_DELIMITER}{transaction:032x}"
+
+
+def transient_segment(parent: str, writer: bytes, nonce: bytes) -> str:
+    """A segment that lives as long as a connection; `writer` and `nonce` are 16 bytes each."""
+    return f"{parent}{TRANSIENT_DELIMITER}{writer.hex()}.{nonce.hex()}"
+
+
+def is_transient(name: str) -> bool:
+    """Whether `name` is a transient segment."""
+    return TRANSIENT_DELIMITER in name
+
+
+def is_transaction(name: str) -> bool:
+    """Whether `name` is a transaction's shadow segment."""
+    _, delimiter, suffix = name.rpartition(TRANSACTION_DELIMITER)
+    return bool(delimiter) and len(suffix) >= 32
+
+
+def parent_segment(name: str) -> str:
+    """The segment a derived one belongs to; a plain segment is its own parent."""
+    for delimiter in (TRANSACTION_DELIMITER, TRANSIENT_DELIMITER):
+        head, found, _ = name.partition(delimiter)
+        if found:
+            return head
+    return name.removesuffix(INDEX_SUFFIX)
+
+
+def placement_key(name: str) -> str:
+    """What decides the container of a segment: all segments derived from one share it."""
+    return parent_segment(name).partition(EPOCH_DELIMITER)[0]

@@ -1,0 +1,142 @@
+"""The ports to the world: clock, random, files, threads, network.
+
+Everything that is not a pure function of its input reaches the world through an `Env`, so
+that one deterministic simulation can run the whole node.  `env/real.py` is the only module
+that touches the operating system.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """Two clocks: leases and time-outs use `monotonic`, people and records `wall_ms`."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary moment; never falls."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970; may jump either way."""
+
+
+class Random(Protocol):
+    """The only source of chance."""
+
+    def bytes(self, count: int) -> bytes:
+        """`count` random bytes."""
+
+    def random(self) -> float:
+        """A float in [0, 1)."""
+
+
+class File(Protocol):
+    """An open file.  Calls block: make them on a `Worker`.  All raise OSError.
+
+    After a failed write or sync the content is undefined: close the file, never retry on it.
+    """
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """At most `length` bytes from `offset`; shorter at the end of the file only."""
+
+    def pread_into(self, into: memoryview, offset: int) -> int:
+        """Fill `into` from `offset`; returns the bytes read, fewer at the end of the file only."""
+
+    def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
+        """Write all parts one after the other from `offset`; returns their total length."""
+
+    def datasync(self) -> None:
+        """fdatasync: data and length are on the disk when this returns."""
+
+    def allocate(self, length: int) -> None:
+        """Give the file `length` bytes of real, zeroed blocks."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def truncate(self, length: int) -> None:
+        """Cut or extend to `length` bytes."""
+
+    def lock(self) -> bool:
+        """Take an exclusive advisory lock for the life of this file; False when another holds it."""
+
+    def close(self) -> None:
+        """Release the descriptor and its lock."""
+
+
+class Files(Protocol):
+    """A file system.  Calls block: make them on a `Worker`.  All raise OSError."""
+
+    def open(self, path: str, mode: str) -> File:
+        """Open `path`; mode "read", "write" (must exist) or "create" (must not exist)."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory of that name exists."""
+
+    def list(self, directory: str) -> list[str]:
+        """The names in `directory`, sorted."""
+
+    def make_dirs(self, path: str) -> None:
+        """Create `path` and its parents where missing, and sync each parent that changed."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically give `source` the name `target`; durable after `sync_dir`."""
+
+    def remove(self, path: str) -> None:
+        """Unlink a file; durable after `sync_dir`."""
+
+    def sync_dir(self, path: str) -> None:
+        """Make creations, renames and removals in the directory durable."""
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that may still be written to the file system that holds `path`."""
+
+
+class Worker(Protocol):
+    """One thread that runs blocking calls in the order given.  Not a pool."""
+
+    def submit(self, call: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run `call` on the thread, then `done(result, error)` on the event loop."""
+
+    def run(self, call: Callable[[], T]) -> Awaitable[T]:
+        """Run `call` on the thread and await its result."""
+
+    async def close(self) -> None:
+        """Finish what was submitted and end the thread."""
+
+
+class Threads(Protocol):
+    """Where workers come from."""
+
+    def worker(self, name: str) -> Worker:
+        """Start a worker."""
+
+
+class Network(Protocol):
+    """TCP.  Protocols given here implement `asyncio.BufferedProtocol`; a network that has
+    none (the simulation) drives `get_buffer` and `buffer_updated` itself."""
+
+    async def serve(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> asyncio.AbstractServer:
+        """Listen; port 0 picks a free one."""
+
+    async def connect(
+        self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, Any]:
+        """Open a connection; raises OSError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """The world as one value."""
+
+    clock: Clock
+    random: Random
+    files: Files
+    threads: Threads
+    network: Network

@@ -1,0 +1,41 @@
+"""The index: one container's ordered key-value store, written at checkpoints alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(slots=True)
+class WriteBatch:
+    """One atomic change.  Order of effect: range deletes, then deletes, then puts."""
+
+    puts: dict[bytes, bytes] = field(default_factory=dict)
+    deletes: set[bytes] = field(default_factory=set)
+    range_deletes: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+class Index(Protocol):
+    """Keys are ordered as unsigned bytes.  Errors: Unavailable, Fenced, Corrupt."""
+
+    async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The values of `keys`, None where absent, in order."""
+
+    async def scan(
+        self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
+    ) -> list[tuple[bytes, bytes]]:
+        """Up to `limit` pairs with start <= key < end, ascending (or descending)."""
+
+    async def commit(self, batch: WriteBatch) -> None:
+        """Apply all of `batch` or nothing; durable when this returns."""
+
+    async def close(self) -> None:
+        """Release files and threads; what was committed stays."""
+
+
+class IndexProvider(Protocol):
+    """Opens indexes: opening fences an earlier owner."""
+
+    async def open(self, container: int) -> Index:
+        """Open (or create) the container's index."""

@@ -1,0 +1,31 @@
+"""Tier 2: long-term storage of immutable chunks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from sarit.env.ports import Buffer
+
+
+class ChunkStorage(Protocol):
+    """Immutable, uniquely named objects.  Names are `/`-separated ASCII.
+
+    Errors: Unavailable (try again later; the write may or may not have happened), Exists,
+    NotFound, Invalid.
+    """
+
+    async def write(self, name: str, parts: Sequence[Buffer]) -> None:
+        """Store a new chunk; durable when this returns.  Exists when the name is taken."""
+
+    async def read(self, name: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`.  Corrupt when the chunk is shorter."""
+
+    async def delete(self, name: str) -> None:
+        """Remove a chunk; deleting one that is gone succeeds."""
+
+    def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
+        """(name, length) of the chunks under `prefix`, by name."""
+
+    async def close(self) -> None:
+        """Release threads and connections."""
