@@ -7,9 +7,11 @@ Unavailable at any time with an unknown outcome, so every use must be safe to re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +58,7 @@ class Tables(Protocol):
         """Apply all updates atomically if every expectation holds; the new versions in order
         (removals get -1).  Conflict when one does not hold: nothing is changed."""
 
-    async def scan(
-        self, table: str, start: bytes, end: bytes | None, limit: int
-    ) -> list[tuple[bytes, TableValue]]:
+    async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
         """Up to `limit` entries with start <= key (< end), ascending."""
 
     async def delete(self, table: str) -> None:

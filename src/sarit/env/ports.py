@@ -7,10 +7,12 @@ that touches the operating system.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable, Sequence
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -122,7 +124,9 @@ class Network(Protocol):
     """TCP.  Protocols given here implement `asyncio.BufferedProtocol`; a network that has
     none (the simulation) drives `get_buffer` and `buffer_updated` itself."""
 
-    async def serve(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> asyncio.AbstractServer:
+    async def serve(
+        self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> asyncio.AbstractServer:
         """Listen; port 0 picks a free one."""
 
     async def connect(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(slots=True)
@@ -22,9 +24,7 @@ class Index(Protocol):
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of `keys`, None where absent, in order."""
 
-    async def scan(
-        self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
-    ) -> list[tuple[bytes, bytes]]:
+    async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
         """Up to `limit` pairs with start <= key < end, ascending (or descending)."""
 
     async def commit(self, batch: WriteBatch) -> None:

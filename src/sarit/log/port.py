@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from sarit.env.ports import Buffer
+if TYPE_CHECKING:
+    from sarit.env.ports import Buffer
 
 FrameDone = Callable[[BaseException | None], None]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from sarit.env.ports import Buffer
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from sarit.env.ports import Buffer
 
 
 class ChunkStorage(Protocol):

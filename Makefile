@@ -1,0 +1,43 @@
+# The verbs of this project, in one place.  `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench wheel clean
+
+BIN := .venv/bin
+STAMP := .venv/.set-up
+
+help:  ## list the verbs
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml uv.lock tools/setup.sh
+	@tools/setup.sh
+	@touch $@
+
+setup: $(STAMP)  ## install everything into .venv (needs Python >= 3.11; Java >= 17 for Spark alone)
+
+demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
+	@$(BIN)/python examples/flights/demo.py
+
+test: setup lint  ## what CI runs: lint, types, imports, and every test
+	@$(BIN)/pytest
+
+lint: setup  ## ruff, formatting, mypy --strict, import directions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+format: setup  ## put the code in order: ruff's fixes and formatting
+	@$(BIN)/ruff check --fix --unsafe-fixes --quiet . || true
+	@$(BIN)/ruff format .
+
+bench: setup  ## the headline figures, beside peers where they can be started
+	@$(BIN)/python -m benchmarks
+
+wheel: setup  ## build dist/*.whl
+	@$(BIN)/uv build --wheel --no-build-isolation --out-dir dist
+
+clean:  ## remove everything that was built, and the demo's data
+	rm -rf .venv .cache dist build demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

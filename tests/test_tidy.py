@@ -1,0 +1,207 @@
+"""Style as a test: banned calls with what to call instead, and sizes held by a ratchet.
+
+The world (clocks, chance, files, threads, sockets) is reached through `sarit.env` alone, so that the simulation
+can run everything else.  A file that must break a rule is listed here with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+SIZED = ("src", "simulation", "checkers", "benchmarks", "examples", "tests")
+
+MAX_FUNCTION_LINES = 70
+MAX_MODULE_LINES = 400
+MAX_CLASS_METHODS = 25
+
+# Dotted name (or prefix that ends with a dot) -> what to use instead.
+BANNED: dict[str, str] = {
+    "time.": "env.clock (monotonic, wall_ms), or loop.call_later for a delay",
+    "datetime.datetime.now": "env.clock.wall_ms()",
+    "datetime.datetime.utcnow": "env.clock.wall_ms()",
+    "datetime.date.today": "env.clock.wall_ms()",
+    "random.": "env.random",
+    "secrets.": "env.random.bytes",
+    "os.urandom": "env.random.bytes",
+    "uuid.uuid1": "env.random.bytes(16)",
+    "uuid.uuid4": "env.random.bytes(16)",
+    "open": "env.files.open on a worker",
+    "io.open": "env.files.open on a worker",
+    "os.open": "env.files.open on a worker",
+    "os.fsync": "env.files (datasync, sync_dir)",
+    "os.fdatasync": "File.datasync",
+    "os.rename": "env.files.rename, then sync_dir",
+    "os.replace": "env.files.rename, then sync_dir",
+    "os.unlink": "env.files.remove, then sync_dir",
+    "os.remove": "env.files.remove, then sync_dir",
+    "os.makedirs": "env.files.make_dirs",
+    "os.mkdir": "env.files.make_dirs",
+    "shutil.": "env.files",
+    "tempfile.": "env.files",
+    "threading.Thread": "env.threads.worker",
+    "concurrent.futures.ThreadPoolExecutor": "env.threads.worker",
+    "asyncio.to_thread": "env.threads.worker(...).run",
+    "socket.socket": "env.network",
+    "asyncio.open_connection": "env.network.connect",
+    "asyncio.start_server": "env.network.serve",
+    "print": "logging, or click.echo in cli/",
+}
+
+# Path under src/ (or a folder, with a slash at the end) -> banned names it may use, and why.
+ALLOWED: dict[str, tuple[set[str], str]] = {
+    "sarit/env/real.py": (set(BANNED), "it is the border to the operating system"),
+}
+
+# Modules above the limit today.  Numbers only fall: cut the module, then lower or remove its line.
+LONG_MODULES: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {}
+
+
+def _is_generated(path: Path) -> bool:
+    return path.stem.endswith(("_pb2", "_grpc", "_pb2_grpc")) or "generated" in path.parts
+
+
+def _modules(*folders: str) -> list[Path]:
+    found = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
+    return [path for path in found if not _is_generated(path)]
+
+
+def _imported_names(tree: ast.Module) -> dict[str, str]:
+    """Local name -> dotted name, for every import in the module."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                names[alias.asname or alias.name.partition(".")[0]] = alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return names
+
+
+def _dotted(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = _dotted(node.value)
+        return base and f"{base}.{node.attr}"
+    return None
+
+
+def _rule(name: str) -> str | None:
+    return next((rule for rule in BANNED if name == rule or (rule.endswith(".") and name.startswith(rule))), None)
+
+
+def banned_uses(source: str) -> Iterator[tuple[int, str, str]]:
+    """(line, name, rule) of each banned name that the source mentions, called or passed on."""
+    tree = ast.parse(source)
+    imports = _imported_names(tree)
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Name | ast.Attribute):
+            continue
+        name = _dotted(node)
+        if name is None:
+            continue
+        head, dot, rest = name.partition(".")
+        if head not in imports and dot:
+            continue  # a local variable's attribute: `worker.open`, `self.time.x`
+        full = imports.get(head, head) + dot + rest
+        rule = _rule(full)
+        if rule:
+            yield node.lineno, full, rule
+
+
+def _may(path: Path, rule: str) -> bool:
+    relative = path.relative_to(SOURCE).as_posix()
+    return any(
+        rule in rules for place, (rules, _) in ALLOWED.items() if relative == place or relative.startswith(place)
+    )
+
+
+def test_the_world_is_reached_through_env_alone() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {name}: use {BANNED[rule]}"
+        for path in _modules("src")
+        for line, name, rule in banned_uses(path.read_text())
+        if not _may(path, rule)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import time\ntime.time()", ["time.time"]),
+        ("from time import monotonic as now\nnow()", ["time.monotonic"]),
+        ("import os\nx = os.urandom", ["os.urandom"]),
+        ("from uuid import uuid4\nuuid4()", ["uuid.uuid4"]),
+        ("from random import Random\nRandom(1)", ["random.Random"]),
+        ("open('x')", ["open"]),
+        ("files.open('x', 'read')\nself.random.random()", []),
+        ("from datetime import datetime\ndatetime.now()", ["datetime.datetime.now"]),
+    ],
+)
+def test_the_rule_sees(source: str, names: list[str]) -> None:
+    assert [name for _, name, _ in banned_uses(source)] == names
+
+
+def test_modules_are_short() -> None:
+    lengths = {p.relative_to(ROOT).as_posix(): len(p.read_text().splitlines()) for p in _modules(*SIZED)}
+    wrong = [
+        f"{name} has {length} lines, the bound is {LONG_MODULES.get(name, MAX_MODULE_LINES)}"
+        for name, length in lengths.items()
+        if length > LONG_MODULES.get(name, MAX_MODULE_LINES)
+    ]
+    wrong += [
+        f"{name} is short now: take it off the ratchet"
+        for name in LONG_MODULES
+        if lengths.get(name, 0) <= MAX_MODULE_LINES
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{prefix}{node.name}"
+            yield name, (node.end_lineno or node.lineno) - node.lineno + 1
+            yield from _functions(node, f"{name}.")
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node, f"{prefix}{node.name}.")
+        else:
+            yield from _functions(node, prefix)
+
+
+def test_functions_are_short() -> None:
+    wrong = []
+    for path in _modules(*SIZED):
+        for name, lines in _functions(ast.parse(path.read_text())):
+            where = f"{path.relative_to(ROOT).as_posix()}:{name}"
+            if lines > LONG_FUNCTIONS.get(where, MAX_FUNCTION_LINES):
+                wrong.append(f"{where} has {lines} lines, the bound is {LONG_FUNCTIONS.get(where, MAX_FUNCTION_LINES)}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_classes_are_small() -> None:
+    wrong = []
+    for path in _modules("src", "simulation", "checkers"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                methods = sum(isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) for item in node.body)
+                if methods > MAX_CLASS_METHODS:
+                    wrong.append(f"{path.relative_to(ROOT)}: {node.name} has {methods} methods")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_there_is_no_room_called_utils() -> None:
+    wrong = [str(p.relative_to(ROOT)) for p in _modules("src") if p.stem in {"utils", "util", "helpers", "common"}]
+    assert not wrong, "name the module after what it is about: " + ", ".join(wrong)
