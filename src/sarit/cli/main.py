@@ -1,0 +1,72 @@
+"""The `sarit` command: one module per noun, loaded when it is asked for.
+
+Exit codes: 0 done, 1 the work failed, 2 the command line is wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import version
+
+import click
+
+from sarit.core.errors import SaritError
+
+# noun -> (module:attribute, one line of help); kept here so that `sarit --help` imports nothing else.
+_NOUNS = {
+    "standalone": ("sarit.cli.standalone:standalone", "Run a whole node: controller and segment store."),
+    "scope": ("sarit.cli.scope:scope", "Create, list and delete scopes."),
+    "stream": ("sarit.cli.stream:stream", "Create, list, inspect, seal, truncate and delete streams."),
+    "write": ("sarit.cli.write:write", "Write events from a file or standard input."),
+    "read": ("sarit.cli.read:read", "Print a stream's events."),
+    "bench": ("sarit.cli.bench:bench", "Measure write and read rates against a running node."),
+    "completion": ("sarit.cli.completion:completion", "Print the completion script of a shell."),
+}
+
+
+class _Nouns(click.Group):
+    """A group that imports a command's module only when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_NOUNS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _NOUNS:
+            return None
+        module, _, attribute = _NOUNS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _NOUNS.items()])
+
+
+@click.group(cls=_Nouns, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(version=version("sarit"), prog_name="sarit")
+def cli() -> None:
+    """Durable, append-only, elastic streams."""
+
+
+def main() -> None:
+    """The entry point of the console script."""
+    try:
+        cli.main(prog_name="sarit", standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except SaritError as error:
+        click.echo(f"sarit: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output went away, as `head` does: not an error
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""`sarit standalone`: a whole node in one process."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from sarit.core import limits
+
+
+@click.command()
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("sarit-data"),
+    show_default=True,
+    help="Where everything is kept; created when missing.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to tell clients.")
+@click.option("--controller-port", type=click.IntRange(0, 65535), default=9090, show_default=True, help="gRPC.")
+@click.option("--store-port", type=click.IntRange(0, 65535), default=12345, show_default=True, help="Wire protocol.")
+@click.option(
+    "--containers",
+    type=click.IntRange(1, limits.MAX_CONTAINERS),
+    default=4,
+    show_default=True,
+    help="Shares of the segments, each with its own log; fixed when the data directory is created.",
+)
+@click.option(
+    "--storage", metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.  [default: in DIR]"
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="How much to log, on standard error.",
+)
+def standalone(
+    data_dir: Path,
+    host: str,
+    controller_port: int,
+    store_port: int,
+    containers: int,
+    storage: str | None,
+    log_level: str,
+) -> None:
+    """Run controller and segment store in one process, on one data directory.
+
+    Prints a line with "sarit is ready" when it serves.  SIGTERM and Ctrl-C flush and stop.  Whatever was
+    acknowledged is on the disk, so that kill -9 loses nothing either.
+    """
+    from sarit.config import NodeConfig
+    from sarit.standalone import run
+
+    logging.basicConfig(
+        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    run(
+        NodeConfig(
+            data_dir=str(data_dir),
+            host=host,
+            controller_port=controller_port,
+            store_port=store_port,
+            containers=containers,
+            storage_url=storage,
+        )
+    )
