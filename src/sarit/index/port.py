@@ -19,7 +19,10 @@ class WriteBatch:
 
 
 class Index(Protocol):
-    """Keys are ordered as unsigned bytes.  Errors: Unavailable, Fenced, Corrupt."""
+    """Keys are ordered as unsigned bytes.  Errors: Unavailable, Fenced, Corrupt.
+
+    A fenced handle's commits fail; its reads may still answer old values.
+    """
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of `keys`, None where absent, in order."""
@@ -28,7 +31,11 @@ class Index(Protocol):
         """Up to `limit` pairs with start <= key < end, ascending (or descending)."""
 
     async def commit(self, batch: WriteBatch) -> None:
-        """Apply all of `batch` or nothing; durable when this returns."""
+        """Apply all of `batch` or nothing; durable when this returns.
+
+        After Unavailable the batch may or may not be there, and the handle may be dead (all
+        calls fail): close it, open again and read.  Do not change `batch` until this returns.
+        """
 
     async def close(self) -> None:
         """Release files and threads; what was committed stays."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ChunkStorage(Protocol):
-    """Immutable, uniquely named objects.  Names are `/`-separated ASCII.
+    """Immutable, uniquely named objects.  Names are `/`-separated ASCII (`storage/names.py`).
 
     Errors: Unavailable (try again later; the write may or may not have happened), Exists,
     NotFound, Invalid.
@@ -27,7 +27,8 @@ class ChunkStorage(Protocol):
         """Remove a chunk; deleting one that is gone succeeds."""
 
     def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """(name, length) of the chunks under `prefix`, by name."""
+        """(name, length) of the chunks under the folder `prefix` (whole parts, no final `/`;
+        "" for all), by name.  A chunk written or deleted meanwhile may be missing or shown."""
 
     async def close(self) -> None:
         """Release threads and connections."""

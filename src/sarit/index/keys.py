@@ -1,0 +1,248 @@
+"""The keys of a container's index, and the small values behind them.
+
+A key is one letter for the kind of record, then the segment id (8 bytes, big-endian, so that
+byte order is numeric order), then what tells records of that kind apart.  All records of one
+kind of one segment thus stand together: they are listed by a scan and dropped by a range
+delete.  The layout, with an example in bytes for each, is docs/formats/index.md.
+
+    s <id>                segment record            (encoded in store/segment.py)
+    n <name>              segment id, 8 bytes
+    a <id> <attribute 16> attribute value, int64
+    c <id> <start 8>      extent in a chunk         (encoded in storage/layout.py)
+    i <id> <start 8>      inline slice: the bytes themselves
+    k <id> <key>          table entry: version 8, value
+    v <id> <version 8>    table key of that version
+    g <chunk>             chunk awaiting deletion
+    m <name>              meta value
+
+Warnings.  (1) Numbers are unsigned in keys, and attribute values signed.  (2) A range ends
+where the next id begins; ids therefore stay below 2**63.  (3) Parsers raise Corrupt: the keys
+were written by us.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from sarit.core.errors import Corrupt
+
+FORMAT_VERSION: Final = 1
+
+SEGMENT: Final = b"s"
+NAME: Final = b"n"
+ATTRIBUTE: Final = b"a"
+EXTENT: Final = b"c"
+SLICE: Final = b"i"
+ENTRY: Final = b"k"
+VERSION: Final = b"v"
+GARBAGE: Final = b"g"
+META: Final = b"m"
+
+PER_SEGMENT: Final = (ATTRIBUTE, EXTENT, SLICE, ENTRY, VERSION)
+"""Kinds of which one segment may have many records; its record (`s`) and name are apart."""
+
+MAX_SEGMENT_ID: Final = (1 << 63) - 1
+_ATTRIBUTE_BYTES: Final = 16
+_HEAD_BYTES: Final = 9
+
+_ONE = struct.Struct(">cQ")
+_TWO = struct.Struct(">cQQ")
+_U64 = struct.Struct(">Q")
+_I64 = struct.Struct(">q")
+
+# -- keys -----------------------------------------------------------------------------------
+
+
+def segment_key(segment: int) -> bytes:
+    """Where the segment's record is."""
+    return _ONE.pack(SEGMENT, segment)
+
+
+def name_key(name: str) -> bytes:
+    """Where the id of the segment that bears `name` now is."""
+    return NAME + name.encode()
+
+
+def attribute_key(segment: int, attribute: bytes) -> bytes:
+    """Where the value of a 16-byte attribute id is."""
+    assert len(attribute) == _ATTRIBUTE_BYTES, attribute
+    return _ONE.pack(ATTRIBUTE, segment) + attribute
+
+
+def extent_key(segment: int, start: int) -> bytes:
+    """Where the chunk that holds the segment's bytes from offset `start` is named."""
+    return _TWO.pack(EXTENT, segment, start)
+
+
+def slice_key(segment: int, start: int) -> bytes:
+    """Where the segment's bytes from offset `start` are themselves."""
+    return _TWO.pack(SLICE, segment, start)
+
+
+def entry_key(segment: int, key: bytes) -> bytes:
+    """Where a table segment's entry is."""
+    return _ONE.pack(ENTRY, segment) + key
+
+
+def version_key(segment: int, version: int) -> bytes:
+    """Where the key of the entry of that version is."""
+    return _TWO.pack(VERSION, segment, version)
+
+
+def garbage_key(chunk: str) -> bytes:
+    """The mark of a chunk that awaits deletion."""
+    return GARBAGE + chunk.encode()
+
+
+def meta_key(name: str) -> bytes:
+    """Where a value of the container itself is."""
+    return META + name.encode()
+
+
+# -- ranges: (start, end), end excluded ---------------------------------------------------------
+
+
+def kind_range(kind: bytes) -> tuple[bytes, bytes]:
+    """All records of a kind."""
+    return kind, bytes((kind[0] + 1,))
+
+
+def segment_range(kind: bytes, segment: int) -> tuple[bytes, bytes]:
+    """All records of a kind of one segment."""
+    assert 0 <= segment <= MAX_SEGMENT_ID, segment
+    return _ONE.pack(kind, segment), _ONE.pack(kind, segment + 1)
+
+
+def offset_range(kind: bytes, segment: int, start: int, end: int) -> tuple[bytes, bytes]:
+    """The extents, slices or versions of one segment with start <= number < end."""
+    return _TWO.pack(kind, segment, start), _TWO.pack(kind, segment, end)
+
+
+def entry_range(segment: int, start: bytes = b"", end: bytes | None = None) -> tuple[bytes, bytes]:
+    """A table's entries with start <= key (< end)."""
+    first, last = segment_range(ENTRY, segment)
+    return first + start, last if end is None else first + end
+
+
+def after(key: bytes) -> bytes:
+    """The least key above `key`: where a scan goes on."""
+    return key + b"\0"
+
+
+def sweep_ranges(segment: int) -> list[tuple[bytes, bytes]]:
+    """Everything of a segment but its record and its name."""
+    return [segment_range(kind, segment) for kind in PER_SEGMENT]
+
+
+# -- parsers of keys ------------------------------------------------------------------------
+
+
+def parse_segment_key(key: bytes) -> int:
+    """The segment id of an `s` key.  Raises Corrupt."""
+    return _parse_one(key, SEGMENT)
+
+
+def parse_name_key(key: bytes) -> str:
+    """The name of an `n` key.  Raises Corrupt."""
+    return _parse_text(key, NAME)
+
+
+def parse_attribute_key(key: bytes) -> tuple[int, bytes]:
+    """(segment id, attribute id) of an `a` key.  Raises Corrupt."""
+    if len(key) != _HEAD_BYTES + _ATTRIBUTE_BYTES or key[:1] != ATTRIBUTE:
+        raise Corrupt(f"not an attribute key: {key.hex()}")
+    return int.from_bytes(key[1:9], "big"), key[9:]
+
+
+def parse_extent_key(key: bytes) -> tuple[int, int]:
+    """(segment id, start offset) of a `c` key.  Raises Corrupt."""
+    return _parse_two(key, EXTENT)
+
+
+def parse_slice_key(key: bytes) -> tuple[int, int]:
+    """(segment id, start offset) of an `i` key.  Raises Corrupt."""
+    return _parse_two(key, SLICE)
+
+
+def parse_entry_key(key: bytes) -> tuple[int, bytes]:
+    """(segment id, table key) of a `k` key.  Raises Corrupt."""
+    if len(key) < _HEAD_BYTES or key[:1] != ENTRY:
+        raise Corrupt(f"not a table entry's key: {key.hex()}")
+    return int.from_bytes(key[1:9], "big"), key[9:]
+
+
+def parse_version_key(key: bytes) -> tuple[int, int]:
+    """(segment id, version) of a `v` key.  Raises Corrupt."""
+    return _parse_two(key, VERSION)
+
+
+def parse_garbage_key(key: bytes) -> str:
+    """The chunk name of a `g` key.  Raises Corrupt."""
+    return _parse_text(key, GARBAGE)
+
+
+def parse_meta_key(key: bytes) -> str:
+    """The name of an `m` key.  Raises Corrupt."""
+    return _parse_text(key, META)
+
+
+def _parse_one(key: bytes, kind: bytes) -> int:
+    if len(key) != _ONE.size or key[:1] != kind:
+        raise Corrupt(f"not a {kind.decode()!r} key: {key.hex()}")
+    return int.from_bytes(key[1:], "big")
+
+
+def _parse_two(key: bytes, kind: bytes) -> tuple[int, int]:
+    if len(key) != _TWO.size or key[:1] != kind:
+        raise Corrupt(f"not a {kind.decode()!r} key: {key.hex()}")
+    _, segment, number = _TWO.unpack(key)
+    return segment, number
+
+
+def _parse_text(key: bytes, kind: bytes) -> str:
+    if key[:1] != kind:
+        raise Corrupt(f"not a {kind.decode()!r} key: {key.hex()}")
+    try:
+        return key[1:].decode()
+    except UnicodeDecodeError:
+        raise Corrupt(f"not a {kind.decode()!r} key: {key.hex()}") from None
+
+
+# -- small values ---------------------------------------------------------------------------
+
+
+def id_value(segment: int) -> bytes:
+    """A segment id as the value of a name."""
+    return _U64.pack(segment)
+
+
+def parse_id_value(value: bytes) -> int:
+    """The inverse of `id_value`.  Raises Corrupt."""
+    if len(value) != _U64.size:
+        raise Corrupt(f"not a segment id: {value.hex()}")
+    return int.from_bytes(value, "big")
+
+
+def attribute_value(value: int) -> bytes:
+    """An attribute's int64."""
+    return _I64.pack(value)
+
+
+def parse_attribute_value(value: bytes) -> int:
+    """The inverse of `attribute_value`.  Raises Corrupt."""
+    if len(value) != _I64.size:
+        raise Corrupt(f"not an attribute value: {value.hex()}")
+    return int.from_bytes(value, "big", signed=True)
+
+
+def entry_value(version: int, value: bytes) -> bytes:
+    """A table entry's version and value."""
+    return _U64.pack(version) + value
+
+
+def parse_entry_value(value: bytes) -> tuple[int, bytes]:
+    """The inverse of `entry_value`.  Raises Corrupt."""
+    if len(value) < _U64.size:
+        raise Corrupt(f"not a table entry: {value.hex()}")
+    return int.from_bytes(value[:8], "big"), value[8:]

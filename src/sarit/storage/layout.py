@@ -1,0 +1,281 @@
+"""Which chunk holds which bytes of a segment: pure.
+
+Theory of operation.  The bytes of a segment that have left the log stand in *extents*, one
+after the other without a gap: a run of the segment's bytes inside one chunk, or an *inline
+slice*, a run too small for a chunk of its own, whose bytes are a value in the index.  Chunks
+are immutable and extents are never cut: truncation drops extents that lie wholly below the
+new start, so the first extent may begin before the segment does.  Merging a segment into
+another moves its extents and copies nothing.  Compaction joins adjacent small extents.
+
+Warnings.  (1) Two extents may name the same chunk; it is garbage only when no extent names it
+(`unreferenced`).  (2) A reader may still hold an extent that was dropped: deletion of chunks
+waits for it elsewhere.  (3) Nothing here is durable: the caller commits the records of what
+was added and removed in the same batch as the segment's record.
+
+The record of an extent in a chunk (docs/formats/index.md) is `>B Q Q` (version, length, offset
+in the chunk) followed by the chunk's name; the record of an inline slice is its bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Corrupt
+from sarit.core.limits import CHUNK_TARGET_BYTES, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+EXTENT_VERSION: Final = 1
+SMALL_EXTENT_BYTES: Final = 1 * MIB
+"""Extents below this are worth joining."""
+JOIN_EXTENTS: Final = 8
+"""So many adjacent small extents are joined even when they make no large one."""
+
+_EXTENT = struct.Struct(">BQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """The segment's bytes [start, start + length): in `chunk` from `chunk_offset`, or `inline`."""
+
+    start: int
+    length: int
+    chunk: str = ""
+    chunk_offset: int = 0
+    inline: bytes = b""
+
+    @property
+    def end(self) -> int:
+        """Offset after the last byte."""
+        return self.start + self.length
+
+    def moved(self, by: int) -> Extent:
+        """The same bytes `by` further on in a segment."""
+        return Extent(self.start + by, self.length, self.chunk, self.chunk_offset, self.inline)
+
+    def record(self) -> bytes:
+        """The value in the index, under `extent_key` or, for an inline slice, `slice_key`."""
+        if not self.chunk:
+            return self.inline
+        return _EXTENT.pack(EXTENT_VERSION, self.length, self.chunk_offset) + self.chunk.encode("ascii")
+
+    def check(self) -> None:
+        """Assert what holds of every extent."""
+        assert self.start >= 0, self
+        assert self.length > 0, self
+        assert self.chunk_offset >= 0, self
+        if self.chunk:
+            assert not self.inline, self
+        else:
+            assert len(self.inline) == self.length, self
+            assert self.chunk_offset == 0, self
+
+
+def load_extent(start: int, record: bytes) -> Extent:
+    """An extent in a chunk from its record.  Raises Corrupt."""
+    if len(record) <= _EXTENT.size or record[0] != EXTENT_VERSION:
+        raise Corrupt(f"the record of an extent at {start} is of an unknown format: {record[:32].hex()}")
+    _, length, chunk_offset = _EXTENT.unpack_from(record)
+    name = record[_EXTENT.size :]
+    if length == 0 or not name.isascii():
+        raise Corrupt(f"the record of an extent at {start} is damaged: {record[:32].hex()}")
+    return Extent(start, length, name.decode("ascii"), chunk_offset)
+
+
+def load_slice(start: int, record: bytes) -> Extent:
+    """An inline slice from its record.  Raises Corrupt."""
+    if not record:
+        raise Corrupt(f"the inline slice at {start} is empty")
+    return Extent(start, len(record), inline=record)
+
+
+def _start(extent: Extent) -> int:
+    return extent.start
+
+
+class ChunkList:
+    """The extents of one segment in order of offset.
+
+    Iterating yields them in order.  An empty list takes an extent at any offset; after that
+    each begins where the one before ends.
+    """
+
+    __slots__ = ("_extents",)
+
+    def __init__(self, extents: Iterable[Extent] = ()) -> None:
+        """Extents in any order; raises Corrupt when they overlap or leave a gap."""
+        self._extents = sorted(extents, key=_start)
+        for before, extent in pairwise(self._extents):
+            if extent.start != before.end:
+                raise Corrupt(f"extents do not tile: {before} is followed by {extent}")
+
+    def __repr__(self) -> str:
+        return f"<ChunkList {len(self._extents)} extents [{self.start}, {self.end})>"
+
+    def __len__(self) -> int:
+        return len(self._extents)
+
+    def __iter__(self) -> Iterator[Extent]:
+        return iter(self._extents)
+
+    @property
+    def start(self) -> int:
+        """Offset of the first byte; 0 when empty."""
+        return self._extents[0].start if self._extents else 0
+
+    @property
+    def end(self) -> int:
+        """Offset after the last byte; 0 when empty."""
+        return self._extents[-1].end if self._extents else 0
+
+    def locate(self, offset: int) -> Extent | None:
+        """The extent that holds the byte at `offset`; None when none does."""
+        at = bisect_right(self._extents, offset, key=_start) - 1
+        if at < 0 or offset >= self._extents[at].end:
+            return None
+        return self._extents[at]
+
+    def between(self, start: int, end: int) -> list[Extent]:
+        """The extents that hold any byte of [start, end), in order."""
+        if start >= end:
+            return []
+        first = max(bisect_right(self._extents, start, key=_start) - 1, 0)
+        last = bisect_left(self._extents, end, key=_start)
+        found = self._extents[first:last]
+        return found[1:] if found and found[0].end <= start else found
+
+    def append(self, extent: Extent) -> None:
+        """Add bytes at the end."""
+        extent.check()
+        assert not self._extents or extent.start == self.end, (self, extent)
+        self._extents.append(extent)
+
+    def truncate(self, offset: int) -> list[Extent]:
+        """Drop the extents wholly below `offset`; returns them."""
+        count = bisect_right(self._extents, offset, key=_start)
+        if count and self._extents[count - 1].end > offset:
+            count -= 1
+        dropped = self._extents[:count]
+        del self._extents[:count]
+        return dropped
+
+    def merge(self, source: ChunkList, at: int) -> list[Extent]:
+        """Add all of `source` (whose bytes begin at 0) at the end, which is `at`.
+
+        Returns the extents as they are in this list; `source` is left as it was.
+        """
+        assert not self._extents or at == self.end, (self, at)
+        assert source.start == 0, source
+        moved = [extent.moved(at) for extent in source]
+        self._extents.extend(moved)
+        return moved
+
+    def replace(self, start: int, extents: Sequence[Extent]) -> list[Extent]:
+        """Put `extents`, which tile from `start`, in the place of those with the same bytes.
+
+        Returns the replaced; the bounds of both must agree.  An empty answer: the bytes are
+        not there as whole extents any more (truncated meanwhile), and nothing was changed.
+        """
+        assert extents, start
+        assert extents[0].start == start, (start, extents)
+        for before, extent in pairwise(extents):
+            assert before.end == extent.start, (before, extent)
+        first = bisect_left(self._extents, start, key=_start)
+        last = bisect_left(self._extents, extents[-1].end, key=_start)
+        replaced = self._extents[first:last]
+        if not replaced or replaced[0].start != start or replaced[-1].end != extents[-1].end:
+            return []
+        self._extents[first:last] = extents
+        return replaced
+
+    def unreferenced(self, dropped: Iterable[Extent]) -> list[str]:
+        """The chunks of `dropped` that no extent of this list names, each once, in order."""
+        names = dict.fromkeys(extent.chunk for extent in dropped if extent.chunk)
+        if not names:
+            return []
+        live = {extent.chunk for extent in self._extents}
+        return [name for name in names if name not in live]
+
+    def check(self, start: int, end: int) -> None:
+        """Assert that the extents hold exactly the bytes of a segment flushed in [start, end).
+
+        The first extent may begin below `start`, but must reach above it.
+        """
+        for extent in self._extents:
+            extent.check()
+        for before, extent in pairwise(self._extents):
+            assert before.end == extent.start, (before, extent)
+        if not self._extents:
+            assert start == end, (start, end)
+            return
+        first = self._extents[0]
+        assert first.start <= start < first.end, (first, start)
+        assert self.end == end, (self, end)
+
+
+def coalesce(extents: Iterable[Extent]) -> list[Extent]:
+    """Adjacent extents that are adjacent in one chunk too, as one extent each."""
+    out: list[Extent] = []
+    for extent in extents:
+        last = out[-1] if out else None
+        if (
+            last is not None
+            and last.chunk
+            and last.chunk == extent.chunk
+            and last.end == extent.start
+            and last.chunk_offset + last.length == extent.chunk_offset
+        ):
+            out[-1] = Extent(last.start, last.length + extent.length, last.chunk, last.chunk_offset)
+        else:
+            out.append(extent)
+    return out
+
+
+def plan_compaction(
+    extents: Iterable[Extent],
+    *,
+    small_bytes: int = SMALL_EXTENT_BYTES,
+    target_bytes: int = CHUNK_TARGET_BYTES,
+    join_extents: int = JOIN_EXTENTS,
+) -> list[list[Extent]]:
+    """Runs of adjacent extents, each to be joined into one of at most `target_bytes`.
+
+    A run is joined when it makes an extent that is small no more, or when it has at least
+    `join_extents` members.  In the second case large members at its front are left out until
+    what follows them is as long as they are: an extent that a join made thus at least doubles
+    in the next, and a byte is rewritten at most 1 + log2(small_bytes / first join) times.
+    """
+    runs: list[list[Extent]] = []
+    run: list[Extent] = []
+    size = 0
+    for extent in extents:
+        small = extent.length < small_bytes
+        if run and (not small or size + extent.length > target_bytes):
+            _add_run(runs, run, size, small_bytes, join_extents)
+            run, size = [], 0
+        if small:
+            run.append(extent)
+            size += extent.length
+    _add_run(runs, run, size, small_bytes, join_extents)
+    return runs
+
+
+def _add_run(runs: list[list[Extent]], run: list[Extent], size: int, small_bytes: int, join_extents: int) -> None:
+    if size < small_bytes:
+        first = 0
+        rest = size
+        for extent in run:
+            rest -= extent.length
+            if rest >= extent.length:
+                break
+            first += 1
+        run = run[first:]
+        if len(run) < join_extents:
+            return
+    if len(run) > 1:
+        runs.append(run)

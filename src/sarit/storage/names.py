@@ -1,0 +1,31 @@
+"""What a chunk may be called: pure.
+
+A name is one or more parts joined by `/`; a part is made of ASCII letters, digits, `.`, `_`,
+`-`, `=`, `+`, `@` and `#`, and does not begin with a dot.  Such names mean the same on a file
+system and on every object store, need no quoting, and leave names with a leading dot to us.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from sarit.core.errors import Invalid
+
+MAX_CHUNK_NAME_BYTES: Final = 900
+MAX_CHUNK_PART_BYTES: Final = 200
+
+_PART = r"[A-Za-z0-9_\-=+@#][A-Za-z0-9._\-=+@#]{0,199}"
+_NAME = re.compile(rf"{_PART}(?:/{_PART})*")
+
+
+def check_name(name: str) -> None:
+    """Raises Invalid when `name` cannot be a chunk's."""
+    if len(name) > MAX_CHUNK_NAME_BYTES or _NAME.fullmatch(name) is None:
+        raise Invalid(f"{name!r} is not the name of a chunk")
+
+
+def check_prefix(prefix: str) -> None:
+    """A prefix is whole parts of a name without a final `/`, or empty.  Raises Invalid."""
+    if prefix:
+        check_name(prefix)
