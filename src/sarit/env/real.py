@@ -1,0 +1,317 @@
+"""The real world behind the ports of `env/ports.py`: the only module that touches it.
+
+Threads.  A worker is one thread fed by a queue.  Results come back in batches: the first one
+finished schedules one wake-up of the event loop, those that finish before it runs ride along.
+With the loop busy, a hand-off also waits for the GIL; processes that have a log thread set a
+short switch interval (`limits.SWITCH_INTERVAL_SECONDS`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import queue
+import random
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from sarit.env.ports import Buffer, Env
+
+T = TypeVar("T")
+
+_MAX_PARTS_PER_WRITE: Final = 1024  # IOV_MAX on Linux
+_SOCKET_BUFFER_BYTES: Final = 4 << 20
+_FLAGS: Final = {
+    "read": os.O_RDONLY | os.O_CLOEXEC,
+    "write": os.O_RDWR | os.O_CLOEXEC,
+    "create": os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+}
+
+
+class RealClock:
+    """The machine's clocks."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary moment."""
+        return time.monotonic()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+
+class RealRandom:
+    """The operating system's randomness."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def bytes(self, count: int) -> bytes:
+        """`count` random bytes."""
+        return os.urandom(count)
+
+    def random(self) -> float:
+        """A float in [0, 1)."""
+        return self._random.random()
+
+
+class RealFile:
+    """An open file descriptor."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        self.path = path
+        self._fd = os.open(path, _FLAGS[mode], 0o644)
+
+    def __repr__(self) -> str:
+        return f"<RealFile {self.path}>"
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """At most `length` bytes from `offset`; shorter at the end of the file only."""
+        data = os.pread(self._fd, length, offset)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]
+        got = len(data)
+        while got < length:
+            more = os.pread(self._fd, length - got, offset + got)
+            if not more:
+                break
+            pieces.append(more)
+            got += len(more)
+        return b"".join(pieces)
+
+    def pread_into(self, into: memoryview, offset: int) -> int:
+        """Fill `into` from `offset`; fewer bytes at the end of the file only."""
+        got = 0
+        while got < len(into):
+            count = os.preadv(self._fd, [into[got:]], offset + got)
+            if not count:
+                break
+            got += count
+        return got
+
+    def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
+        """Write all parts one after the other; short writes go on where they stopped."""
+        total = 0
+        for at in range(0, len(parts), _MAX_PARTS_PER_WRITE):
+            group = parts[at : at + _MAX_PARTS_PER_WRITE]
+            size = sum(len(part) for part in group)
+            written = os.pwritev(self._fd, group, offset + total)
+            while written < size:
+                rest = memoryview(b"".join(group))[written:]
+                count = os.pwrite(self._fd, rest, offset + total + written)
+                if not count:
+                    raise OSError(f"{self.path}: wrote nothing")
+                written += count
+            total += size
+        return total
+
+    def datasync(self) -> None:
+        """fdatasync."""
+        os.fdatasync(self._fd)
+
+    def allocate(self, length: int) -> None:
+        """Give the file real blocks."""
+        os.posix_fallocate(self._fd, 0, length)
+
+    def size(self) -> int:
+        """Length in bytes."""
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, length: int) -> None:
+        """Cut or extend."""
+        os.ftruncate(self._fd, length)
+
+    def lock(self) -> bool:
+        """Take an exclusive lock for the life of this file."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Release the descriptor; closing twice is harmless."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class RealFiles:
+    """The machine's file system."""
+
+    def open(self, path: str, mode: str) -> RealFile:
+        """Open a file; see `ports.Files.open`."""
+        return RealFile(path, mode)
+
+    def exists(self, path: str) -> bool:
+        """Whether the name exists."""
+        return os.path.exists(path)
+
+    def list(self, directory: str) -> list[str]:
+        """Names in a directory, sorted."""
+        return sorted(os.listdir(directory))
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and its parents, each made durable in its own parent."""
+        missing = []
+        at = os.path.abspath(path)
+        while not os.path.isdir(at):
+            missing.append(at)
+            at = os.path.dirname(at)
+        for directory in reversed(missing):
+            try:
+                os.mkdir(directory)
+            except FileExistsError:
+                continue
+            self.sync_dir(os.path.dirname(directory))
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; durable after `sync_dir`."""
+        os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        """Unlink; durable after `sync_dir`."""
+        os.unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        """fsync a directory."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes left to unprivileged writers."""
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
+
+
+_Job = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]
+
+
+class RealWorker:
+    """One thread and its queue."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._results: deque[tuple[Callable[[Any, BaseException | None], None], Any, BaseException | None]] = deque()
+        self._wake_scheduled = False
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<RealWorker {self._thread.name}>"
+
+    def submit(self, call: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run `call` on the thread, then `done(result, error)` on the loop."""
+        if self._closed:
+            raise RuntimeError(f"worker {self._thread.name} is closed")
+        self._jobs.put((call, done))
+
+    def run(self, call: Callable[[], T]) -> Awaitable[T]:
+        """Run `call` on the thread; the result is awaited."""
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def done(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        self.submit(call, done)
+        return future
+
+    async def close(self) -> None:
+        """Finish what was submitted and end the thread; closing twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._deliver()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            call, done = job
+            result, error = None, None
+            try:
+                result = call()
+            except BaseException as failure:  # handed to the caller, whatever it is
+                error = failure
+            self._results.append((done, result, error))
+            del job, call, done, result, error
+            # Reset before delivery starts: a lost race costs one spare wake-up, never a lost one.
+            if not self._wake_scheduled:
+                self._wake_scheduled = True
+                try:
+                    self._loop.call_soon_threadsafe(self._deliver)
+                except RuntimeError:
+                    return  # the loop is closed: nobody waits any more
+
+    def _deliver(self) -> None:
+        self._wake_scheduled = False
+        while self._results:
+            done, result, error = self._results.popleft()
+            done(result, error)
+
+
+class RealThreads:
+    """Workers on threads."""
+
+    def worker(self, name: str) -> RealWorker:
+        """Start a worker."""
+        return RealWorker(name)
+
+
+class RealNetwork:
+    """TCP on the running loop."""
+
+    async def serve(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> asyncio.AbstractServer:
+        """Listen; port 0 picks a free one."""
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(lambda: _Tuned(factory()), host, port, backlog=4096, reuse_address=True)
+
+    async def connect(
+        self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> tuple[asyncio.Transport, Any]:
+        """Open a connection."""
+        loop = asyncio.get_running_loop()
+        transport, protocol = await loop.create_connection(factory, host, port)
+        _tune(transport)
+        return transport, protocol
+
+
+def _Tuned(protocol: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:  # noqa: N802 - wraps like a class
+    made = protocol.connection_made
+
+    def connection_made(transport: asyncio.BaseTransport) -> None:
+        _tune(transport)
+        made(transport)
+
+    protocol.connection_made = connection_made  # type: ignore[method-assign]
+    return protocol
+
+
+def _tune(transport: asyncio.BaseTransport) -> None:
+    """No Nagle delay; buffers that hold a few blocks."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+
+
+def real_env() -> Env:
+    """The world as it is."""
+    return Env(RealClock(), RealRandom(), RealFiles(), RealThreads(), RealNetwork())

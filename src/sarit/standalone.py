@@ -1,0 +1,169 @@
+"""A node in one process: picks the implementations, starts them in order, stops them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import signal
+import socket
+import sys
+from typing import Any
+
+from sarit.config import NodeConfig
+from sarit.controller.server import Controller
+from sarit.core.errors import Invalid, SaritError, Unavailable
+from sarit.core.limits import SWITCH_INTERVAL_SECONDS
+from sarit.env.ports import Env, File
+from sarit.index.port import IndexProvider
+from sarit.inprocess import InProcessSegments, InProcessTables
+from sarit.log.port import LogProvider
+from sarit.storage.port import ChunkStorage
+from sarit.store.server import StoreServer
+from sarit.store.store import SegmentStore
+
+_log = logging.getLogger("sarit.node")
+
+META_VERSION = 1
+
+
+class Node:
+    """A store, a controller and their servers."""
+
+    def __init__(self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage) -> None:
+        self.config = config
+        self.env = env
+        self.store = SegmentStore(env, logs, indexes, storage, config.limits, config.data_dir)
+        self.server = StoreServer(self.store)
+        self.segments = InProcessSegments(self.store, advertised_address(config))
+        self.controller = Controller(
+            InProcessTables(self.store), self.segments, env, (advertised_address(config), config.controller_port)
+        )
+        self.controller_port = config.controller_port
+        self.store_port = config.store_port
+        self._grpc: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Node controller {self.config.host}:{self.controller_port}, store {self.config.host}:{self.store_port}>"
+
+    async def start(self) -> None:
+        """Recover and serve.  Raises Corrupt, Unavailable, OSError (a port is taken)."""
+        from grpclib.server import Server
+
+        await self.store.start()
+        self.store_port = self.segments.port = await self.server.listen(self.config.host, self.config.store_port)
+        await self.controller.start()
+        self._grpc = Server(self.controller.services())
+        await self._grpc.start(self.config.host, self.config.controller_port)
+        if not self.config.controller_port:
+            self.controller_port = self._grpc._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop serving, flush what is not in long-term storage, close everything."""
+        if self._grpc is not None:
+            self._grpc.close()
+            await self._grpc.wait_closed()
+        await self.server.close()
+        await self.store.stop()
+
+
+def advertised_address(config: NodeConfig) -> str:
+    """The address clients are told: an address, not a name."""
+    host = config.advertised_host or config.host
+    if host in ("", "0.0.0.0", "::"):
+        host = "127.0.0.1"
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[-1][4][0])
+    except OSError as error:
+        raise Invalid(f"the host name {host!r} cannot be resolved: {error}") from None
+
+
+def claim_directory(config: NodeConfig, env: Env) -> File:
+    """Lock the data directory and check, or write, what it says of itself.
+
+    Blocks.  Raises Unavailable (another node runs on it), Invalid (it is of other settings)."""
+    files, directory = env.files, config.data_dir
+    files.make_dirs(directory)
+    lock_path = f"{directory}/lock"
+    lock = files.open(lock_path, "write" if files.exists(lock_path) else "create")
+    if not lock.lock():
+        lock.close()
+        raise Unavailable(f"another node runs on {directory}: stop it first, or choose another --data-dir")
+    meta_path = f"{directory}/meta"
+    storage = config.storage_url or "chunks"
+    if not files.exists(meta_path):
+        node = env.random.bytes(16).hex()
+        meta = {"version": META_VERSION, "node": node, "containers": config.containers, "storage": storage, "index": "sqlite"}
+        temporary = meta_path + ".new"
+        if files.exists(temporary):
+            files.remove(temporary)
+        file = files.open(temporary, "create")
+        file.pwrite([json.dumps(meta, indent=2).encode()], 0)
+        file.datasync()
+        file.close()
+        files.rename(temporary, meta_path)
+        files.sync_dir(directory)
+        return lock
+    file = files.open(meta_path, "read")
+    try:
+        meta = json.loads(file.pread(file.size(), 0))
+    finally:
+        file.close()
+    if meta.get("version") != META_VERSION:
+        raise Invalid(f"{directory} is of format {meta.get('version')}; this version of Sarit reads {META_VERSION}")
+    for name, value, option in (("containers", config.containers, "--containers"), ("storage", storage, "--storage")):
+        if meta.get(name) != value:
+            raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
+    return lock
+
+
+async def open_node(config: NodeConfig, env: Env) -> Node:
+    """A node on real disks, not started yet.  The directory is claimed."""
+    from sarit.index.sqlite import SqliteIndexProvider
+    from sarit.log.local import LocalLogProvider
+    from sarit.storage.open import open_storage
+
+    directory = config.data_dir
+    env.files.make_dirs(f"{directory}/index")
+    url = config.storage_url or f"file://{directory}/chunks"
+    return Node(
+        config, env, LocalLogProvider(env, f"{directory}/log"), SqliteIndexProvider(env, f"{directory}/index"), open_storage(url, env)
+    )
+
+
+async def _serve(config: NodeConfig, env: Env) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    lock = claim_directory(config, env)
+    node = await open_node(config, env)
+    try:
+        await node.start()
+        gc.collect()
+        gc.freeze()
+        print(
+            f"sarit is ready: controller {config.host}:{node.controller_port}, store {config.host}:{node.store_port}, "
+            f"data in {config.data_dir}",
+            flush=True,
+        )
+        await stop.wait()
+        _log.info("stopping: flushing to long-term storage")
+    finally:
+        await node.stop()
+        lock.close()
+    print("sarit stopped; everything acknowledged is on disk", flush=True)
+
+
+def run(config: NodeConfig) -> None:
+    """Run a node until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
+    import uvloop
+
+    from sarit.env.real import real_env
+
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    uvloop.run(_serve(config.validated(), real_env()))
+
+
+__all__ = ["Node", "SaritError", "claim_directory", "open_node", "run"]

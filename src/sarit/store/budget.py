@@ -1,0 +1,84 @@
+"""What all containers of a node share: un-flushed bytes, the cache of flushed bytes, free disk.
+
+Un-flushed bytes are always in memory.  When they reach their bound (long-term storage is
+slow or away) appends wait, and so their acknowledgements do: writers are slowed, never
+refused, and nothing is lost.  The same happens while the disk has less room than its
+reserve, which belongs to the controller's tables, seals, truncations, deletions and the
+index.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from sarit.store.segment import Block, Segment
+
+
+class CachedRun:
+    """Adjacent flushed blocks of one segment, kept in memory until evicted."""
+
+    __slots__ = ("blocks", "bytes", "segment")
+
+    def __init__(self, segment: Segment, blocks: list[Block]) -> None:
+        self.segment = segment
+        self.blocks = blocks
+        self.bytes = sum(block.length for block in blocks)
+
+
+class Budget:
+    """Bounds of one node."""
+
+    def __init__(self, max_unflushed_bytes: int, cache_bytes: int) -> None:
+        self.max_unflushed_bytes = max_unflushed_bytes
+        self.cache_bytes = cache_bytes
+        self.cached_bytes = 0
+        self.disk_full = False
+        self._unflushed: dict[int, int] = {}
+        self._runs: deque[CachedRun] = deque()
+
+    def __repr__(self) -> str:
+        return f"<Budget unflushed {self.unflushed_bytes} of {self.max_unflushed_bytes}, cached {self.cached_bytes}>"
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes that stand in memory and log alone, over all containers."""
+        return sum(self._unflushed.values())
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether appends must wait."""
+        return self.disk_full or self.unflushed_bytes >= self.max_unflushed_bytes
+
+    def report(self, container: int, unflushed_bytes: int) -> None:
+        """A container tells what it holds."""
+        self._unflushed[container] = unflushed_bytes
+
+    def keep(self, segment: Segment, blocks: list[Block]) -> None:
+        """Cache blocks that have just been flushed; evict the oldest beyond the bound."""
+        blocks = [block for block in blocks if block.parts is not None and not block.released]
+        if not blocks:
+            return
+        run = CachedRun(segment, blocks)
+        segment.cached.append(run.blocks)
+        self._runs.append(run)
+        self.cached_bytes += run.bytes
+        while self.cached_bytes > self.cache_bytes and self._runs:
+            self._evict(self._runs.popleft())
+
+    def drop(self, container_segments: set[int]) -> None:
+        """Forget runs of segment objects (by `id()`) that have left memory."""
+        kept: deque[CachedRun] = deque()
+        for run in self._runs:
+            if id(run.segment) in container_segments:
+                self.cached_bytes -= run.bytes
+            else:
+                kept.append(run)
+        self._runs = kept
+
+    def _evict(self, run: CachedRun) -> None:
+        self.cached_bytes -= run.bytes
+        cached = run.segment.cached
+        for at, blocks in enumerate(cached):
+            if blocks is run.blocks:
+                del cached[at]
+                break

@@ -1,0 +1,437 @@
+"""One client connection of the segment store: frames in, replies out, in bounded memory.
+
+Appends go from the decoder to their container in the same turn of the loop, without a task
+and without an object per event.  A read that memory can answer is answered in that turn too;
+the others, and all other requests, run as tasks, at most `MAX_REQUESTS` at once.
+
+Back-pressure.  Reading from the socket stops while the client does not take our replies, while
+appends of more than MAX_CONNECTION_UNACKED_BYTES are not acknowledged, and while too many
+requests are under way.  Acknowledgements and replies gathered in one turn leave in one write.
+
+An append that fails is answered after everything before it; InvalidEventNumber also closes the
+connection (a client that got it on a live one would hang).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
+from sarit.core.limits import (
+    MAX_CONNECTION_UNACKED_BYTES,
+    MAX_CONNECTION_UNSENT_BYTES,
+    NULL_ATTRIBUTE_VALUE,
+    OLDEST_WIRE_VERSION,
+    PARKED_READ_SECONDS,
+    WIRE_VERSION,
+)
+from sarit.core.names import is_transaction, is_transient
+from sarit.env.ports import Buffer
+from sarit.store.container import Container, WriterSession
+from sarit.store.reads import ReadResult, Reads
+from sarit.store.replies import error_reply
+from sarit.store.requests import Requests
+from sarit.store.segment import Segment
+from sarit.store.state import WrongEventNumber
+from sarit.store.store import SegmentStore
+from sarit.wire import commands as wire
+from sarit.wire.append import Append, AppendAssembler, data_appended
+from sarit.wire.commands import ProtocolError, decode, encode, encode_parts
+from sarit.wire.frames import FrameReader
+
+_log = logging.getLogger("sarit.store.connection")
+
+MAX_REQUESTS = 1000
+_RUST_WIRE_VERSION = 15
+_APPEND_BLOCK = 3
+_APPEND_BLOCK_END = 4
+_MAX_READ_BYTES = 2 << 20
+
+
+class StoreConnection(asyncio.BufferedProtocol):
+    """The server's end of one connection."""
+
+    def __init__(self, store: SegmentStore, requests: Requests, registry: set[StoreConnection]) -> None:
+        self._store = store
+        self._requests = requests
+        self._registry = registry
+        self._reader = FrameReader()
+        self._assembler = AppendAssembler()
+        self._transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
+        self._out: list[Buffer] = []
+        self._flush_scheduled = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._unacked_bytes = 0
+        self._paused = False
+        self._sessions: dict[bytes, WriterSession] = {}
+        self._setting_up: dict[bytes, asyncio.Task[None]] = {}
+        self._held: dict[bytes, list[tuple[Append, int | None]]] = {}
+        self._refusing: dict[bytes, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._transients: list[str] = []
+        self._hello_version = 0
+        self._peer = "?"
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<StoreConnection {self._peer}, {len(self._sessions)} writers, {len(self._tasks)} requests>"
+
+    # -- transport ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=MAX_CONNECTION_UNSENT_BYTES)
+        peer = transport.get_extra_info("peername")
+        self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._registry.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closed = True
+        self._registry.discard(self)
+        self._writable.set()
+        for session in self._sessions.values():
+            session.close()
+        self._sessions.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._transients:
+            cleanup = asyncio.ensure_future(self._delete_transients())
+            cleanup.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+        self._balance()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+        self._balance()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for code, payload in self._reader.received(nbytes):
+                self._frame(code, payload)
+                if self._closed:
+                    return
+        except ProtocolError as error:
+            self._drop(f"broke the protocol: {error}")
+        self._balance()
+
+    def close(self, reason: str | None = None) -> None:
+        """End the connection; log why when there is a reason."""
+        if not self._closed:
+            if reason is not None:
+                _log.warning("connection %s closed: it %s", self._peer, reason)
+            self._flush()
+            self._closed = True
+            self._transport.close()
+
+    def serves(self, container: Container) -> bool:
+        """Whether a writer of this connection writes to `container`."""
+        return any(session.container is container for session in self._sessions.values())
+
+    def _drop(self, reason: str) -> None:
+        _log.warning("connection %s closed: it %s", self._peer, reason)
+        self._closed = True
+        self._transport.abort()
+
+    def _balance(self) -> None:
+        """Stop or resume reading by what is bound for this client."""
+        stop = (
+            self._unacked_bytes > MAX_CONNECTION_UNACKED_BYTES or not self._writable.is_set() or len(self._tasks) > MAX_REQUESTS
+        )
+        if stop != self._paused and not self._closed:
+            self._paused = stop
+            if stop:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    # -- frames in --------------------------------------------------------------------------------
+
+    def _frame(self, code: int, payload: Buffer) -> None:
+        if code == _APPEND_BLOCK_END:
+            self._append(self._assembler.block_end(payload), None)
+            return
+        if code == _APPEND_BLOCK:
+            self._assembler.block(payload)
+            return
+        command = decode(code, payload)
+        if isinstance(command, wire.ReadSegment):
+            self._read(command)
+        elif isinstance(command, wire.KeepAlive):
+            self._send(encode(command))
+        elif isinstance(command, wire.SetupAppend):
+            self._set_up(command)
+        elif isinstance(command, wire.ConditionalAppend):
+            data = wire.event_bytes(command)
+            append = Append(command.writer_id, [data], len(data), 1, command.event_number, command.request_id)
+            self._append(append, command.expected_offset)
+        elif isinstance(command, wire.ConditionalBlockEnd):
+            append = Append(
+                command.writer_id, [command.data], len(command.data), 1, command.event_number, command.request_id
+            )
+            self._append(append, command.expected_offset)
+        elif isinstance(command, wire.Hello):
+            self._hello(command)
+        elif self._requests.handles(command):
+            self._spawn(self._answer(command))
+        else:
+            raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
+
+    def _hello(self, hello: wire.Hello) -> None:
+        self._hello_version = hello.high_version
+        self._send(encode(wire.Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)))
+        if hello.low_version > WIRE_VERSION or hello.high_version < OLDEST_WIRE_VERSION:
+            self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
+
+    async def _answer(self, command: wire.Command) -> None:
+        reply = await self._requests.answer(command)
+        if isinstance(command, wire.CreateTransientSegment) and isinstance(reply, wire.SegmentCreated):
+            self._transients.append(reply.segment)
+            if self._closed:
+                await self._delete_transients()
+                return
+        await self._writable.wait()
+        if reply is None:
+            self.close()
+        else:
+            self._send_parts(encode_parts(reply))
+
+    async def _delete_transients(self) -> None:
+        names, self._transients = self._transients, []
+        for name in names:
+            try:
+                await self._store.container(name).delete(name)
+            except SaritError:
+                continue  # merged, or the container recovers: then recovery deletes it
+
+    # -- appends --------------------------------------------------------------------------------
+
+    def _set_up(self, command: wire.SetupAppend) -> None:
+        writer = command.writer_id
+        older = self._sessions.pop(writer, None)
+        if older is not None:
+            older.close()
+        self._refusing.pop(writer, None)
+        before = self._setting_up.get(writer)
+        self._held.setdefault(writer, [])
+        task = self._spawn(self._set_up_writer(command, before))
+        self._setting_up[writer] = task
+
+    async def _set_up_writer(self, command: wire.SetupAppend, before: asyncio.Task[None] | None) -> None:
+        writer, segment = command.writer_id, command.segment
+        if before is not None:
+            await asyncio.wait([before])
+        last = NULL_ATTRIBUTE_VALUE
+        session = None
+        try:
+            session = await self._store.container(segment).set_up_writer(segment, writer, self)
+            last = session.last
+        except NotFound:
+            # The Rust client repeats a refused set-up without pause, but handles a refused append.
+            if self._hello_version != _RUST_WIRE_VERSION or is_transaction(segment) or is_transient(segment):
+                self._send(encode(wire.NoSuchSegment(command.request_id, segment, "", -1)))
+                self._held.pop(writer, None)
+                return
+            self._refusing[writer] = segment
+        except SaritError:
+            self.close()
+            return
+        if self._closed:
+            if session is not None:
+                session.close()
+            return
+        if session is not None:
+            self._sessions[writer] = session
+        self._send(encode(wire.AppendSetup(command.request_id, segment, writer, last)))
+        if self._setting_up.get(writer) is asyncio.current_task():
+            del self._setting_up[writer]
+            for append, expected in self._held.pop(writer, ()):
+                self._append(append, expected)
+
+    def _append(self, append: Append, expected_offset: int | None) -> None:
+        session = self._sessions.get(append.writer_id)
+        if session is None:
+            if append.writer_id in self._setting_up:
+                self._held[append.writer_id].append((append, expected_offset))
+            elif append.writer_id in self._refusing:
+                segment = self._refusing[append.writer_id]
+                self._send(encode(wire.NoSuchSegment(append.request_id, segment, "", -1)))
+            # else: refused before; the client sets the writer up anew.
+            return
+        if append.last_event_number < session.last:
+            raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
+        self._unacked_bytes += append.length
+        session.append(append, expected_offset)
+
+    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
+        """The append is durable."""
+        self._unacked_bytes -= append.length
+        if self._closed:
+            return
+        self._send(data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset))
+        if self._paused:
+            self._balance()
+
+    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
+        """The append did not happen, or its outcome is unknown."""
+        self._unacked_bytes -= append.length
+        if self._closed:
+            return
+        writer, number = append.writer_id, append.last_event_number
+        if isinstance(error, WrongEventNumber):
+            self._send(encode(wire.InvalidEventNumber(writer, append.request_id, "", number)))
+            self.close(f"sent event {number} of writer {writer.hex()} out of turn")
+        elif isinstance(error, Conflict):
+            self._send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
+        elif isinstance(error, Sealed | NotFound):
+            if self._sessions.get(writer) is session:
+                session.close()
+                del self._sessions[writer]
+                offset = number if isinstance(error, Sealed) else -1
+                reply = error_reply(error, append.request_id, session.segment.name, offset)
+                assert reply is not None
+                self._send(encode(reply))
+        else:
+            self.close()
+
+    # -- reads ------------------------------------------------------------------------------------
+
+    def _read(self, command: wire.ReadSegment) -> None:
+        """Answer at once when memory can, else as a task."""
+        try:
+            reads = self._store.reads(command.segment)
+            segment = self._store.container(command.segment).state.names.get(command.segment)
+            if segment is None or not segment.created or not self._writable.is_set():
+                self._spawn(self._read_later(reads, command))
+                return
+            self._read_segment(reads, segment, command)
+        except SaritError as error:
+            self._refuse_read(command, error)
+
+    async def _read_later(self, reads: Reads, command: wire.ReadSegment) -> None:
+        try:
+            segment = await reads.find(command.segment)
+            await self._writable.wait()
+            if not self._closed:
+                self._read_segment(reads, segment, command)
+        except SaritError as error:
+            self._refuse_read(command, error)
+
+    def _read_segment(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
+        limit = min(_MAX_READ_BYTES, max(8, command.suggested_length))
+        result = reads.from_memory(segment, command.offset, limit)
+        if result is None:
+            self._spawn(self._read_chunks(reads, segment, command, limit))
+        elif result.length or result.end_of_segment:
+            self._send_read(command, result)
+        else:
+            self._park(reads, segment, command)
+
+    async def _read_chunks(self, reads: Reads, segment: Segment, command: wire.ReadSegment, limit: int) -> None:
+        try:
+            result = await reads.from_chunks(segment, command.offset, limit)
+            await self._writable.wait()
+            if not self._closed:
+                self._send_read(command, result)
+        except SaritError as error:
+            self._refuse_read(command, error)
+
+    def _park(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
+        """Answer when there are bytes, the segment is sealed or gone, or some seconds have passed.
+
+        An empty answer is legal and harmless; without it a client with a time-out of 30 s drops
+        the connection."""
+        finished = False
+
+        def finish() -> None:
+            nonlocal finished
+            if finished:
+                return
+            finished = True
+            timer.cancel()
+            if not self._closed:
+                self._unpark(reads, segment, command)
+
+        def expire() -> None:
+            nonlocal finished
+            if not finished:
+                finished = True
+                if finish in segment.waiters:
+                    segment.waiters.remove(finish)
+                if not self._closed:
+                    self._send_read(command, ReadResult([], 0, True, False))
+
+        timer = self._loop.call_later(PARKED_READ_SECONDS, expire)
+        segment.waiters.append(finish)
+
+    def _unpark(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
+        if not reads.alive:
+            self.close()
+        elif segment.sealed and not segment.deleted and command.offset >= segment.length:
+            self._send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
+        elif not self._writable.is_set():
+            self._spawn(self._read_later(reads, command))
+        else:
+            try:
+                self._read_segment(reads, segment, command)
+            except SaritError as error:
+                self._refuse_read(command, error)
+
+    def _refuse_read(self, command: wire.ReadSegment, error: SaritError) -> None:
+        reply = error_reply(error, command.request_id, command.segment, command.offset)
+        if reply is None:
+            self.close(f"read {command.segment}: {error}")
+        else:
+            self._send(encode(reply))
+
+    def _send_read(self, command: wire.ReadSegment, result: ReadResult) -> None:
+        prefix, suffix = wire.segment_read_envelope(
+            command.segment, command.offset, result.at_tail, result.end_of_segment, result.length, command.request_id
+        )
+        self._send_parts([prefix, *result.parts, suffix])
+
+    # -- replies out --------------------------------------------------------------------------------
+
+    def _send(self, frame: bytes) -> None:
+        self._out.append(frame)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _send_parts(self, parts: list[Buffer]) -> None:
+        self._out.extend(parts)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if self._out and not self._closed:
+            out, self._out = self._out, []
+            self._transport.writelines(out)
+
+    def _spawn(self, work: object) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("connection %s: a request failed", self._peer, exc_info=task.exception())
+            self.close("met a bug of ours")
+        if self._paused:
+            self._balance()
+
+
+Factory = Callable[[], StoreConnection]

@@ -1,0 +1,362 @@
+"""One container: the unit of ownership, from opening its log to the failure that ends it.
+
+A `Container` object lives for one epoch.  It loads what an operation needs, checks and
+assigns it in one synchronous step, and answers when the operation, or the newest one a
+refusal depended on, is durable.  After a failed write nothing is retried: the object is
+dead, its connections close, and `SegmentStore` opens a new one, which recovers by reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.env.ports import Env
+from sarit.index.port import Index
+from sarit.log.port import DurableLog
+from sarit.storage.port import ChunkStorage
+from sarit.store.budget import Budget
+from sarit.store.operations import KIND_STREAM, Operation
+from sarit.store.pipeline import FramePipeline, settle
+from sarit.store.residency import Residency
+from sarit.store.segment import Attribute, Segment
+from sarit.store.state import EVENT_COUNT, ContainerState
+if TYPE_CHECKING:
+    from sarit.wire.append import Append as WireAppend
+
+
+class AppendReplies(Protocol):
+    """Who is told what became of an append."""
+
+    def acknowledged(self, session: WriterSession, append: WireAppend, previous: int, end_offset: int) -> None:
+        """Durable; `previous` is the event number acknowledged before."""
+
+    def refused(self, session: WriterSession, append: WireAppend, error: BaseException) -> None:
+        """Not appended (or, with Unavailable, unknown)."""
+
+
+class WriterSession:
+    """One writer on one segment over one connection, since its last set-up."""
+
+    __slots__ = ("acknowledged", "attribute", "closed", "container", "last", "replies", "segment", "writer")
+
+    def __init__(
+        self, container: Container, segment: Segment, writer: bytes, attribute: Attribute, replies: AppendReplies
+    ) -> None:
+        self.container = container
+        self.segment = segment
+        self.writer = writer
+        self.attribute = attribute
+        self.replies = replies
+        self.last = self.acknowledged = attribute.assigned
+        self.closed = False
+
+    def append(self, append: WireAppend, expected_offset: int | None = None) -> None:
+        """Hand over an append; the answer comes through `replies`."""
+        self.container.submit_append(self, append, expected_offset)
+
+    def close(self) -> None:
+        """The connection is gone, or set the writer up anew."""
+        if not self.closed:
+            self.closed = True
+            self.segment.pins -= 1
+            if self.attribute.owner is self:
+                self.attribute.owner = None
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """What readers may know of a segment; offsets in bytes, `modified_ms` since 1970."""
+
+    length: int
+    start_offset: int
+    sealed: bool
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """Sizes that tests shrink."""
+
+    max_segments: int = 12_500
+    entry_cache_bytes: int = 16 << 20
+
+
+class Container:
+    """State, log, index and long-term storage of one share of the segments."""
+
+    def __init__(
+        self, number: int, env: Env, log: DurableLog, index: Index, storage: ChunkStorage, budget: Budget,
+        limits: ContainerLimits, on_failure: Callable[[Container, BaseException], None],
+    ) -> None:  # fmt: skip
+        self.number = number
+        self.env = env
+        self.log = log
+        self.index = index
+        self.storage = storage
+        self.budget = budget
+        self.state = ContainerState()
+        self.residency = Residency(index, self.state, limits.max_segments, limits.entry_cache_bytes)
+        self.pipeline: FramePipeline
+        self.on_append: Callable[[Segment, int, int], None] | None = None
+        self._report_failure = on_failure
+        self._throttled: deque[tuple[WriterSession, WireAppend, int | None]] = deque()
+        self.failure: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<Container {self.number} epoch {self.log.epoch}, {len(self.state.segments)} segments in memory>"
+
+    def serve(self) -> None:
+        """Recovery is done: take operations."""
+        self.pipeline = FramePipeline(self.env, self.log, self.state, self._failed)
+        self.budget.report(self.number, self.state.unflushed_bytes)
+
+    # -- appends: no await between here and the frame ---------------------------------------
+
+    async def set_up_writer(self, name: str, writer: bytes, replies: AppendReplies) -> WriterSession:
+        """A session whose `last` is the writer's stored event number (NULL when unknown).
+
+        Waits for that writer's appends in flight and ends its older sessions.  Raises NotFound."""
+        segment = await self.residency.require(name)
+        segment.pins += 1
+        try:
+            attribute = await self.residency.attribute(segment, writer)
+            older = attribute.owner
+            if isinstance(older, WriterSession):
+                older.close()
+            attribute.owner = None
+            # What older sessions have waiting must fail its check, not slip in behind us.
+            while attribute.assigned != attribute.applied:
+                await self.pipeline.settled()
+            if segment.assigned_deleted:
+                raise NotFound(f"segment {name} does not exist")
+            newer = attribute.owner
+            if isinstance(newer, WriterSession):
+                newer.close()
+            session = WriterSession(self, segment, writer, attribute, replies)
+            attribute.owner = session
+            segment.pins += 1
+            return session
+        finally:
+            segment.pins -= 1
+
+    def submit_append(self, session: WriterSession, append: WireAppend, expected_offset: int | None) -> None:
+        """Check, assign and queue; or hold back while the node's bound is reached."""
+        if self._throttled or self.budget.exhausted:
+            self._throttled.append((session, append, expected_offset))
+            return
+        self._append(session, append, expected_offset)
+
+    def release_throttled(self) -> None:
+        """Go on with the appends held back, as far as the bound allows."""
+        while self._throttled and not self.budget.exhausted:
+            self._append(*self._throttled.popleft())
+
+    @property
+    def throttled(self) -> int:
+        """Appends held back now."""
+        return len(self._throttled)
+
+    def _append(self, session: WriterSession, append: WireAppend, expected_offset: int | None) -> None:
+        segment = session.segment
+        number = append.last_event_number
+        try:
+            operation = self.state.append(
+                segment, session.attribute, session, session.last, writer=session.writer, number=number,
+                events=append.events, parts=append.parts, length=append.length, expected_offset=expected_offset,
+            )  # fmt: skip
+        except SaritError as error:
+            self._refuse(session, append, error)
+            return
+        session.last = number
+
+        def done(error: BaseException | None) -> None:
+            if error is None:
+                previous, session.acknowledged = session.acknowledged, number
+                session.replies.acknowledged(session, append, previous, operation.offset + operation.length)
+            else:
+                session.replies.refused(session, append, error)
+
+        self.budget.report(self.number, self.state.unflushed_bytes)
+        try:
+            self.pipeline.add(operation, done)
+        except SaritError as error:
+            session.replies.refused(session, append, error)
+            return
+        if self.on_append is not None:
+            self.on_append(segment, append.events, append.length)
+
+    def _refuse(self, session: WriterSession, append: WireAppend, error: SaritError) -> None:
+        def done(failure: BaseException | None) -> None:
+            session.replies.refused(session, append, failure or error)
+
+        self.pipeline.barrier(done)
+
+    # -- control operations ---------------------------------------------------------------
+
+    async def create(
+        self, name: str, *, kind: int = KIND_STREAM, key_length: int = 0, scale_type: int = 0, target_rate: int = 0, rollover: int = 0
+    ) -> None:
+        """Raises Exists, once it is durable that it does."""
+        if await self.residency.find(name) is not None:
+            await self.pipeline.settled()
+            raise Exists(f"segment {name} exists")
+        operation = self.state.create(
+            name, kind=kind, key_length=key_length, scale_type=scale_type, target_rate=target_rate, rollover=rollover
+        )
+        await self.submit(operation)
+
+    async def seal(self, name: str) -> None:
+        """Raises NotFound, Sealed."""
+        await self._change(name, self.state.seal)
+
+    async def truncate(self, name: str, offset: int) -> None:
+        """Raises NotFound, Truncated when `offset` is outside the segment."""
+        await self._change(name, lambda segment: self.state.truncate(segment, offset))
+
+    async def delete(self, name: str) -> None:
+        """Raises NotFound."""
+        await self._change(name, self.state.delete)
+
+    async def set_policy(self, name: str, scale_type: int, target_rate: int) -> None:
+        """Raises NotFound."""
+        await self._change(name, lambda segment: self.state.set_policy(segment, scale_type, target_rate))
+
+    async def merge(self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()) -> int:
+        """Move all of source to the end of target; the target's length after it.
+
+        Raises NotFound (with the missing name), Sealed, Invalid, Conflict (attributes)."""
+        target = await self.residency.require(target_name)
+        target.pins += 1
+        try:
+            source = await self._merge_source(target, source_name)
+            source.pins += 1
+            try:
+                await self.residency.chunks(source)
+                for update in conditions:
+                    await self.residency.attribute(target, update.attribute)
+                outcome = resolve_attributes(target, conditions)
+                operation = self.state.merge(target, source, outcome)
+            finally:
+                source.pins -= 1
+        except SaritError:
+            await self.pipeline.settled()
+            raise
+        finally:
+            target.pins -= 1
+        await self.submit(operation)
+        return operation.offset + operation.length
+
+    async def _merge_source(self, target: Segment, source_name: str) -> Segment:
+        source = await self.residency.find(source_name)
+        if source is None:
+            raise NotFound(source_name)
+        if source is target:
+            raise Invalid(f"segment {source_name} cannot be merged into itself")
+        return source
+
+    async def length(self, name: str) -> int:
+        """Assigned length, once durable.  Raises NotFound."""
+        segment = await self.residency.require(name)
+        length = segment.assigned_length
+        await self.pipeline.settled()
+        return length
+
+    async def get_attribute(self, name: str, key: bytes) -> int:
+        """Applied value, NULL_ATTRIBUTE_VALUE when absent.  Raises NotFound."""
+        segment = await self.residency.require(name)
+        if key == EVENT_COUNT:
+            return segment.events
+        segment.pins += 1
+        try:
+            return (await self.residency.attribute(segment, key)).applied
+        finally:
+            segment.pins -= 1
+
+    async def update_attribute(self, name: str, key: bytes, value: int, expected: int) -> bool:
+        """Compare and set; absent equals NULL_ATTRIBUTE_VALUE.  Raises NotFound."""
+        segment = await self.residency.require(name)
+        segment.pins += 1
+        try:
+            attribute = await self.residency.attribute(segment, key)
+            if attribute.assigned != expected:
+                await self.pipeline.settled()
+                return False
+            operation = self.state.set_attributes(segment, ((key, value),))
+        finally:
+            segment.pins -= 1
+        await self.submit(operation)
+        return True
+
+    async def info(self, name: str) -> SegmentInfo:
+        """The applied state.  Raises NotFound."""
+        segment = await self.residency.require(name)
+        if not segment.created:
+            await self.pipeline.settled()
+        return SegmentInfo(segment.length, segment.start, segment.sealed, segment.modified_ms)
+
+    async def submit(self, operation: Operation) -> None:
+        """Queue an outcome and wait until it is durable.  Raises Unavailable (outcome unknown)."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.pipeline.add(operation, lambda error: settle(waiter, error))
+        await waiter
+
+    async def _change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
+        try:
+            segment = await self.residency.require(name)
+            operation = decide(segment)
+        except SaritError:
+            await self.pipeline.settled()
+            raise
+        await self.submit(operation)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def _failed(self, error: BaseException) -> None:
+        self.failure = error
+        throttled, self._throttled = self._throttled, deque()
+        for session, append, _ in throttled:
+            session.replies.refused(session, append, error)
+        for segment in self.state.segments.values():
+            waiters, segment.waiters = segment.waiters, []
+            for wake in waiters:
+                wake()
+        self._report_failure(self, error)
+
+    def fail(self, error: BaseException) -> None:
+        """End this epoch: something outside the log (the index, a bug) makes going on unsafe."""
+        self.pipeline.fail(error)
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeUpdate:
+    """One conditional change of an attribute; `kind` as in wire.md par. 5.1."""
+
+    attribute: bytes
+    kind: int
+    value: int
+    expected: int
+
+
+def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -> tuple[tuple[bytes, int], ...]:
+    """The values after `updates`, judged against the assigned state.  Raises Conflict."""
+    out = []
+    for update in updates:
+        current = segment.attributes[update.attribute].assigned
+        absent = current == NULL_ATTRIBUTE_VALUE
+        value = update.value
+        if (
+            (update.kind == 0 and not absent)
+            or (update.kind == 2 and not absent and value <= current)
+            or (update.kind == 4 and current != update.expected)
+        ):
+            raise Conflict(f"attribute {update.attribute.hex()} of {segment.name}", expected=update.expected, actual=current)
+        if update.kind == 3 and not absent:
+            value += current
+        out.append((update.attribute, value))
+    return tuple(out)

@@ -1,0 +1,431 @@
+"""Moves applied bytes to long-term storage and checkpoints the container.
+
+One cycle: (1) take a snapshot of the applied state at one frame; (2) write runs of bytes as
+new immutable chunks; (3) commit chunk lists, records, attributes and table entries, with
+"flushed up to frame n", to the index in one batch; (4) drop the bytes from memory (they stay
+in the cache for a while) and truncate the log below the frame.
+
+The snapshot copies nothing but references: each dirty segment is captured the first time it
+is about to change, or in turn.  Runs too small for a chunk of their own go into the index.
+
+Chunk names carry epoch and a sequence number; every commit records the highest number it
+settles.  A chunk of an older epoch above that number was never referenced: recovery's sweep
+deletes it.  Chunks dropped by a commit are recorded as garbage in the same batch and deleted
+only after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sarit.core.errors import Exists, SaritError, Unavailable
+from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, NULL_ATTRIBUTE_VALUE, SMALL_SLICE_BYTES
+from sarit.core.names import is_transient
+from sarit.env.ports import Buffer
+from sarit.index import keys
+from sarit.index.port import WriteBatch
+from sarit.storage.layout import Extent
+from sarit.store.container import Container
+from sarit.store.operations import Entry
+from sarit.store.segment import Block, Segment
+
+# A block as it was at the snapshot: its offset and bytes then, and the block itself.
+Run = tuple[int, Sequence[Buffer] | None, Block]
+
+_CAPTURES_PER_TURN = 200
+_TABLE_KEYS_PER_READ = 500
+_RETRY_SECONDS = 0.5
+_MAX_RETRY_SECONDS = 10.0
+_SCAN_ROWS = 1000
+_GARBAGE_PER_CYCLE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLimits:
+    """When to flush, and what is small; tests shrink them."""
+
+    interval_seconds: float = FLUSH_INTERVAL_SECONDS
+    trigger_bytes: int = 48 * MIB
+    chunk_bytes: int = CHUNK_TARGET_BYTES
+    small_slice_bytes: int = SMALL_SLICE_BYTES
+    concurrent_writes: int = 2
+
+
+@dataclass(slots=True)
+class Captured:
+    """One segment as it was at the snapshot's frame."""
+
+    segment: Segment
+    gone: bool
+    merged: bool
+    record: bytes
+    length: int
+    start: int
+    blocks: list[Run]
+    attributes: dict[bytes, int]
+    entries: dict[bytes, Entry]
+    truncated: bool
+    extents: list[Extent] = field(default_factory=list)
+    inlined: list[Block] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FlushStatistics:
+    """Counters since the container opened; seconds and bytes."""
+
+    checkpoints: int = 0
+    chunks: int = 0
+    chunk_bytes: int = 0
+    commit_seconds: list[float] = field(default_factory=list)
+    storage_errors: int = 0
+
+
+class Flusher:
+    """The background task of one container."""
+
+    def __init__(self, container: Container, limits: FlushLimits, chunk_sequence: int) -> None:
+        self._container = container
+        self._limits = limits
+        self._sequence = chunk_sequence
+        self._wake = asyncio.Event()
+        self._writes = asyncio.Semaphore(limits.concurrent_writes)
+        self._pending: dict[int, Segment] = {}
+        self._captured: dict[int, Captured] = {}
+        self._truncated: dict[int, Segment] = {}
+        self.checkpoint_frame = container.state.applied_frame
+        self.statistics = FlushStatistics()
+
+    def __repr__(self) -> str:
+        return f"<Flusher of {self._container!r} at frame {self.checkpoint_frame}>"
+
+    def poke(self) -> None:
+        """Look now whether there is enough to flush."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Flush until cancelled; an index that fails ends the container's epoch."""
+        container = self._container
+        last = container.env.clock.monotonic()
+        while container.failure is None:
+            wait = last + self._limits.interval_seconds - container.env.clock.monotonic()
+            if wait > 0 and container.state.unflushed_bytes < self._limits.trigger_bytes:
+                self._wake.clear()
+                timer = asyncio.get_running_loop().call_later(wait, self._wake.set)
+                try:
+                    await self._wake.wait()
+                finally:
+                    timer.cancel()
+                continue
+            last = container.env.clock.monotonic()
+            try:
+                await self.checkpoint()
+                await self.collect_garbage()
+            except SaritError as error:
+                container.fail(error)
+                return
+            except AssertionError as error:
+                container.fail(error)
+                raise
+
+    # -- one checkpoint -----------------------------------------------------------------------
+
+    async def checkpoint(self) -> bool:
+        """Make the index hold everything applied now.  False when there was nothing to do."""
+        state = self._container.state
+        if not state.dirty and not state.garbage:
+            return False
+        frame = state.applied_frame
+        next_segment = state.next_segment_id
+        garbage, state.garbage = state.garbage, set()
+        self._truncated, state.truncated = state.truncated, {}
+        self._pending, state.dirty = state.dirty, {}
+        self._captured = {}
+        state.touch = self._touch
+        while self._pending:
+            for segment in list(self._pending.values())[:_CAPTURES_PER_TURN]:
+                self._touch(segment)
+            await asyncio.sleep(0)
+        captured = list(self._captured.values())
+        await self._write_runs(captured, garbage)
+        clock = self._container.env.clock
+        started = clock.monotonic()
+        batch = await self._batch(captured, frame, next_segment, garbage)
+        await self._container.index.commit(batch)
+        self.statistics.commit_seconds.append(clock.monotonic() - started)
+        self.statistics.checkpoints += 1
+        self._committed(captured, frame)
+        return True
+
+    def _touch(self, segment: Segment) -> None:
+        if self._pending.pop(segment.id, None) is None:
+            return
+        gone = segment.deleted
+        attributes: dict[bytes, int] = {}
+        entries: dict[bytes, Entry] = {}
+        if not gone:
+            attributes = {key: segment.attributes[key].applied for key in segment.dirty_attributes}
+            segment.flushing_attributes = segment.dirty_attributes
+            segment.dirty_attributes = set()
+            if segment.table is not None:
+                entries = segment.table.flushing = segment.table.dirty
+                segment.table.dirty = {}
+        self._captured[segment.id] = Captured(
+            segment, gone, segment.merged_into is not None, b"" if gone else segment.record(), segment.length, segment.start,
+            [(block.offset, block.parts, block) for block in segment.tail], attributes, entries, segment.id in self._truncated,
+        )  # fmt: skip
+
+    # -- chunks ---------------------------------------------------------------------------------
+
+    async def _write_runs(self, captured: list[Captured], garbage: set[str]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for item in captured:
+                for run in _runs(item.blocks, self._limits.chunk_bytes):
+                    if sum(block.length for _, _, block in run) < self._limits.small_slice_bytes:
+                        self._inline(item, run)
+                    else:
+                        await self._writes.acquire()
+                        tasks.create_task(self._write_chunk(item, run, garbage))
+        for item in captured:
+            self._reference(item)
+
+    def _inline(self, item: Captured, run: list[Run]) -> None:
+        data = b"".join(bytes(part) for _, parts, _ in run for part in parts or ())
+        item.extents.append(Extent(run[0][0], len(data), inline=data))
+        item.inlined.extend(block for _, _, block in run)
+
+    async def _write_chunk(self, item: Captured, run: list[Run], garbage: set[str]) -> None:
+        container = self._container
+        try:
+            parts = [part for _, parts, _ in run for part in parts or ()]
+            delay = _RETRY_SECONDS
+            while True:
+                self._sequence += 1
+                name = f"{chunk_prefix(container.number, container.log.epoch)}{self._sequence:012d}-s{item.segment.id}-{run[0][0]}"
+                try:
+                    await container.storage.write(name, parts)
+                    break
+                except (Unavailable, Exists):
+                    # The write may have happened: another name, and this one is garbage.
+                    garbage.add(name)
+                    self.statistics.storage_errors += 1
+                    await asyncio.sleep(delay)
+                    delay = min(delay * 2, _MAX_RETRY_SECONDS)
+            self.statistics.chunks += 1
+            self.statistics.chunk_bytes += sum(block.length for _, _, block in run)
+            self._mark(run, name, garbage)
+        finally:
+            self._writes.release()
+
+    def _mark(self, run: list[Run], name: str, garbage: set[str]) -> None:
+        """The blocks of `run` stand in chunk `name` now."""
+        at = 0
+        alive = False
+        for _, _, block in run:
+            if not block.released:
+                alive = True
+                block.chunk = name
+                block.chunk_offset = at
+                self._container.state.unflushed_bytes -= block.length
+            at += block.length
+        if not alive:
+            garbage.add(name)
+        self._account()
+
+    def _reference(self, item: Captured) -> None:
+        """Extents for the blocks that stand in chunks, adjacent ones joined."""
+        last: Extent | None = None
+        for offset, _, block in item.blocks:
+            if block.chunk is None:
+                last = None
+                continue
+            if (
+                last is not None
+                and last.chunk == block.chunk
+                and last.start + last.length == offset
+                and last.chunk_offset + last.length == block.chunk_offset
+            ):
+                item.extents[-1] = last = Extent(last.start, last.length + block.length, last.chunk, last.chunk_offset)
+            else:
+                last = Extent(offset, block.length, block.chunk, block.chunk_offset)
+                item.extents.append(last)
+        item.extents.sort(key=lambda extent: extent.start)
+
+    # -- the batch --------------------------------------------------------------------------------
+
+    async def _batch(self, captured: list[Captured], frame: int, next_segment: int, garbage: set[str]) -> WriteBatch:
+        batch = WriteBatch()
+        for turn, item in enumerate(captured):
+            if item.gone:
+                await self._batch_gone(item, batch, garbage)
+            else:
+                await self._batch_alive(item, batch, garbage)
+            if turn % _CAPTURES_PER_TURN == _CAPTURES_PER_TURN - 1:
+                await asyncio.sleep(0)
+        for chunk in sorted(garbage):
+            batch.puts[keys.garbage_key(chunk)] = b""
+        batch.puts[keys.meta_key("frame")] = keys.attribute_value(frame)
+        batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(next_segment)
+        batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(self._sequence)
+        batch.puts[keys.meta_key("epoch")] = keys.attribute_value(self._container.log.epoch)
+        return batch
+
+    async def _batch_gone(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+        segment = item.segment
+        if not segment.committed:
+            return
+        if not item.merged and not segment.is_table:
+            garbage.update(extent.chunk for extent in await self._stored_extents(segment.id) if extent.chunk)
+        batch.deletes.add(keys.name_key(segment.name))
+        batch.deletes.add(keys.segment_key(segment.id))
+        batch.range_deletes.extend(keys.sweep_ranges(segment.id))
+        if is_transient(segment.name):
+            batch.deletes.add(keys.meta_key("transient/" + segment.name))
+
+    async def _batch_alive(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+        segment = item.segment
+        batch.puts[keys.segment_key(segment.id)] = item.record
+        if not segment.committed:
+            batch.puts[keys.name_key(segment.name)] = keys.id_value(segment.id)
+            if is_transient(segment.name):
+                batch.puts[keys.meta_key("transient/" + segment.name)] = b""
+        for attribute, value in item.attributes.items():
+            key = keys.attribute_key(segment.id, attribute)
+            if value == NULL_ATTRIBUTE_VALUE:
+                batch.deletes.add(key)
+            else:
+                batch.puts[key] = keys.attribute_value(value)
+        if item.truncated and segment.committed:
+            await self._batch_truncated(item, batch, garbage)
+        for extent in item.extents:
+            if extent.end > item.start:
+                batch.puts[_extent_key(segment.id, extent)] = extent.record()
+            elif extent.chunk:
+                garbage.add(extent.chunk)
+        if item.entries:
+            await self._batch_entries(item, batch)
+
+    async def _batch_truncated(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+        """Extents that lie wholly below the new start go, and chunks that no other extent names."""
+        stored = await self._stored_extents(item.segment.id)
+        dropped = [extent for extent in stored if extent.end <= item.start]
+        batch.deletes.update(_extent_key(item.segment.id, extent) for extent in dropped)
+        kept = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
+        garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in kept)
+
+    async def _batch_entries(self, item: Captured, batch: WriteBatch) -> None:
+        """New rows of a table; the version row of what each key held before goes."""
+        segment = item.segment
+        changed = list(item.entries.values())
+        for at in range(0, len(changed), _TABLE_KEYS_PER_READ):
+            page = changed[at : at + _TABLE_KEYS_PER_READ]
+            stored: dict[bytes, Entry | None] = {}
+            if segment.committed:
+                stored = await self._container.residency.stored_entries(segment, [entry.key for entry in page])
+            for entry in page:
+                old = stored.get(entry.key)
+                if old is not None:
+                    batch.deletes.add(keys.version_key(segment.id, old.version))
+                key = keys.entry_key(segment.id, entry.key)
+                if entry.value is None:
+                    batch.deletes.add(key)
+                else:
+                    batch.puts[key] = keys.entry_value(entry.version, entry.value)
+                    batch.puts[keys.version_key(segment.id, entry.version)] = entry.key
+
+    async def _stored_extents(self, segment_id: int) -> list[Extent]:
+        return await self._container.residency.scan_extents(segment_id)
+
+    # -- after the commit -----------------------------------------------------------------------
+
+    def _committed(self, captured: list[Captured], frame: int) -> None:
+        container = self._container
+        container.residency.generation += 1
+        for item in captured:
+            segment = item.segment
+            if item.gone:
+                container.state.forget(segment)
+                continue
+            segment.committed = True
+            segment.flushing_attributes = set()
+            if segment.table is not None:
+                segment.table.flushing = {}
+                for entry in item.entries.values():
+                    container.residency.entries.put(segment.id, entry.key, None if entry.value is None else entry)
+            if not segment.deleted:
+                self._drop_flushed(item)
+        self.checkpoint_frame = frame
+        container.log.truncate(frame + 1)
+        self._account()
+        container.release_throttled()
+        container.residency.evict()
+
+    def _drop_flushed(self, item: Captured) -> None:
+        segment = item.segment
+        for block in item.inlined:
+            if not block.released and block.chunk is None:
+                self._container.state.unflushed_bytes -= block.length
+        count = 0
+        for block in segment.tail:
+            if block.end > item.length:
+                break
+            count += 1
+        flushed = segment.tail[:count]
+        del segment.tail[:count]
+        if not segment.is_table:
+            segment.flushed = max(segment.flushed, item.length)
+        if segment.chunks is not None:
+            segment.chunks.truncate(item.start)
+            for extent in item.extents:
+                if extent.end > item.start:
+                    segment.chunks.append(extent)
+        self._container.budget.keep(segment, flushed)
+
+    def _account(self) -> None:
+        container = self._container
+        container.budget.report(container.number, container.state.unflushed_bytes)
+
+    # -- garbage ----------------------------------------------------------------------------------
+
+    async def collect_garbage(self) -> None:
+        """Delete chunks that a durable commit dropped; what fails is tried at the next cycle."""
+        container = self._container
+        low, high = keys.kind_range(keys.GARBAGE)
+        rows = await container.index.scan(low, high, _GARBAGE_PER_CYCLE)
+        batch = WriteBatch()
+        for key, _ in rows:
+            try:
+                await container.storage.delete(keys.parse_garbage_key(key))
+            except Unavailable:
+                break
+            batch.deletes.add(key)
+        if batch.deletes:
+            await container.index.commit(batch)
+
+
+def _runs(blocks: list[Run], limit: int) -> list[list[Run]]:
+    """Adjacent blocks that stand in memory alone, in runs of at most `limit` bytes (one block at least)."""
+    runs: list[list[Run]] = []
+    size = 0
+    end = -1
+    for offset, parts, block in blocks:
+        if block.chunk is not None or parts is None:
+            end = -1
+            continue
+        if end != offset or size + block.length > limit:
+            runs.append([])
+            size = 0
+        runs[-1].append((offset, parts, block))
+        size += block.length
+        end = offset + block.length
+    return runs
+
+
+def _extent_key(segment: int, extent: Extent) -> bytes:
+    return keys.extent_key(segment, extent.start) if extent.chunk else keys.slice_key(segment, extent.start)
+
+
+def chunk_prefix(container: int, epoch: int) -> str:
+    """What the names of all chunks written by one epoch of a container begin with."""
+    return f"c{container:04d}/e{epoch:010d}/"

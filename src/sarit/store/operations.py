@@ -1,0 +1,295 @@
+"""What a container writes to its durable log: the outcomes of operations.
+
+A frame's payload is `>B q I` (format version, wall clock in ms since 1970, count of
+operations) followed by the operations, each starting with its type byte.  An operation
+holds an outcome (segment id, offset, resulting attribute values, versions), never a
+condition, so that replay decides nothing.  Layouts: docs/formats/operations.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from sarit.core.errors import Corrupt
+from sarit.env.ports import Buffer
+
+FORMAT_VERSION: Final = 1
+FRAME_HEADER: Final = struct.Struct(">BqI")
+
+_APPEND = struct.Struct(">BQQI16sqI")
+_CREATE = struct.Struct(">BQBIbiqH")
+_ID = struct.Struct(">BQ")
+_ID_OFFSET = struct.Struct(">BQQ")
+_MERGE = struct.Struct(">BQQQQqH")
+_ATTRIBUTES = struct.Struct(">BQH")
+_ATTRIBUTE = struct.Struct(">16sq")
+_TABLE = struct.Struct(">BQQqI")
+_ENTRY = struct.Struct(">qHi")
+_POLICY = struct.Struct(">BQbi")
+
+REMOVED: Final = -1
+
+KIND_STREAM: Final = 0
+KIND_TABLE_HASH: Final = 1
+KIND_TABLE_FIXED: Final = 2
+
+
+class Append:
+    """Bytes at an offset, and the writer's event number after them."""
+
+    TYPE: ClassVar[int] = 1
+    __slots__ = ("event_number", "events", "length", "offset", "parts", "segment", "writer")
+
+    def __init__(
+        self, segment: int, offset: int, parts: Sequence[Buffer], length: int, writer: bytes, event_number: int, events: int
+    ) -> None:
+        self.segment = segment
+        self.offset = offset
+        self.parts = parts
+        self.length = length
+        self.writer = writer
+        self.event_number = event_number
+        self.events = events
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        out.append(
+            _APPEND.pack(1, self.segment, self.offset, self.length, self.writer, self.event_number, self.events)
+        )
+        out.extend(self.parts)
+        return _APPEND.size + self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A new segment; `kind` is one of the KIND_ constants."""
+
+    TYPE: ClassVar[int] = 2
+    segment: int
+    name: str
+    kind: int = KIND_STREAM
+    key_length: int = 0
+    scale_type: int = 0
+    target_rate: int = 0
+    rollover_bytes: int = 0
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        name = self.name.encode()
+        out.append(
+            _CREATE.pack(
+                self.TYPE, self.segment, self.kind, self.key_length, self.scale_type,
+                self.target_rate, self.rollover_bytes, len(name),
+            )
+            + name
+        )  # fmt: skip
+        return _CREATE.size + len(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """No more appends."""
+
+    TYPE: ClassVar[int] = 3
+    segment: int
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        out.append(_ID.pack(self.TYPE, self.segment))
+        return _ID.size
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """Bytes below `offset` are gone."""
+
+    TYPE: ClassVar[int] = 4
+    segment: int
+    offset: int
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        out.append(_ID_OFFSET.pack(self.TYPE, self.segment, self.offset))
+        return _ID_OFFSET.size
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The segment and its name are gone."""
+
+    TYPE: ClassVar[int] = 5
+    segment: int
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        out.append(_ID.pack(self.TYPE, self.segment))
+        return _ID.size
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """All `length` bytes of `source` now stand at `offset` of `segment`; `source` is gone."""
+
+    TYPE: ClassVar[int] = 6
+    segment: int
+    source: int
+    offset: int
+    length: int
+    events: int
+    attributes: tuple[tuple[bytes, int], ...] = ()
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        body = _MERGE.pack(
+            self.TYPE, self.segment, self.source, self.offset, self.length, self.events, len(self.attributes)
+        ) + b"".join(_ATTRIBUTE.pack(*pair) for pair in self.attributes)
+        out.append(body)
+        return len(body)
+
+
+@dataclass(frozen=True, slots=True)
+class SetAttributes:
+    """New values of attributes; `limits.NULL_ATTRIBUTE_VALUE` deletes one."""
+
+    TYPE: ClassVar[int] = 7
+    segment: int
+    attributes: tuple[tuple[bytes, int], ...]
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        body = _ATTRIBUTES.pack(self.TYPE, self.segment, len(self.attributes)) + b"".join(
+            _ATTRIBUTE.pack(*pair) for pair in self.attributes
+        )
+        out.append(body)
+        return len(body)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One table entry; `value` None is a removal."""
+
+    key: bytes
+    value: bytes | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateTable:
+    """Entries with their versions; `length` and `live` are position and entry count after them."""
+
+    TYPE: ClassVar[int] = 8
+    segment: int
+    length: int
+    live: int
+    entries: tuple[Entry, ...]
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        pieces = [_TABLE.pack(self.TYPE, self.segment, self.length, self.live, len(self.entries))]
+        for entry in self.entries:
+            size = REMOVED if entry.value is None else len(entry.value)
+            pieces += (_ENTRY.pack(entry.version, len(entry.key), size), entry.key, entry.value or b"")
+        body = b"".join(pieces)
+        out.append(body)
+        return len(body)
+
+
+@dataclass(frozen=True, slots=True)
+class SetPolicy:
+    """The scaling policy the segment is metered by."""
+
+    TYPE: ClassVar[int] = 9
+    segment: int
+    scale_type: int
+    target_rate: int
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        out.append(_POLICY.pack(self.TYPE, self.segment, self.scale_type, self.target_rate))
+        return _POLICY.size
+
+
+Operation = Append | Create | Seal | Truncate | Delete | Merge | SetAttributes | UpdateTable | SetPolicy
+
+
+def decode_frame(payload: memoryview) -> tuple[int, Iterator[Operation]]:
+    """Wall clock of a frame (ms since 1970) and its operations.  Raises Corrupt."""
+    if len(payload) < FRAME_HEADER.size:
+        raise Corrupt(f"a log frame of {len(payload)} bytes is too short")
+    version, wall_ms, count = FRAME_HEADER.unpack_from(payload)
+    if version != FORMAT_VERSION:
+        raise Corrupt(f"the log holds a frame of format {version}; this version of Sarit reads {FORMAT_VERSION}")
+    return wall_ms, _operations(payload, count)
+
+
+def _operations(payload: memoryview, count: int) -> Iterator[Operation]:
+    at = FRAME_HEADER.size
+    try:
+        for _ in range(count):
+            operation, at = _decode(payload, at)
+            yield operation
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
+        raise Corrupt(f"a log frame cannot be decoded: {error}") from error
+    if at != len(payload):
+        raise Corrupt(f"a log frame has {len(payload) - at} bytes after its last operation")
+
+
+def _decode(view: memoryview, at: int) -> tuple[Operation, int]:
+    kind = view[at]
+    if kind == Append.TYPE:
+        _, segment, offset, length, writer, number, events = _APPEND.unpack_from(view, at)
+        at += _APPEND.size
+        return Append(segment, offset, (view[at : at + length],), length, writer, number, events), at + length
+    if kind == UpdateTable.TYPE:
+        return _decode_table(view, at)
+    if kind == Create.TYPE:
+        _, segment, table, key_length, scale_type, rate, rollover, size = _CREATE.unpack_from(view, at)
+        at += _CREATE.size
+        name = str(view[at : at + size], "utf-8")
+        return Create(segment, name, table, key_length, scale_type, rate, rollover), at + size
+    if kind in (Seal.TYPE, Delete.TYPE):
+        _, segment = _ID.unpack_from(view, at)
+        return (Seal(segment) if kind == Seal.TYPE else Delete(segment)), at + _ID.size
+    if kind == Truncate.TYPE:
+        _, segment, offset = _ID_OFFSET.unpack_from(view, at)
+        return Truncate(segment, offset), at + _ID_OFFSET.size
+    if kind == Merge.TYPE:
+        _, segment, source, offset, length, events, count = _MERGE.unpack_from(view, at)
+        pairs, end = _decode_attributes(view, at + _MERGE.size, count)
+        return Merge(segment, source, offset, length, events, pairs), end
+    if kind == SetAttributes.TYPE:
+        _, segment, count = _ATTRIBUTES.unpack_from(view, at)
+        pairs, end = _decode_attributes(view, at + _ATTRIBUTES.size, count)
+        return SetAttributes(segment, pairs), end
+    if kind == SetPolicy.TYPE:
+        _, segment, scale_type, rate = _POLICY.unpack_from(view, at)
+        return SetPolicy(segment, scale_type, rate), at + _POLICY.size
+    raise Corrupt(f"a log frame holds an operation of unknown type {kind}")
+
+
+def _decode_attributes(view: memoryview, at: int, count: int) -> tuple[tuple[tuple[bytes, int], ...], int]:
+    end = at + count * _ATTRIBUTE.size
+    pairs = tuple((key, value) for key, value in _ATTRIBUTE.iter_unpack(view[at:end]))
+    if len(pairs) != count:
+        raise Corrupt("a log frame ends inside its attributes")
+    return pairs, end
+
+
+def _decode_table(view: memoryview, at: int) -> tuple[UpdateTable, int]:
+    _, segment, length, live, count = _TABLE.unpack_from(view, at)
+    at += _TABLE.size
+    entries = []
+    for _ in range(count):
+        version, key_size, value_size = _ENTRY.unpack_from(view, at)
+        at += _ENTRY.size
+        key = bytes(view[at : at + key_size])
+        at += key_size
+        value = None
+        if value_size != REMOVED:
+            value = bytes(view[at : at + value_size])
+            at += value_size
+        entries.append(Entry(key, value, version))
+    return UpdateTable(segment, length, live, tuple(entries)), at

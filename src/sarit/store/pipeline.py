@@ -1,0 +1,174 @@
+"""Batches the operations of all clients into frames and applies them when they are durable.
+
+It clocks itself: while the log is busy with earlier frames, the next one gathers; there is
+no timer.  Up to MAX_FRAMES_IN_FLIGHT frames are with the log, so that its thread finds the
+next one waiting when a sync returns.  The first failure ends the pipeline: every operation
+not known to be durable gets an error whose outcome is unknown, and its owner recovers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from sarit.core.errors import Unavailable
+from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAMES_IN_FLIGHT
+from sarit.env.ports import Buffer, Env
+from sarit.log.port import DurableLog
+from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, Operation
+from sarit.store.state import ContainerState
+
+Done = Callable[[BaseException | None], None]
+
+
+class GatheredFrame:
+    """Operations that will be durable together."""
+
+    __slots__ = ("bytes", "done", "number", "operations", "parts", "wall_ms")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.wall_ms = 0
+        self.parts: list[Buffer] = [b""]
+        self.bytes = FRAME_HEADER.size
+        self.operations: list[Operation] = []
+        self.done: list[Done | None] = []
+
+
+class FramePipeline:
+    """Order of operations in, the same order of applied operations out."""
+
+    def __init__(self, env: Env, log: DurableLog, state: ContainerState, on_failure: Callable[[BaseException], None]) -> None:
+        self._env = env
+        self._log = log
+        self._state = state
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
+        self._gathering = GatheredFrame()
+        self._full: deque[GatheredFrame] = deque()
+        self._in_flight: deque[GatheredFrame] = deque()
+        self._scheduled = False
+        self._next_number = state.applied_frame + 1
+        self._failure: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<FramePipeline next {self._next_number}, in flight {len(self._in_flight)}>"
+
+    @property
+    def idle(self) -> bool:
+        """Whether every operation given is applied."""
+        return not (self._in_flight or self._full or self._gathering.done)
+
+    def add(self, operation: Operation, done: Done | None) -> None:
+        """Queue an operation; `done(None)` follows once it is durable and applied."""
+        if self._failure is not None:
+            raise Unavailable("the container is recovering") from self._failure
+        frame = self._gathering
+        frame.bytes += operation.encode(frame.parts)
+        frame.operations.append(operation)
+        frame.done.append(done)
+        if frame.bytes >= FRAME_TARGET_BYTES:
+            self._full.append(frame)
+            self._gathering = GatheredFrame()
+        if not self._scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
+            self._scheduled = True
+            self._loop.call_soon(self._cut)
+
+    def barrier(self, done: Done) -> None:
+        """Call `done` once everything added so far is durable (at once when it is)."""
+        if self._failure is not None:
+            done(self._failure)
+        elif self._gathering.operations:
+            previous = self._gathering.done[-1]
+            self._gathering.done[-1] = done if previous is None else _both(previous, done)
+        elif self._full or self._in_flight:
+            frame = (self._full or self._in_flight)[-1]
+            previous = frame.done[-1]
+            frame.done[-1] = done if previous is None else _both(previous, done)
+        else:
+            done(None)
+
+    async def settled(self) -> None:
+        """Wait until everything added so far is durable.  Raises Unavailable."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self.barrier(lambda error: settle(waiter, error))
+        await waiter
+
+    def fail(self, error: BaseException) -> None:
+        """End: report an unknown outcome to everybody who still waits."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        frames = [*self._in_flight, *self._full, self._gathering]
+        self._in_flight.clear()
+        self._full.clear()
+        self._gathering = GatheredFrame()
+        self._on_failure(error)
+        unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
+        for frame in frames:
+            for done in frame.done:
+                if done is not None:
+                    done(unknown)
+
+    def _cut(self) -> None:
+        self._scheduled = False
+        while len(self._in_flight) < MAX_FRAMES_IN_FLIGHT and self._failure is None:
+            if self._full:
+                frame = self._full.popleft()
+            elif self._gathering.operations:
+                frame, self._gathering = self._gathering, GatheredFrame()
+            else:
+                return
+            frame.number = self._next_number
+            self._next_number += 1
+            frame.wall_ms = self._env.clock.wall_ms()
+            frame.parts[0] = FRAME_HEADER.pack(FORMAT_VERSION, frame.wall_ms, len(frame.operations))
+            self._in_flight.append(frame)
+            self._log.append(frame.number, frame.parts, self._durable)
+
+    def _durable(self, error: BaseException | None) -> None:
+        """The oldest frame with the log is durable, or the log is dead."""
+        if self._failure is not None:
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        frame = self._in_flight.popleft()
+        state = self._state
+        try:
+            for operation in frame.operations:
+                state.apply(operation, frame.wall_ms)
+        except Exception as bug:  # an assertion: nothing may be acknowledged on top of it
+            self._in_flight.appendleft(frame)
+            self.fail(bug)
+            raise
+        state.applied_frame = frame.number
+        for done in frame.done:
+            if done is not None:
+                done(None)
+        woken, state.woken = state.woken, []
+        for segment in woken:
+            waiters, segment.waiters = segment.waiters, []
+            for wake in waiters:
+                wake()
+        if not self._scheduled:
+            self._cut()
+
+
+def settle(waiter: asyncio.Future[None], error: BaseException | None) -> None:
+    """Resolve a future once, unless its owner gave up."""
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(error)
+
+
+def _both(first: Done, second: Done) -> Done:
+    def call(error: BaseException | None) -> None:
+        first(error)
+        second(error)
+
+    return call

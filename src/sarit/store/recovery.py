@@ -1,0 +1,149 @@
+"""Opens a container: fences the owner before, reads the checkpoint, replays the log after it.
+
+Recovery is a function of log and index.  Replay yields to the event loop between frames, so
+that other containers serve on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sarit.core.errors import Corrupt, NotFound, Unavailable
+from sarit.env.ports import Env
+from sarit.index import keys
+from sarit.index.port import Index, IndexProvider, WriteBatch
+from sarit.log.port import LogProvider
+from sarit.storage.port import ChunkStorage
+from sarit.store.budget import Budget
+from sarit.store.container import Container, ContainerLimits
+from sarit.store.flusher import Flusher, FlushLimits, chunk_prefix
+from sarit.store.operations import Append, Create, Merge, SetAttributes, decode_frame
+from sarit.core.names import is_transient
+
+_SCAN_ROWS = 1000
+_FRAMES_PER_TURN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What the index says of the container as a whole."""
+
+    frame: int
+    next_segment: int
+    chunk_sequence: int
+    swept_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A container that serves, and what its owner must run."""
+
+    container: Container
+    flusher: Flusher
+    checkpoint: Checkpoint
+
+
+async def open_container(
+    number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: Budget,
+    limits: ContainerLimits, flush: FlushLimits, on_failure: Callable[[Container, BaseException], None],
+) -> Opened:  # fmt: skip
+    """Recover a container and let it serve.  Raises Corrupt, Unavailable, Fenced."""
+    log = await logs.open(number)
+    index = None
+    try:
+        index = await indexes.open(number)
+        checkpoint = await _read_checkpoint(index)
+        container = Container(number, env, log, index, storage, budget, limits, on_failure)
+        container.state.next_segment_id = checkpoint.next_segment
+        container.state.applied_frame = checkpoint.frame
+        await _replay(container, checkpoint.frame)
+        container.serve()
+        flusher = Flusher(container, flush, checkpoint.chunk_sequence)
+        flusher.checkpoint_frame = checkpoint.frame
+        await _delete_transients(container)
+        return Opened(container, flusher, checkpoint)
+    except BaseException:
+        await log.close()
+        if index is not None:
+            await index.close()
+        raise
+
+
+async def _read_checkpoint(index: Index) -> Checkpoint:
+    names = ("frame", "next-segment", "chunk-sequence", "swept-epoch")
+    rows = await index.get([keys.meta_key(name) for name in names])
+    frame, next_segment, sequence, swept = (0 if row is None else keys.parse_attribute_value(row) for row in rows)
+    return Checkpoint(frame, max(next_segment, 1), sequence, swept)
+
+
+async def _replay(container: Container, after: int) -> None:
+    state, residency = container.state, container.residency
+    expected = after + 1
+    async for frame in container.log.replay(after):
+        if frame.number != expected:
+            raise Corrupt(f"container {container.number}: the log continues with frame {frame.number}, not {expected}")
+        expected += 1
+        wall_ms, operations = decode_frame(frame.payload)
+        for operation in operations:
+            if not isinstance(operation, Create):
+                segment = await residency.by_id(operation.segment)
+                if isinstance(operation, Merge):
+                    source = await residency.by_id(operation.source)
+                    await residency.chunks(source)
+                if isinstance(operation, Append) and operation.writer not in segment.attributes:
+                    await residency.attribute(segment, operation.writer)
+                if isinstance(operation, SetAttributes | Merge):
+                    for key, _ in operation.attributes:
+                        await residency.attribute(segment, key)
+            state.replay(operation, wall_ms)
+        state.applied_frame = frame.number
+        if frame.number % _FRAMES_PER_TURN == 0:
+            await asyncio.sleep(0)
+    state.woken.clear()
+
+
+async def _delete_transients(container: Container) -> None:
+    """Transient segments live as long as a connection: none survives."""
+    names = {segment.name for segment in container.state.segments.values() if is_transient(segment.name)}
+    prefix = keys.meta_key("transient/")
+    at, end = prefix, prefix[:-1] + bytes((prefix[-1] + 1,))
+    while True:
+        rows = await container.index.scan(at, end, _SCAN_ROWS)
+        names.update(keys.parse_meta_key(key).removeprefix("transient/") for key, _ in rows)
+        if len(rows) < _SCAN_ROWS:
+            break
+        at = keys.after(rows[-1][0])
+    for name in sorted(names):
+        try:
+            await container.delete(name)
+        except NotFound:
+            continue
+
+
+async def sweep_orphans(opened: Opened) -> int:
+    """Delete chunks that older epochs wrote and never committed; how many there were.
+
+    A chunk of an older epoch with a sequence number above the last one a commit settled is
+    referenced by nothing.  Raises Unavailable when long-term storage is away: try again."""
+    container, checkpoint = opened.container, opened.checkpoint
+    swept = 0
+    for epoch in range(checkpoint.swept_epoch + 1, container.log.epoch):
+        orphans = []
+        async for name, _ in container.storage.list(chunk_prefix(container.number, epoch).removesuffix("/")):
+            sequence = name.rpartition("/")[2].partition("-")[0]
+            if not sequence.isdigit():
+                raise Corrupt(f"long-term storage holds {name!r}, which is no chunk of this node")
+            if int(sequence) > checkpoint.chunk_sequence:
+                orphans.append(name)
+        for name in orphans:
+            await container.storage.delete(name)
+        swept += len(orphans)
+    batch = WriteBatch()
+    batch.puts[keys.meta_key("swept-epoch")] = keys.attribute_value(container.log.epoch - 1)
+    await container.index.commit(batch)
+    return swept
+
+
+__all__ = ["Checkpoint", "Opened", "Unavailable", "open_container", "sweep_orphans"]

@@ -1,0 +1,41 @@
+"""Which reply each kind of error becomes, in one table (wire.md par. 5, generic errors).
+
+No reply means: close the connection; the outcome is unknown or there is no code for it.
+"""
+
+from __future__ import annotations
+
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Truncated
+from sarit.core.limits import NOT_EXISTS
+from sarit.wire import commands as wire
+
+_ILLEGAL_ARGUMENT = 0
+
+
+def error_reply(error: BaseException, request_id: int, segment: str, offset: int = -1) -> wire.Command | None:
+    """The reply that tells a client of `error`, or None."""
+    if isinstance(error, NotFound):
+        return wire.NoSuchSegment(request_id, segment, "", offset)
+    if isinstance(error, Exists):
+        return wire.SegmentAlreadyExists(request_id, segment, "")
+    if isinstance(error, Sealed):
+        return wire.SegmentIsSealed(request_id, segment, "", offset)
+    if isinstance(error, Truncated):
+        return wire.SegmentIsTruncated(request_id, segment, error.start_offset, "", offset)
+    if isinstance(error, Invalid):
+        return wire.ErrorMessage(request_id, segment, str(error)[:1000], _ILLEGAL_ARGUMENT)
+    if isinstance(error, NotImplementedError):
+        return wire.OperationUnsupported(request_id, str(error)[:1000], "")
+    return None
+
+
+def table_error_reply(error: SaritError, request_id: int, segment: str, offset: int, *, update: bool) -> wire.Command | None:
+    """Like `error_reply`, for conditional table operations.
+
+    A version asked of a missing key answers TableKeyDoesNotExist to a removal, but TableKeyBadVersion
+    to an update: the Rust client re-reads after the latter alone, the Java client takes both alike."""
+    if isinstance(error, Conflict):
+        if error.actual == NOT_EXISTS and not update:
+            return wire.TableKeyDoesNotExist(request_id, segment, "")
+        return wire.TableKeyBadVersion(request_id, segment, "")
+    return error_reply(error, request_id, segment, offset)

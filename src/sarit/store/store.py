@@ -1,0 +1,239 @@
+"""The segment store: containers, which segment lives in which, and their life after failures."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from sarit.core.errors import Corrupt, SaritError, Unavailable
+from sarit.core.limits import CACHE_BYTES, MAX_UNFLUSHED_BYTES, MIB
+from sarit.core.names import placement_key
+from sarit.env.ports import Env
+from sarit.index.port import IndexProvider
+from sarit.log.port import LogProvider
+from sarit.storage.port import ChunkStorage
+from sarit.store.budget import Budget
+from sarit.store.container import Container, ContainerLimits
+from sarit.store.flusher import FlushLimits
+from sarit.store.reads import ChunkReader, Reads
+from sarit.store.recovery import Opened, open_container, sweep_orphans
+from sarit.store.tables import Tables
+
+_log = logging.getLogger("sarit.store")
+
+_REOPEN_SECONDS = 0.1
+_MAX_REOPEN_SECONDS = 5.0
+_SWEEP_RETRY_SECONDS = 30.0
+_BUDGET_POLL_SECONDS = 0.05
+_DISK_POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimits:
+    """Sizes a test or an operator may set; bytes and seconds."""
+
+    containers: int = 4
+    max_unflushed_bytes: int = MAX_UNFLUSHED_BYTES
+    cache_bytes: int = CACHE_BYTES
+    chunk_cache_bytes: int = 64 * MIB
+    disk_reserve_bytes: int = 64 * MIB
+    container: ContainerLimits = field(default_factory=ContainerLimits)
+    flush: FlushLimits = field(default_factory=FlushLimits)
+
+
+class Slot:
+    """One container number: the container that serves it now, if any."""
+
+    __slots__ = ("opened", "reads", "tables", "tasks")
+
+    def __init__(self) -> None:
+        self.opened: Opened | None = None
+        self.reads: Reads | None = None
+        self.tables: Tables | None = None
+        self.tasks: list[asyncio.Task[None]] = []
+
+
+def container_of(segment: str, containers: int) -> int:
+    """Which of `containers` holds a segment; derived segments live with their parent."""
+    digest = blake2b(placement_key(segment).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % containers
+
+
+class SegmentStore:
+    """All containers of a node."""
+
+    def __init__(
+        self, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, limits: StoreLimits, data_dir: str | None = None
+    ) -> None:
+        self.env = env
+        self.limits = limits
+        self.budget = Budget(limits.max_unflushed_bytes, limits.cache_bytes)
+        self.on_failure: Callable[[Container], None] | None = None
+        self._logs = logs
+        self._indexes = indexes
+        self._storage = storage
+        self._data_dir = data_dir
+        self._chunks = ChunkReader(storage, limits.chunk_cache_bytes)
+        self._slots = [Slot() for _ in range(limits.containers)]
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    def __repr__(self) -> str:
+        serving = sum(slot.opened is not None for slot in self._slots)
+        return f"<SegmentStore {serving} of {len(self._slots)} containers serve, {self.budget!r}>"
+
+    async def start(self) -> None:
+        """Recover every container.  Raises Corrupt, Unavailable."""
+        await asyncio.gather(*(self._open(number) for number in range(len(self._slots))))
+        self._spawn(self._watch_budget())
+
+    async def stop(self) -> None:
+        """Checkpoint and close every container."""
+        self._stopping = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for slot in self._slots:
+            opened, slot.opened = slot.opened, None
+            if opened is None:
+                continue
+            await _cancel(slot.tasks)
+            if opened.container.failure is None:
+                try:
+                    await opened.container.pipeline.settled()
+                    await opened.flusher.checkpoint()
+                    await opened.flusher.collect_garbage()
+                except SaritError as error:
+                    _log.warning("container %d: not flushed on stop (%s); the log keeps it", opened.container.number, error)
+            await opened.container.log.close()
+            await opened.container.index.close()
+        await self._storage.close()
+
+    # -- where a segment is -------------------------------------------------------------------
+
+    def container(self, segment: str) -> Container:
+        """Raises Unavailable while the container recovers."""
+        opened = self._slot(segment).opened
+        if opened is None:
+            raise Unavailable("the container of this segment is recovering; try again")
+        return opened.container
+
+    def reads(self, segment: str) -> Reads:
+        """The read side of a segment's container.  Raises Unavailable."""
+        reads = self._slot(segment).reads
+        if reads is None:
+            raise Unavailable("the container of this segment is recovering; try again")
+        return reads
+
+    def tables(self, segment: str) -> Tables:
+        """The tables of a segment's container.  Raises Unavailable."""
+        tables = self._slot(segment).tables
+        if tables is None:
+            raise Unavailable("the container of this segment is recovering; try again")
+        return tables
+
+    def opened(self) -> list[Opened]:
+        """The containers that serve now."""
+        return [slot.opened for slot in self._slots if slot.opened is not None]
+
+    def _slot(self, segment: str) -> Slot:
+        return self._slots[container_of(segment, len(self._slots))]
+
+    # -- opening and failing ------------------------------------------------------------------
+
+    async def _open(self, number: int) -> None:
+        slot = self._slots[number]
+        opened = await open_container(
+            number, self.env, self._logs, self._indexes, self._storage, self.budget,
+            self.limits.container, self.limits.flush, self._failed,
+        )  # fmt: skip
+        slot.opened = opened
+        slot.reads = Reads(opened.container, self._chunks)
+        slot.tables = Tables(opened.container)
+        slot.tasks = [asyncio.ensure_future(opened.flusher.run()), asyncio.ensure_future(self._sweep(opened))]
+
+    def _failed(self, container: Container, error: BaseException) -> None:
+        slot = self._slots[container.number]
+        if slot.opened is None or slot.opened.container is not container:
+            return
+        _log.error("container %d failed and recovers: %s", container.number, error)
+        slot.opened = slot.reads = slot.tables = None
+        self.budget.drop({id(segment) for segment in container.state.segments.values()})
+        self.budget.report(container.number, 0)
+        if self.on_failure is not None:
+            self.on_failure(container)
+        if not self._stopping:
+            self._spawn(self._reopen(container, slot.tasks))
+
+    async def _reopen(self, failed: Container, tasks: list[asyncio.Task[None]]) -> None:
+        await _cancel(tasks)
+        await failed.log.close()
+        await failed.index.close()
+        delay = _REOPEN_SECONDS
+        while True:
+            try:
+                await self._open(failed.number)
+                return
+            except Corrupt:
+                _log.critical("container %d cannot recover: stored bytes are damaged", failed.number, exc_info=True)
+                return
+            except (SaritError, OSError) as error:
+                _log.warning("container %d cannot recover yet: %s", failed.number, error)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _MAX_REOPEN_SECONDS)
+
+    async def _sweep(self, opened: Opened) -> None:
+        while True:
+            try:
+                swept = await sweep_orphans(opened)
+                if swept:
+                    _log.info("container %d: deleted %d chunks never referenced", opened.container.number, swept)
+                return
+            except SaritError as error:
+                _log.warning("container %d: orphaned chunks not swept yet: %s", opened.container.number, error)
+            await asyncio.sleep(_SWEEP_RETRY_SECONDS)
+
+    async def _watch_budget(self) -> None:
+        """Let appends go on when another container's flush, or the operator, made room."""
+        next_look = 0.0
+        worker = self.env.threads.worker("disk-watch")
+        try:
+            while True:
+                now = self.env.clock.monotonic()
+                if self._data_dir is not None and now >= next_look:
+                    directory = self._data_dir
+                    free = await worker.run(lambda: self.env.files.free_bytes(directory))
+                    self._note_free(free)
+                    next_look = now + _DISK_POLL_SECONDS
+                if not self.budget.exhausted:
+                    for opened in self.opened():
+                        opened.container.release_throttled()
+                else:
+                    for opened in self.opened():
+                        opened.flusher.poke()
+                await asyncio.sleep(_BUDGET_POLL_SECONDS)
+        finally:
+            await worker.close()
+
+    def _note_free(self, free_bytes: int) -> None:
+        full = free_bytes < self.limits.disk_reserve_bytes
+        if full and not self.budget.disk_full:
+            _log.error("the disk is full (%d MiB left): appends wait until there is room", free_bytes // MIB)
+        elif self.budget.disk_full and not full:
+            _log.warning("the disk has room again: appends go on")
+        self.budget.disk_full = full
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,222 @@
+"""Table segments: versioned entries, conditional batches, iterators, delta reads.
+
+A version is the position in the table at which the entry would begin if the table were a
+file (wire.md par. 6); positions never repeat, so versions rise across keys.  Conditions are
+judged against the assigned state before the batch; reads are served from the applied state:
+entries not yet in the index overlay what the index holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from sarit.core.errors import Exists, Invalid, NotFound, SaritError
+from sarit.core.limits import MAX_TABLE_BATCH_BYTES, MAX_TABLE_KEY_BYTES, MAX_TABLE_PAGE_BYTES, MAX_TABLE_VALUE_BYTES, NOT_EXISTS
+from sarit.index import keys
+from sarit.store.container import Container
+from sarit.store.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Entry
+from sarit.store.segment import Segment, TableState
+from sarit.store.state import ENTRY_HEADER_BYTES
+
+Change = tuple[bytes, bytes | None, int]
+
+_PAGE_ROWS = 512
+
+
+class Tables:
+    """The table operations of one container."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    async def create(self, name: str, key_length: int, rollover: int = 0) -> None:
+        """Keys of any length for `key_length` 0, else of exactly that many bytes.  Raises Exists, Invalid."""
+        if not 0 <= key_length <= MAX_TABLE_KEY_BYTES:
+            raise Invalid(f"key length {key_length} is not in [0, {MAX_TABLE_KEY_BYTES}]")
+        kind = KIND_TABLE_FIXED if key_length else KIND_TABLE_HASH
+        await self._container.create(name, kind=kind, key_length=key_length, rollover=rollover)
+
+    async def delete(self, name: str, must_be_empty: bool) -> None:
+        """Raises NotFound, Exists (not empty), Invalid (not supported by the fixed layout)."""
+        segment = await self._require(name)
+        if must_be_empty and segment.assigned_entries:
+            await self._container.pipeline.settled()
+            raise Exists(f"table {name} is not empty")
+        await self._container.delete(name)
+
+    async def update(self, name: str, changes: Sequence[Change], expected_length: int | None = None) -> list[int]:
+        """Apply a batch atomically; the version of each change in order (NOT_EXISTS for a removal).
+
+        Raises NotFound, Conflict, Invalid, Truncated (table position)."""
+        segment = await self._require(name)
+        _check_sizes(segment, changes)
+        residency = self._container.residency
+        table = segment.table
+        assert table is not None
+        segment.pins += 1
+        try:
+            wanted = list(dict.fromkeys(key for key, _, _ in changes))
+            while True:
+                unknown = [key for key in wanted if _in_memory(table, key) is None]
+                generation = residency.generation
+                stored = await residency.stored_entries(segment, unknown) if unknown else {}
+                known = all(key in stored or _in_memory(table, key) is not None for key in wanted)
+                if known and (generation == residency.generation or not unknown):
+                    break
+
+            def current(key: bytes) -> Entry | None:
+                return _in_memory(table, key) or stored.get(key)
+
+            operation = self._container.state.update_table(segment, changes, current, expected_length)
+        except SaritError:
+            await self._container.pipeline.settled()
+            raise
+        finally:
+            segment.pins -= 1
+        await self._container.submit(operation)
+        versions = iter([entry.version for entry in operation.entries if entry.value is not None])
+        return [NOT_EXISTS if value is None else next(versions) for _, value, _ in changes]
+
+    async def get(self, name: str, wanted: Sequence[bytes]) -> list[Entry | None]:
+        """Applied entries in order, None where absent.  Raises NotFound."""
+        segment = await self._require(name)
+        table = segment.table
+        assert table is not None
+        segment.pins += 1
+        try:
+            unknown = [key for key in wanted if _applied(table, key) is None]
+            stored = await self._container.residency.stored_entries(segment, unknown) if unknown else {}
+        finally:
+            segment.pins -= 1
+        out = []
+        for key in wanted:
+            entry = _applied(table, key) or stored.get(key)
+            out.append(None if entry is None or entry.value is None else entry)
+        return out
+
+    async def scan(self, name: str, start: bytes, end: bytes | None, limit: int) -> list[Entry]:
+        """Applied entries with start <= key (< end) by key, at most `limit` and one page of bytes."""
+        segment = await self._require(name)
+        table = segment.table
+        assert table is not None
+        segment.pins += 1
+        try:
+            while True:
+                generation = self._container.residency.generation
+                low, high = keys.entry_range(segment.id, start, end)
+                rows: list[tuple[bytes, bytes]] = []
+                if segment.committed:
+                    # As many more rows as the overlay could remove.
+                    overlay_size = len(table.dirty) + len(table.flushing)
+                    rows = await self._container.index.scan(low, high, limit + overlay_size)
+                if generation == self._container.residency.generation:
+                    break
+        finally:
+            segment.pins -= 1
+        merged: dict[bytes, Entry] = {}
+        for row_key, row in rows:
+            version, value = keys.parse_entry_value(row)
+            key = keys.parse_entry_key(row_key)[1]
+            merged[key] = Entry(key, value, version)
+        for overlay in (table.flushing, table.dirty):
+            for key, entry in overlay.items():
+                if key >= start and (end is None or key < end):
+                    merged[key] = entry
+        alive = (merged[key] for key in sorted(merged) if merged[key].value is not None)
+        return _page(alive, limit)
+
+    async def delta(self, name: str, position: int, limit: int) -> tuple[list[Entry], bool, int]:
+        """Live entries written at or after `position`, whether the end was reached, and the next position.
+
+        Raises NotFound, Invalid (position behind the end, or the fixed layout)."""
+        segment = await self._require(name)
+        if segment.kind == KIND_TABLE_FIXED:
+            raise NotImplementedError("delta reads of a table with keys of fixed length")
+        if position > segment.length:
+            raise Invalid(f"position {position} is behind the end {segment.length} of table {name}")
+        if position == segment.length:
+            return [], True, 0
+        table = segment.table
+        assert table is not None
+        segment.pins += 1
+        try:
+            while True:
+                generation = self._container.residency.generation
+                rows: list[tuple[bytes, bytes]] = []
+                overlay_size = len(table.dirty) + len(table.flushing)
+                if segment.committed:
+                    low, high = keys.offset_range(keys.VERSION, segment.id, position, segment.length + 1)
+                    rows = await self._container.index.scan(low, high, limit + overlay_size)
+                wanted = [row[1] for row in rows]
+                stored = await self._container.residency.stored_entries(segment, wanted) if wanted else {}
+                if generation == self._container.residency.generation:
+                    break
+        finally:
+            segment.pins -= 1
+        latest: dict[bytes, Entry] = {key: entry for key, entry in stored.items() if entry is not None}
+        latest.update(table.flushing)
+        latest.update(table.dirty)
+        versions = sorted((e.version, e.key) for e in latest.values() if e.version >= position and e.value is not None)
+        # Rows of the index beyond what was scanned may come before overlay entries: stop there.
+        if len(rows) == limit + overlay_size:
+            last = keys.parse_version_key(rows[-1][0])[1]
+            versions = versions[: bisect_left(versions, (last + 1, b""))]
+            complete = False
+        else:
+            complete = True
+        page = _page((latest[key] for _, key in versions), limit)
+        reached_end = complete and len(page) == len(versions)
+        after = segment.length if reached_end or not page else page[-1].version + _serialized_bytes(page[-1])
+        return page, reached_end, after
+
+    async def info(self, name: str) -> Segment:
+        """The table's segment (applied state).  Raises NotFound, Invalid."""
+        return await self._require(name)
+
+    async def _require(self, name: str) -> Segment:
+        segment = await self._container.residency.require(name)
+        if not segment.is_table:
+            raise Invalid(f"segment {name} is not a table segment")
+        if not segment.created:
+            await self._container.pipeline.settled()
+            if segment.deleted:
+                raise NotFound(f"table {name} does not exist")
+        return segment
+
+
+def _in_memory(table: TableState, key: bytes) -> Entry | None:
+    return table.pending.get(key) or _applied(table, key)
+
+
+def _applied(table: TableState, key: bytes) -> Entry | None:
+    return table.dirty.get(key) or table.flushing.get(key)
+
+
+def _serialized_bytes(entry: Entry) -> int:
+    return ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
+
+
+def _page(entries: Iterable[Entry], limit: int) -> list[Entry]:
+    out: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if len(out) >= limit or size >= MAX_TABLE_PAGE_BYTES:
+            break
+        out.append(entry)
+        size += _serialized_bytes(entry)
+    return out
+
+
+def _check_sizes(segment: Segment, changes: Sequence[Change]) -> None:
+    total = 0
+    for key, value, _ in changes:
+        if not key or len(key) > MAX_TABLE_KEY_BYTES:
+            raise Invalid(f"a table key has 1 to {MAX_TABLE_KEY_BYTES} bytes, not {len(key)}")
+        if segment.key_length and len(key) != segment.key_length:
+            raise Invalid(f"keys of table {segment.name} have {segment.key_length} bytes, not {len(key)}")
+        if value is not None and len(value) > MAX_TABLE_VALUE_BYTES:
+            raise Invalid(f"a table value has at most {MAX_TABLE_VALUE_BYTES} bytes, not {len(value)}")
+        total += len(key) + len(value or b"")
+    if total > MAX_TABLE_BATCH_BYTES:
+        raise Invalid(f"a table batch has at most {MAX_TABLE_BATCH_BYTES} bytes, not {total}")

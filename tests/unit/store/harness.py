@@ -1,0 +1,138 @@
+"""A segment store on twins of log, index and long-term storage, and a writer to drive it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from sarit.env.ports import Env
+from sarit.index.memory import MemoryIndexes
+from sarit.log.memory import MemoryLogProvider
+from sarit.storage.memory import MemoryChunks
+from sarit.store.container import ContainerLimits, WriterSession
+from sarit.store.flusher import FlushLimits
+from sarit.store.store import SegmentStore, StoreLimits
+from sarit.wire.append import Append
+
+SMALL = StoreLimits(
+    containers=2,
+    flush=FlushLimits(interval_seconds=0.02, small_slice_bytes=200, chunk_bytes=1000, trigger_bytes=3000),
+    container=ContainerLimits(max_segments=3),
+)
+
+
+class _Clock:
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class _Random:
+    def __init__(self) -> None:
+        self._random = random.Random(1)
+
+    def bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+    def random(self) -> float:
+        return self._random.random()
+
+
+class _Worker:
+    async def close(self) -> None:
+        return
+
+
+class _Threads:
+    def worker(self, name: str) -> Any:
+        return _Worker()
+
+
+def twin_env() -> Env:
+    """An Env without disks and network."""
+    nothing: Any = None
+    return Env(_Clock(), _Random(), nothing, _Threads(), nothing)
+
+
+@dataclass
+class World:
+    """What survives a crash."""
+
+    limits: StoreLimits = SMALL
+    logs: MemoryLogProvider = field(default_factory=MemoryLogProvider)
+    indexes: MemoryIndexes = field(default_factory=MemoryIndexes)
+    storage: MemoryChunks = field(default_factory=MemoryChunks)
+
+    async def start(self) -> SegmentStore:
+        """Open a store on what the world holds."""
+        store = SegmentStore(twin_env(), self.logs, self.indexes, self.storage, self.limits)
+        await store.start()
+        return store
+
+    async def crash(self, store: SegmentStore) -> SegmentStore:
+        """The process dies; a new one opens."""
+        for task in [*store._tasks, *(task for slot in store._slots for task in slot.tasks)]:
+            task.cancel()
+        for opened in store.opened():
+            await opened.container.log.close()
+        await asyncio.sleep(0)
+        return await self.start()
+
+
+@dataclass
+class Replies:
+    """Records what became of appends."""
+
+    acknowledgements: list[tuple[int, int, int]] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+
+    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
+        self.acknowledgements.append((append.last_event_number, previous, end_offset))
+
+    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
+        self.errors.append(error)
+
+
+WRITER = b"w" * 16
+
+
+class Writer:
+    """One writer of one segment."""
+
+    def __init__(self, store: SegmentStore, segment: str, writer: bytes = WRITER) -> None:
+        self.store = store
+        self.segment = segment
+        self.writer = writer
+        self.replies = Replies()
+        self.session: WriterSession
+
+    async def set_up(self) -> int:
+        """Set up; the last event number known."""
+        self.session = await self.store.container(self.segment).set_up_writer(self.segment, self.writer, self.replies)
+        return self.session.last
+
+    def append(self, data: bytes, number: int, expected_offset: int | None = None) -> None:
+        """Send one append of one event."""
+        self.session.append(Append(self.writer, [data], len(data), 1, number, 0), expected_offset)
+
+    async def settled(self) -> Replies:
+        """Wait for the answers."""
+        await self.store.container(self.segment).pipeline.settled()
+        return self.replies
+
+
+async def read_all(store: SegmentStore, name: str) -> bytes:
+    """All bytes of a segment from its start, as a reader gets them."""
+    reads = store.reads(name)
+    segment = await reads.find(name)
+    at, out = segment.start, b""
+    while True:
+        result = reads.from_memory(segment, at, 700) or await reads.from_chunks(segment, at, 700)
+        if not result.length:
+            return out
+        out += b"".join(bytes(part) for part in result.parts)
+        at += result.length
