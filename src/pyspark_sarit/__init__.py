@@ -1,1 +1,7 @@
-"""Registers the sarit data source with PySpark."""
+"""Spark looks for modules named `pyspark_*` with a `DefaultSource`: this one makes `format("sarit")` known."""
+
+from __future__ import annotations
+
+from sarit.spark.source import SaritSource as DefaultSource
+
+__all__ = ["DefaultSource"]

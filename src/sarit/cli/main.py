@@ -64,6 +64,9 @@ def main() -> None:
         sys.exit(1)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output went away, as `head` does: not an error
+    except OSError as error:
+        click.echo(f"sarit: {error}", err=True)
+        sys.exit(1)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
 

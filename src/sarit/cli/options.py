@@ -34,7 +34,7 @@ format_option = click.option(
 )
 
 
-class StreamType(click.ParamType):
+class StreamType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
     """SCOPE/STREAM on the command line."""
 
     name = "SCOPE/STREAM"

@@ -32,6 +32,8 @@ from sarit.core import limits
 @click.option(
     "--storage", metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.  [default: in DIR]"
 )
+@click.option("--one-port", is_flag=True, help="Serve the wire protocol on the controller's port too.")
+@click.option("--advertise", metavar="HOST", help="The address clients are told.  [default: --host]")
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
@@ -46,6 +48,8 @@ def standalone(
     store_port: int,
     containers: int,
     storage: str | None,
+    one_port: bool,
+    advertise: str | None,
     log_level: str,
 ) -> None:
     """Run controller and segment store in one process, on one data directory.
@@ -67,5 +71,7 @@ def standalone(
             store_port=store_port,
             containers=containers,
             storage_url=storage,
+            one_port=one_port,
+            advertised_host=advertise,
         )
     )

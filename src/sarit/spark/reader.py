@@ -1,0 +1,102 @@
+"""Readers: ranges are planned on the driver, tasks read their range as Arrow batches straight from its segment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from sarit.spark.columns import output_batch
+from sarit.spark.connected import connect
+from sarit.spark.planner import Range, StreamPlanner, batch_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from sarit.spark.access import StreamAccess
+    from sarit.spark.options import ReadOptions, Target
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: Range) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+def read_range(target: Target, part: Range, columns: list[tuple[str, bool]]) -> Iterator[pa.RecordBatch]:
+    """The events of one range; runs in a task."""
+    access = connect(target)
+    try:
+        for events, offsets in access.batches(part.segment, part.start, part.end):
+            yield output_batch(events, offsets, part.segment.packed, columns)
+    finally:
+        access.close()
+
+
+class BatchReader(DataSourceReader):
+    """Everything between two cuts."""
+
+    def __init__(self, options: ReadOptions, columns: list[tuple[str, bool]]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One range per segment, or more when `splits` asks for them; one empty range when there is nothing."""
+        access = connect(self._options.target)
+        try:
+            return [RangePartition(part) for part in batch_ranges(self._options, access)]
+        finally:
+            access.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of one partition; Spark gives None when there was nothing to plan."""
+        if isinstance(partition, RangePartition):
+            yield from read_range(self._options.target, partition.part, self._columns)
+
+
+class StreamReader(DataSourceStreamReader):
+    """A stream as an unbounded table.  Spark keeps one on the driver for planning and pickles others to tasks."""
+
+    def __init__(self, options: ReadOptions, columns: list[tuple[str, bool]]) -> None:
+        self._options = options
+        self._columns = columns
+        self._access: StreamAccess | None = None
+        self._planner: StreamPlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_access": None, "_planner": None}
+
+    def initialOffset(self) -> dict[str, object]:
+        """Where the query begins."""
+        return self._plan().initial()
+
+    def latestOffset(self) -> dict[str, object]:
+        """How far the next micro-batch may go."""
+        return self._plan().latest()
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
+        """The ranges between two offsets."""
+        planner = self._plan()
+        planner.planned(end)
+        return [RangePartition(part) for part in planner.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of one partition."""
+        assert isinstance(partition, RangePartition)
+        return read_range(self._options.target, partition.part, self._columns)
+
+    def stop(self) -> None:
+        """Release the driver's connections."""
+        if self._access is not None:
+            self._access.close()
+        self._access = self._planner = None
+
+    def _plan(self) -> StreamPlanner:
+        if self._planner is None:
+            self._access = connect(self._options.target)
+            self._planner = StreamPlanner(self._options, self._access)
+        return self._planner

@@ -1,0 +1,58 @@
+"""`format("sarit")`: the entry point that Spark finds (module `pyspark_sarit`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from sarit.core.errors import Invalid
+from sarit.spark import columns
+from sarit.spark.options import parse_read, parse_write
+from sarit.spark.reader import BatchReader, StreamReader
+from sarit.spark.writer import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
+    from pyspark.sql.types import StructType
+
+
+class SaritSource(DataSource):
+    """A stream as a table: see docs/spark.md for the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name to give to `format`."""
+        return "sarit"
+
+    def schema(self) -> str:
+        """The columns of a read."""
+        return columns.SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read."""
+        return BatchReader(parse_read(self.options), columns.check_read(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A streaming read."""
+        return StreamReader(parse_read(self.options), columns.check_read(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch append."""
+        _refuse_overwrite(overwrite)
+        return BatchWriter(parse_write(self.options), keyed=columns.check_write(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A streaming append."""
+        _refuse_overwrite(overwrite)
+        return StreamWriter(parse_write(self.options), keyed=columns.check_write(schema))
+
+
+def _refuse_overwrite(overwrite: bool) -> None:
+    if overwrite:
+        raise Invalid('a stream is append-only: use .mode("append") or .outputMode("append")')

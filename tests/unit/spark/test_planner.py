@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from sarit.core.errors import Invalid, NotFound, Truncated
+from sarit.core.names import SegmentId
+from sarit.spark.options import parse_read
+from sarit.spark.planner import Range, StreamPlanner, batch_ranges
+from sarit.spark.position import SegmentState
+
+A, B = SegmentId(0, 0), SegmentId(0, 1)
+LEFT, RIGHT = SegmentId(1, 2), SegmentId(1, 3)
+OPTIONS = parse_read({"stream": "s/t"})
+
+
+class FakeStream:
+    """A stream in memory: segment -> lengths of its events; offsets count them as they are."""
+
+    def __init__(self, **_: object) -> None:
+        self.events: dict[SegmentId, list[int]] = {A: [], B: []}
+        self.starts: dict[SegmentId, int] = {}
+        self.sealed: set[SegmentId] = set()
+        self.next: dict[SegmentId, dict[SegmentId, frozenset[SegmentId]]] = {}
+        self.head = [A, B]
+
+    def cut(self, which):
+        active = self.head if which == "head" else sorted(set(self.events) - self.sealed)
+        return {s: (self.starts.get(s, 0) if which == "head" else sum(self.events[s])) for s in active}
+
+    def states(self, segments):
+        return {
+            s: SegmentState(self.starts.get(s, 0), sum(self.events[s]), s in self.sealed)
+            for s in segments
+            if s in self.events
+        }
+
+    def successors(self, segment):
+        return self.next.get(segment, {})
+
+    def batches(self, segment, start, end):
+        begins = [0, *itertools.accumulate(self.events[segment])][:-1]
+        wanted = [b for b, n in zip(begins, self.events[segment], strict=True) if start <= b and b + n <= end]
+        for first in range(0, len(wanted), 3):
+            part = wanted[first : first + 3]
+            yield pa.array([b"x"] * len(part)), pa.array(part, pa.int64())
+
+    def split_b(self):
+        self.sealed.add(B)
+        self.events |= {LEFT: [], RIGHT: []}
+        self.next[B] = {LEFT: frozenset({B}), RIGHT: frozenset({B})}
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def stream() -> FakeStream:
+    return FakeStream()
+
+
+def take(planner, start):
+    """One micro-batch as Spark does it; returns the next offset (through JSON) and what the tasks read."""
+    end = json.loads(json.dumps(planner.latest()))
+    if end == start:
+        return start, []
+    planner.planned(end)
+    return end, planner.ranges(start, end)
+
+
+def test_micro_batches_follow_the_tail(stream):
+    stream.events[A] = [10, 10]
+    planner = StreamPlanner(OPTIONS, stream)
+    first = planner.initial()
+    at, ranges = take(planner, first)
+    assert ranges == [Range(A, 0, 20)]
+    assert take(planner, at) == (at, [])
+    stream.events[A].append(5)
+    stream.events[B].append(7)
+    _, ranges = take(planner, at)
+    assert ranges == [Range(A, 20, 25), Range(B, 0, 7)]
+
+
+def test_a_successor_comes_after_its_predecessor(stream):
+    stream.events[B] = [10]
+    planner = StreamPlanner(OPTIONS, stream)
+    at = planner.initial()
+    stream.split_b()
+    stream.events[LEFT] = [8]
+    at, ranges = take(planner, at)
+    assert ranges == [Range(B, 0, 10)]
+    at, ranges = take(planner, at)
+    assert ranges == [Range(LEFT, 0, 8)]
+    assert take(planner, at) == (at, [])
+
+
+def test_the_event_limit_is_hard_and_nothing_is_missed(stream):
+    stream.events[A] = [10] * 50
+    stream.events[B] = [30] * 7
+    planner = StreamPlanner(replace(OPTIONS, max_events=9), stream)
+    at, seen = planner.initial(), []
+    while True:
+        at, ranges = take(planner, at)
+        if not ranges:
+            break
+        batch = [
+            (r.segment, b.as_py()) for r in ranges for _, o in stream.batches(r.segment, r.start, r.end) for b in o
+        ]
+        assert len(batch) <= 9
+        seen += batch
+    assert len(seen) == len(set(seen)) == 57
+
+
+def test_the_byte_limit_holds_but_an_event_above_it_passes(stream):
+    stream.events[A] = [10] * 10 + [500] + [10] * 3
+    planner = StreamPlanner(replace(OPTIONS, max_bytes=35), stream)
+    at, sizes = planner.initial(), []
+    while True:
+        at, ranges = take(planner, at)
+        if not ranges:
+            break
+        sizes.append(sum(r.end - r.start for r in ranges))
+    assert sum(sizes) == 630
+    assert [size for size in sizes if size > 35] == [500]
+
+
+def test_a_restarted_query_goes_on_where_its_checkpoint_stands(stream):
+    stream.events[A] = [10] * 4
+    planner = StreamPlanner(replace(OPTIONS, max_events=3), stream)
+    at, _ = take(planner, planner.initial())
+    again = StreamPlanner(replace(OPTIONS, max_events=3), stream)
+    again.planned(at)
+    _, ranges = take(again, at)
+    assert ranges == [Range(A, 30, 40)]
+
+
+def test_the_origin_is_remembered_although_the_tail_moved(stream):
+    stream.events[A] = [10] * 4
+    from_tail = replace(OPTIONS, start="tail")
+    planner = StreamPlanner(from_tail, stream)
+    origin = planner.initial()
+    stream.events[A].append(10)
+    at, ranges = take(planner, origin)
+    assert ranges == [Range(A, 40, 50)]
+    stream.events[A].append(10)
+    again = StreamPlanner(from_tail, stream)  # killed before the first micro-batch was committed
+    again.planned(at)
+    assert again.initial()["segments"] == origin["segments"]
+    assert again.ranges(again.initial(), at) == [Range(A, 40, 50)]
+
+
+def test_truncated_data_is_not_skipped_silently(stream):
+    stream.events[A] = [10] * 4
+    planner = StreamPlanner(OPTIONS, stream)
+    planner.initial()
+    stream.starts[A] = 20
+    with pytest.raises(Truncated, match="failOnDataLoss"):
+        planner.latest()
+    lenient = StreamPlanner(replace(OPTIONS, fail_on_data_loss=False), stream)
+    assert lenient.ranges(lenient.initial(), lenient.latest()) == [Range(A, 20, 40)]
+    del stream.events[B]
+    with pytest.raises(NotFound, match="gone"):
+        StreamPlanner(OPTIONS, FakeGone(stream)).latest()
+
+
+class FakeGone(FakeStream):
+    """A stream whose head still names a segment that is gone."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.events = other.events
+
+    def cut(self, which):
+        return {A: 0, B: 0}
+
+
+def test_a_batch_reads_across_a_scale(stream):
+    stream.events |= {A: [10], B: [10, 10]}
+    stream.split_b()
+    stream.events |= {LEFT: [5], RIGHT: []}
+    assert batch_ranges(OPTIONS, stream) == [Range(A, 0, 10), Range(B, 0, 20), Range(LEFT, 0, 5)]
+    with pytest.raises(Invalid, match="before the start"):
+        batch_ranges(replace(OPTIONS, start="tail", end="head"), stream)
+
+
+@pytest.mark.parametrize("splits", [1, 2, 3, 7, 100])
+def test_splits_lie_between_events_and_cover_everything(stream, splits):
+    stream.events |= {A: [7, 100, 3, 9, 11, 5] * 4, B: [13]}
+    ranges = batch_ranges(replace(OPTIONS, splits=splits), stream)
+    assert len(ranges) >= min(splits, 2)
+    begins = {0, *itertools.accumulate(stream.events[A])}
+    parts = [r for r in ranges if r.segment == A]
+    assert parts[0].start == 0
+    assert parts[-1].end == sum(stream.events[A])
+    assert all(left.end == right.start and left.end in begins for left, right in itertools.pairwise(parts))
+
+
+def test_a_misspelt_option_is_refused():
+    with pytest.raises(Invalid, match="maxEventPerTrigger"):
+        parse_read({"stream": "s/t", "maxEventPerTrigger": "3"})
+    with pytest.raises(Invalid, match="at least 1"):
+        parse_read({"stream": "s/t", "splits": "0"})
+    with pytest.raises(Invalid, match="which stream"):
+        parse_read({})
