@@ -1,0 +1,178 @@
+"""Append blocks: bytes and a count of events, never an event.
+
+Theory of operation.  A client sends its events in blocks.  The Rust client sends AppendBlockEnd alone, with the
+whole block in its `data`.  The Java client opens a block before it knows what will be in it: AppendBlock of a fixed
+size, filled with whole events; what is left at its end holds
+
+- nothing, or
+- a Padding frame (type -1): skipped; AppendBlockEnd brings no data, or
+- a PartialEvent frame (type -2): the beginning of one more event, whose rest AppendBlockEnd brings.
+
+`sizeOfWholeEvents` of AppendBlockEnd tells where the whole events end.  What is stored is
+
+    block[:sizeOfWholeEvents] + partial event's bytes + AppendBlockEnd's data
+
+as views of the payloads received: nothing is copied and nothing is looked into.  (A byte stream sends the same
+blocks without event headers.)  `sizeOfWholeEvents` means nothing when no block is open.
+
+The caller checks what needs more than the bytes: that the writer was set up on this connection, and that its event
+numbers do not go back; and calls `check_closed` before any other command of the append family.
+Source: wire.md par. 4.2.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES
+from sarit.wire.commands.registry import HEADER
+from sarit.wire.errors import ProtocolError
+from sarit.wire.primitives import UUID_BYTES
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Buffer
+
+_APPEND_BLOCK_END: Final = 4
+_DATA_APPENDED: Final = 7
+_PADDING: Final = -1
+_PARTIAL_EVENT: Final = -2
+
+# AppendBlockEnd: writer id, size of whole events, length of data; data; events, last event number, request id.
+_END_HEAD: Final = struct.Struct(">16sii")
+_END_TAIL: Final = struct.Struct(">iqq")
+_END_TAIL_SHORT: Final = struct.Struct(">iq")
+_NO_REQUEST_ID: Final = -1
+
+_FRAMED_END_HEAD: Final = struct.Struct(">ii16sii")
+_FRAMED_APPENDED: Final = struct.Struct(">ii16sqqqq")
+_APPENDED_BYTES: Final = _FRAMED_APPENDED.size - HEADER.size
+
+_NOTHING: Final = memoryview(b"")
+
+
+class Append:
+    """What a writer wants stored in one piece: `parts`, one after the other, of `length` bytes and `events` events."""
+
+    __slots__ = ("events", "last_event_number", "length", "parts", "request_id", "writer_id")
+
+    def __init__(
+        self, writer_id: bytes, parts: list[Buffer], length: int, events: int, last_event_number: int, request_id: int
+    ) -> None:
+        self.writer_id = writer_id
+        self.parts = parts
+        self.length = length
+        self.events = events
+        self.last_event_number = last_event_number
+        self.request_id = request_id
+
+    def __repr__(self) -> str:
+        return (
+            f"Append(writer {self.writer_id.hex()}, {self.length} bytes in {len(self.parts)} parts, "
+            f"{self.events} events up to {self.last_event_number}, request {self.request_id})"
+        )
+
+
+class AppendAssembler:
+    """Joins AppendBlock and AppendBlockEnd of one connection.  A ProtocolError ends the connection."""
+
+    __slots__ = ("_block", "_writer")
+
+    def __init__(self) -> None:
+        self._writer: bytes | None = None
+        self._block = _NOTHING
+
+    def __repr__(self) -> str:
+        state = "no block" if self._writer is None else f"block of {len(self._block)} bytes, {self._writer.hex()}"
+        return f"<AppendAssembler {state}>"
+
+    @property
+    def open(self) -> bool:
+        """Whether a block waits for its end."""
+        return self._writer is not None
+
+    def check_closed(self) -> None:
+        """Raises ProtocolError when a block is open: nothing of the append family but its end may follow."""
+        if self._writer is not None:
+            raise ProtocolError("the end of the append block was expected")
+
+    def block(self, payload: Buffer) -> None:
+        """Payload of AppendBlock (3).  Raises ProtocolError."""
+        self.check_closed()
+        if len(payload) < UUID_BYTES:
+            raise ProtocolError(f"AppendBlock of {len(payload)} bytes is cut short")
+        view = memoryview(payload)
+        self._writer = bytes(view[:UUID_BYTES])
+        self._block = view[UUID_BYTES:]
+
+    def block_end(self, payload: Buffer) -> Append:
+        """Payload of AppendBlockEnd (4): what is to be stored.  Raises ProtocolError."""
+        total = len(payload)
+        if total < _END_HEAD.size + _END_TAIL_SHORT.size:
+            raise ProtocolError(f"AppendBlockEnd of {total} bytes is cut short")
+        writer, whole, length = _END_HEAD.unpack_from(payload)
+        tail = _END_HEAD.size + length
+        if length >= 0 and tail + _END_TAIL.size <= total:
+            events, last, request_id = _END_TAIL.unpack_from(payload, tail)
+        elif length >= 0 and tail + _END_TAIL_SHORT.size == total:
+            events, last = _END_TAIL_SHORT.unpack_from(payload, tail)
+            request_id = _NO_REQUEST_ID
+        else:
+            raise ProtocolError(f"AppendBlockEnd of {total} bytes does not hold {length} bytes of data")
+        if events <= 0:
+            raise ProtocolError(f"AppendBlockEnd of {events} events")
+        data = memoryview(payload)[_END_HEAD.size : tail]
+        if self._writer is None:
+            return Append(writer, [data] if length else [], length, events, last, request_id)
+        parts, padded = self._close_block(writer, whole)
+        if length:
+            if padded:
+                raise ProtocolError(f"AppendBlockEnd brings {length} bytes behind padding")
+            parts.append(data)
+        return Append(writer, parts, sum(map(len, parts)), events, last, request_id)
+
+    def _close_block(self, writer: bytes, whole: int) -> tuple[list[Buffer], bool]:
+        """What the open block holds, and whether it ended in padding.  Raises ProtocolError."""
+        block = self._block
+        if writer != self._writer:
+            raise ProtocolError("the append block is of another writer than its end")
+        if not 0 <= whole <= len(block):
+            raise ProtocolError(f"{whole} bytes of whole events in an append block of {len(block)}")
+        self._writer = None
+        self._block = _NOTHING
+        parts: list[Buffer] = [block[:whole]] if whole else []
+        left = len(block) - whole - HEADER.size
+        if left == -HEADER.size:
+            return parts, False
+        if left < 0:
+            raise ProtocolError(
+                f"{left + HEADER.size} bytes at the end of an append block are neither event nor padding"
+            )
+        code, length = HEADER.unpack_from(block, whole)
+        if code == _PADDING and 0 <= length <= left:
+            return parts, True
+        if code != _PARTIAL_EVENT or length != left:
+            raise ProtocolError(f"type {code}, length {length} before the last {left} bytes of an append block")
+        if length:
+            parts.append(block[whole + HEADER.size :])
+        return parts, False
+
+
+def append_block_end_header(
+    writer_id: bytes, data_length: int, events: int, last_event_number: int, request_id: int
+) -> tuple[bytes, bytes]:
+    """What goes before and behind `data_length` bytes to make an AppendBlockEnd frame of them.
+
+    Raises ProtocolError when the frame would be too long.
+    """
+    payload = _END_HEAD.size + data_length + _END_TAIL.size
+    if payload > MAX_WIRE_PAYLOAD_BYTES:
+        raise ProtocolError(f"AppendBlockEnd of {payload} bytes; the most is {MAX_WIRE_PAYLOAD_BYTES}")
+    assert len(writer_id) == UUID_BYTES
+    prefix = _FRAMED_END_HEAD.pack(_APPEND_BLOCK_END, payload, writer_id, data_length, data_length)
+    return prefix, _END_TAIL.pack(events, last_event_number, request_id)
+
+
+def data_appended(writer_id: bytes, event_number: int, previous: int, request_id: int, offset: int) -> bytes:
+    """The whole frame of DataAppended; `offset` is the segment's length behind the append, in bytes."""
+    return _FRAMED_APPENDED.pack(_DATA_APPENDED, _APPENDED_BYTES, writer_id, event_number, previous, request_id, offset)

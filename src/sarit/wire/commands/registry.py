@@ -1,0 +1,209 @@
+"""The table of commands: what `@command(code)` makes of a field list, and the encoder and decoder over it.
+
+A command is declared as its wire layout: fields in wire order, each annotated with a codec's name
+(`wire/primitives.py`).  Fields with a default are *optional trailing fields*: old peers leave them out, so the
+decoder takes the default when the payload ends exactly before one; the encoder always writes every field, because
+the Rust client needs them all.  Bytes after the last field are ignored: a newer peer may have more fields.
+
+Neighbouring fields of fixed width are packed by one `struct` call.  Data fields are kept by reference.
+Frame: int32 code, int32 payload length, payload (wire.md par. 1).
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from operator import attrgetter
+from typing import Any, ClassVar, Final, TypeVar, dataclass_transform, get_type_hints
+
+from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES
+from sarit.env.ports import Buffer
+from sarit.wire.errors import ProtocolError
+from sarit.wire.primitives import Codec, Fixed
+
+HEADER: Final = struct.Struct(">ii")
+
+# Pieces shorter than this are joined, longer ones travel by reference.
+_JOIN_BYTES: Final = 4096
+
+
+class Command:
+    """Anything that travels as a frame; `code` is its type on the wire."""
+
+    __slots__ = ()
+    code: ClassVar[int]
+
+
+C = TypeVar("C", bound=Command)
+
+CODES: Final[dict[int, type[Command]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Neighbouring fields of fixed width: values[first:end] as one struct."""
+
+    layout: struct.Struct
+    first: int
+    end: int
+    widths: tuple[tuple[int, Fixed], ...]
+    optional: bool
+
+    def write(self, values: Sequence[Any], out: list[Buffer]) -> None:
+        for at, codec in self.widths:
+            codec.check(values[at])
+        try:
+            out.append(self.layout.pack(*values[self.first : self.end]))
+        except struct.error as error:
+            raise ProtocolError(str(error)) from None
+
+    def read(self, payload: Buffer, at: int, values: list[Any]) -> int:
+        end = at + self.layout.size
+        if len(payload) < end:
+            raise ProtocolError("is cut short")
+        values += self.layout.unpack_from(payload, at)
+        return end
+
+
+@dataclass(frozen=True, slots=True)
+class _Single:
+    """One field of variable width."""
+
+    codec: Codec
+    first: int
+    optional: bool
+
+    def write(self, values: Sequence[Any], out: list[Buffer]) -> None:
+        self.codec.write(values[self.first], out)
+
+    def read(self, payload: Buffer, at: int, values: list[Any]) -> int:
+        value, at = self.codec.read(payload, at)
+        values.append(value)
+        return at
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How a command's fields become bytes and back."""
+
+    make: Callable[..., Command]
+    name: str
+    take: Callable[[Any], tuple[Any, ...]]
+    steps: tuple[_Run | _Single, ...]
+
+    def write(self, command: Command) -> list[Buffer]:
+        values = self.take(command)
+        out: list[Buffer] = []
+        try:
+            for step in self.steps:
+                step.write(values, out)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.name} cannot be sent: {error}") from None
+        return out
+
+    def read(self, payload: Buffer) -> Command:
+        values: list[Any] = []
+        at = 0
+        try:
+            for step in self.steps:
+                if step.optional and at == len(payload):
+                    break
+                at = step.read(payload, at, values)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.name} of {len(payload)} bytes: {error}") from None
+        return self.make(*values)
+
+
+_PLANS: Final[dict[int, _Plan]] = {}
+
+
+def _taker(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if not names:
+        return lambda _command: ()
+    getter = attrgetter(*names)
+    return getter if len(names) > 1 else lambda command: (getter(command),)
+
+
+def _steps(table: Sequence[tuple[Codec, bool]]) -> tuple[_Run | _Single, ...]:
+    """Join neighbours of fixed width; an optional field is always a step of its own."""
+    steps: list[_Run | _Single] = []
+    first = 0
+    while first < len(table):
+        codec, optional = table[first]
+        if not isinstance(codec, Fixed):
+            steps.append(_Single(codec, first, optional))
+            first += 1
+            continue
+        run = [codec]
+        while not optional and first + len(run) < len(table):
+            follower, follower_optional = table[first + len(run)]
+            if follower_optional or not isinstance(follower, Fixed):
+                break
+            run.append(follower)
+        layout = struct.Struct(">" + "".join(fixed.format for fixed in run))
+        widths = tuple((first + at, fixed) for at, fixed in enumerate(run) if fixed.width)
+        steps.append(_Run(layout, first, first + len(run), widths, optional))
+        first += len(run)
+    return tuple(steps)
+
+
+@dataclass_transform()
+def command(code: int) -> Callable[[type[C]], type[C]]:
+    """Make a frozen, slotted dataclass of a field table and register it under its type code."""
+
+    def register(table: type[C]) -> type[C]:
+        made = dataclass(frozen=True, slots=True)(table)
+        hints = get_type_hints(made, include_extras=True)
+        columns = fields(made)  # type: ignore[arg-type]
+        codecs = [(hints[field.name].__metadata__[0], field.default is not MISSING) for field in columns]
+        assert code not in CODES, f"two commands have the code {code}"
+        made.code = code
+        CODES[code] = made
+        _PLANS[code] = _Plan(made, made.__name__, _taker([field.name for field in columns]), _steps(codecs))
+        return made
+
+    return register
+
+
+def decode(code: int, payload: Buffer) -> Command:
+    """The command in a frame.  Data fields are slices of `payload`.
+
+    Raises ProtocolError for an unknown code, and for a payload that does not hold the command's fields.
+    """
+    plan = _PLANS.get(code)
+    if plan is None:
+        raise ProtocolError(f"there is no command {code}")
+    return plan.read(payload)
+
+
+def _pieces(command: Command) -> list[Buffer]:
+    pieces = _PLANS[command.code].write(command)
+    length = sum(map(len, pieces))
+    if length > MAX_WIRE_PAYLOAD_BYTES:
+        raise ProtocolError(f"{type(command).__name__} of {length} bytes; the most is {MAX_WIRE_PAYLOAD_BYTES}")
+    pieces.insert(0, HEADER.pack(command.code, length))
+    return pieces
+
+
+def encode(command: Command) -> bytes:
+    """The whole frame, header included.  Raises ProtocolError when a field does not fit."""
+    return b"".join(_pieces(command))
+
+
+def encode_parts(command: Command) -> list[Buffer]:
+    """The whole frame in parts to be written one after the other; large data fields are not copied.
+
+    Raises ProtocolError when a field does not fit.
+    """
+    parts: list[Buffer] = []
+    short: list[Buffer] = []
+    for piece in _pieces(command):
+        if len(piece) < _JOIN_BYTES:
+            short.append(piece)
+            continue
+        if short:
+            parts.append(b"".join(short))
+        parts.append(piece)
+        short = []
+    if short:
+        parts.append(b"".join(short))
+    return parts

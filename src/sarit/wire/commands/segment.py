@@ -1,0 +1,296 @@
+"""Commands about whole segments, and reads of their bytes.  Offsets and lengths are bytes."""
+
+import struct
+from typing import Annotated, Final, NamedTuple
+
+from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES
+from sarit.wire.commands.registry import HEADER, Command, command
+from sarit.wire.errors import ProtocolError
+from sarit.wire.primitives import (
+    BYTE,
+    LONG,
+    TEXT,
+    UUID,
+    Blob,
+    Byte,
+    Flag,
+    Int,
+    ListCodec,
+    Long,
+    StructCodec,
+    Text,
+    Texts,
+    Uuid,
+    write_text,
+)
+
+_READ_HEAD: Final = struct.Struct(">q??i")
+_REQUEST_ID: Final = struct.Struct(">q")
+_SEGMENT_READ: Final = 10
+
+
+@command(9)
+class ReadSegment(Command):
+    """Answer: SegmentRead, as soon as there is something to read (wire.md par. 5)."""
+
+    segment: Text
+    offset: Long
+    suggested_length: Int
+    token: Text
+    request_id: Long = -1
+
+
+@command(_SEGMENT_READ)
+class SegmentRead(Command):
+    """Bytes of a segment from `offset`, which is that of the request."""
+
+    segment: Text
+    offset: Long
+    at_tail: Flag
+    end_of_segment: Flag
+    data: Blob
+    request_id: Long
+
+
+def segment_read_envelope(
+    segment: str, offset: int, at_tail: bool, end_of_segment: bool, length: int, request_id: int
+) -> tuple[bytes, bytes]:
+    """What goes before and behind `length` bytes of data to make a SegmentRead frame of them.
+
+    Raises ProtocolError when the frame would be too long.
+    """
+    name = write_text(segment)
+    payload = 2 + len(name) + _READ_HEAD.size + length + _REQUEST_ID.size
+    if payload > MAX_WIRE_PAYLOAD_BYTES:
+        raise ProtocolError(f"SegmentRead of {payload} bytes; the most is {MAX_WIRE_PAYLOAD_BYTES}")
+    head = HEADER.pack(_SEGMENT_READ, payload) + len(name).to_bytes(2, "big") + name
+    return head + _READ_HEAD.pack(offset, at_tail, end_of_segment, length), _REQUEST_ID.pack(request_id)
+
+
+@command(11)
+class GetStreamSegmentInfo(Command):
+    """Answer: StreamSegmentInfo."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+
+
+@command(12)
+class StreamSegmentInfo(Command):
+    """What a segment is like; `last_modified` in ms since 1970, `write_offset` is its length."""
+
+    request_id: Long
+    segment: Text
+    exists: Flag
+    is_sealed: Flag
+    is_deleted: Flag
+    last_modified: Long
+    write_offset: Long
+    start_offset: Long
+
+
+@command(20)
+class CreateSegment(Command):
+    """`scale_type`: 0 none, 1 KB/s, 2 events/s.  Answer: SegmentCreated."""
+
+    request_id: Long
+    segment: Text
+    target_rate: Int
+    scale_type: Byte
+    token: Text
+    rollover_size_bytes: Long = 0
+
+
+@command(21)
+class SegmentCreated(Command):
+    """Answer to CreateSegment, CreateTransientSegment, CreateTableSegment."""
+
+    request_id: Long
+    segment: Text
+
+
+@command(28)
+class SealSegment(Command):
+    """Answer: SegmentSealed."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+
+
+@command(29)
+class SegmentSealed(Command):
+    """Answer to SealSegment."""
+
+    request_id: Long
+    segment: Text
+
+
+@command(30)
+class DeleteSegment(Command):
+    """Answer: SegmentDeleted."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+
+
+@command(31)
+class SegmentDeleted(Command):
+    """Answer to DeleteSegment and DeleteTableSegment."""
+
+    request_id: Long
+    segment: Text
+
+
+@command(32)
+class UpdateSegmentPolicy(Command):
+    """Answer: SegmentPolicyUpdated."""
+
+    request_id: Long
+    segment: Text
+    target_rate: Int
+    scale_type: Byte
+    token: Text
+
+
+@command(33)
+class SegmentPolicyUpdated(Command):
+    """Answer to UpdateSegmentPolicy."""
+
+    request_id: Long
+    segment: Text
+
+
+@command(34)
+class GetSegmentAttribute(Command):
+    """Answer: SegmentAttribute."""
+
+    request_id: Long
+    segment: Text
+    attribute_id: Uuid
+    token: Text
+
+
+@command(35)
+class SegmentAttribute(Command):
+    """NULL_ATTRIBUTE_VALUE when the segment has no such attribute."""
+
+    request_id: Long
+    value: Long
+
+
+@command(36)
+class UpdateSegmentAttribute(Command):
+    """Compare and set.  Answer: SegmentAttributeUpdated."""
+
+    request_id: Long
+    segment: Text
+    attribute_id: Uuid
+    new_value: Long
+    expected_value: Long
+    token: Text
+
+
+@command(37)
+class SegmentAttributeUpdated(Command):
+    """Whether the attribute had the value expected; also the refusal of a conditional MergeSegments."""
+
+    request_id: Long
+    success: Flag
+
+
+@command(38)
+class TruncateSegment(Command):
+    """Forget everything below an offset.  Answer: SegmentTruncated."""
+
+    request_id: Long
+    segment: Text
+    truncation_offset: Long
+    token: Text
+
+
+@command(39)
+class SegmentTruncated(Command):
+    """Answer to TruncateSegment."""
+
+    request_id: Long
+    segment: Text
+
+
+@command(41)
+class LocateOffset(Command):
+    """Where the first event at or after an offset begins.  Answer: OffsetLocated."""
+
+    request_id: Long
+    segment: Text
+    target_offset: Long
+    token: Text
+
+
+@command(42)
+class OffsetLocated(Command):
+    """Answer to LocateOffset; never to be sent to a Rust client, which does not know it."""
+
+    request_id: Long
+    segment: Text
+    offset: Long
+
+
+class AttributeUpdate(NamedTuple):
+    """`update_type`: 0 none, 1 replace, 2 replace if greater, 3 accumulate, 4 replace if equal (wire.md par. 5.1)."""
+
+    attribute_id: bytes
+    update_type: int
+    new_value: int
+    old_value: int
+
+
+@command(58)
+class MergeSegments(Command):
+    """Move all of source to the end of target.  Answer: SegmentsMerged."""
+
+    request_id: Long
+    target: Text
+    source: Text
+    token: Text
+    attribute_updates: Annotated[
+        tuple[AttributeUpdate, ...], ListCodec(StructCodec(AttributeUpdate, tuple, (UUID, BYTE, LONG, LONG)))
+    ] = ()
+
+
+@command(59)
+class SegmentsMerged(Command):
+    """`new_target_write_offset`: the target's length after the merge."""
+
+    request_id: Long
+    target: Text
+    source: Text
+    new_target_write_offset: Long
+
+
+@command(90)
+class MergeSegmentsBatch(Command):
+    """Merge several, in order; sent by controllers.  Answer: SegmentsBatchMerged."""
+
+    request_id: Long
+    target: Text
+    sources: Texts
+    token: Text
+
+
+class MergedSource(NamedTuple):
+    """One merge of a batch: the source, and the target's length after it."""
+
+    source: str
+    new_target_write_offset: int
+
+
+@command(91)
+class SegmentsBatchMerged(Command):
+    """Answer to MergeSegmentsBatch; pairs will do for `merged`."""
+
+    request_id: Long
+    target: Text
+    merged: Annotated[tuple[tuple[str, int], ...], ListCodec(StructCodec(MergedSource, tuple, (TEXT, LONG)))]

@@ -1,0 +1,273 @@
+"""Commands about table segments: versioned key-value entries (wire.md par. 6).
+
+A key travels with a version: NO_VERSION (any), NOT_EXISTS (absent), or the one it has or must have.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple
+
+from sarit.core.limits import NO_VERSION
+from sarit.env.ports import Buffer
+from sarit.wire.commands.registry import Command, command
+from sarit.wire.errors import ProtocolError
+from sarit.wire.primitives import BYTES, Blob, Flag, Int, ListCodec, Long, Longs, Text, read_count
+
+_TWO_INTS: Final = struct.Struct(">ii")
+_VERSION: Final = struct.Struct(">q")
+
+
+class TableKey(NamedTuple):
+    """A key and its version."""
+
+    key: Buffer
+    version: int = NO_VERSION
+
+
+class TableEntry(NamedTuple):
+    """A key, its version and its value."""
+
+    key: Buffer
+    version: int
+    value: Buffer
+
+
+class _KeyCodec:
+    """int32 4+len+8, int32 len, key, int64 version.  Of an empty key Java writes only 12 and 0."""
+
+    def write(self, value: TableKey, out: list[Buffer]) -> None:
+        key, version = value
+        out.append(_TWO_INTS.pack(4 + len(key) + _VERSION.size, len(key)))
+        if len(key) == 0:
+            return
+        out.append(key)
+        try:
+            out.append(_VERSION.pack(version))
+        except struct.error as error:
+            raise ProtocolError(f"version {version}: {error}") from None
+
+    def read(self, payload: Buffer, at: int) -> tuple[TableKey, int]:
+        size, at = read_count(payload, at)
+        key, end = BYTES.read(payload, at)
+        if size != 4 + len(key) + _VERSION.size:
+            raise ProtocolError(f"a key of {len(key)} bytes does not fill {size}")
+        if len(key) == 0:
+            return TableKey(b""), end
+        if len(payload) < end + _VERSION.size:
+            raise ProtocolError("the version of a key is cut short")
+        return TableKey(key, _VERSION.unpack_from(payload, end)[0]), end + _VERSION.size
+
+
+class _EntryCodec:
+    """A key as above, then int32 4+len, int32 len, value."""
+
+    def write(self, value: TableEntry, out: list[Buffer]) -> None:
+        _KEY.write(TableKey(value.key, value.version), out)
+        out.append(_TWO_INTS.pack(4 + len(value.value), len(value.value)))
+        out.append(value.value)
+
+    def read(self, payload: Buffer, at: int) -> tuple[TableEntry, int]:
+        key, at = _KEY.read(payload, at)
+        size, at = read_count(payload, at)
+        value, end = BYTES.read(payload, at)
+        if size != 4 + len(value):
+            raise ProtocolError(f"a value of {len(value)} bytes does not fill {size}")
+        return TableEntry(key.key, key.version, value), end
+
+
+@dataclass(frozen=True, slots=True)
+class IteratorArgs:
+    """Where an iteration goes on: a token (hash layout), or bounds, both inclusive (keys of fixed length)."""
+
+    continuation_token: Buffer = b""
+    from_key: Buffer = b""
+    to_key: Buffer = b""
+
+
+class _ArgsCodec:
+    """Four times bytes32: token, prefix filter (always empty), from, to.  Rust leaves out all but the first."""
+
+    def write(self, value: IteratorArgs, out: list[Buffer]) -> None:
+        for part in (value.continuation_token, b"", value.from_key, value.to_key):
+            BYTES.write(part, out)
+
+    def read(self, payload: Buffer, at: int) -> tuple[IteratorArgs, int]:
+        parts: list[Buffer] = [b""] * 4
+        for place in range(4):
+            if at == len(payload):
+                break
+            parts[place], at = BYTES.read(payload, at)
+        token, _prefix, first, last = parts
+        return IteratorArgs(token, first, last), at
+
+
+_KEY: Final = _KeyCodec()
+
+Keys = Annotated[tuple[TableKey, ...], ListCodec(_KEY)]
+Entries = Annotated[tuple[TableEntry, ...], ListCodec(_EntryCodec())]
+Args = Annotated[IteratorArgs, _ArgsCodec()]
+
+
+@command(68)
+class GetTableSegmentInfo(Command):
+    """Answer: TableSegmentInfo."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+
+
+@command(69)
+class TableSegmentInfo(Command):
+    """`key_length` in bytes; 0: keys of any length (hash layout)."""
+
+    request_id: Long
+    segment: Text
+    start_offset: Long
+    length: Long
+    entry_count: Long
+    key_length: Int
+
+
+@command(70)
+class CreateTableSegment(Command):
+    """`key_length` > 0: the layout with keys of that length, in their order.  Answer: SegmentCreated."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+    sorted_deprecated: Flag = False
+    key_length: Int = 0
+    rollover_size_bytes: Long = 0
+
+
+@command(71)
+class DeleteTableSegment(Command):
+    """Answer: SegmentDeleted."""
+
+    request_id: Long
+    segment: Text
+    must_be_empty: Flag
+    token: Text
+
+
+@command(74)
+class UpdateTableEntries(Command):
+    """All or nothing.  `table_segment_offset`: -1, or what the table's length must be.  Answer: TableEntriesUpdated."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+    entries: Entries
+    table_segment_offset: Long = -1
+
+
+@command(75)
+class TableEntriesUpdated(Command):
+    """The new versions, one for each entry of the request."""
+
+    request_id: Long
+    versions: Longs
+
+
+@command(76)
+class RemoveTableKeys(Command):
+    """All or nothing.  Answer: TableKeysRemoved."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+    keys: Keys
+    table_segment_offset: Long = -1
+
+
+@command(77)
+class TableKeysRemoved(Command):
+    """Answer to RemoveTableKeys."""
+
+    request_id: Long
+    segment: Text
+
+
+@command(78)
+class ReadTable(Command):
+    """Get keys; their versions are ignored.  Answer: TableRead."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+    keys: Keys
+
+
+@command(79)
+class TableRead(Command):
+    """One entry for each key asked for; an absent one has version NOT_EXISTS and no value."""
+
+    request_id: Long
+    segment: Text
+    entries: Entries
+
+
+@command(83)
+class ReadTableKeys(Command):
+    """A page of keys.  Answer: TableKeysRead."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+    suggested_key_count: Int
+    args: Args
+
+
+@command(84)
+class TableKeysRead(Command):
+    """An empty page ends the iteration, whatever the token."""
+
+    request_id: Long
+    segment: Text
+    keys: Keys
+    continuation_token: Blob
+
+
+@command(85)
+class ReadTableEntries(Command):
+    """A page of entries.  Answer: TableEntriesRead."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+    suggested_entry_count: Int
+    args: Args
+
+
+@command(86)
+class TableEntriesRead(Command):
+    """An empty page ends the iteration, whatever the token."""
+
+    request_id: Long
+    segment: Text
+    entries: Entries
+    continuation_token: Blob
+
+
+@command(88)
+class ReadTableEntriesDelta(Command):
+    """What changed since a position.  Answer: TableEntriesDeltaRead."""
+
+    request_id: Long
+    segment: Text
+    token: Text
+    from_position: Long
+    suggested_entry_count: Int
+
+
+@command(87)
+class TableEntriesDeltaRead(Command):
+    """Changed entries (removals do not show) and where to go on."""
+
+    request_id: Long
+    segment: Text
+    entries: Entries
+    should_clear: Flag
+    reached_end: Flag
+    last_position: Long

@@ -1,0 +1,216 @@
+"""How one field of a command lies in bytes: codecs, and the annotations that name them.
+
+Everything is big-endian.  A command is a dataclass whose fields are annotated with the names below
+(`request_id: Long`); `commands/registry.py` turns the field table into an encoder and a decoder.
+
+A codec writes a value as one or more pieces to a list, so that large data is never copied, and reads a
+value at a position of a payload, giving the position behind it.  Everything wrong is a ProtocolError:
+too few bytes, negative lengths, numbers and strings that do not fit.
+
+Strings are Java's *modified* UTF-8 behind a uint16 byte length: NUL is c0 80, a character above U+FFFF is
+a surrogate pair of 3 bytes each.  The Rust client writes plain UTF-8; it differs only in those two, and the
+reader takes both.  Half a surrogate pair is refused: nothing behind us could store it.
+Sources: wire.md par. 1; java.io.DataInput, "Modified UTF-8".
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Protocol
+
+from sarit.core.limits import MAX_WIRE_STRING_BYTES
+from sarit.env.ports import Buffer
+from sarit.wire.errors import ProtocolError
+
+UUID_BYTES: Final = 16
+
+_INT: Final = struct.Struct(">i")
+_LENGTH: Final = struct.Struct(">H")
+_MAX_INT: Final = (1 << 31) - 1
+
+
+class Codec(Protocol):
+    """Bytes of one field."""
+
+    def write(self, value: Any, out: list[Buffer]) -> None:
+        """Append the value's bytes to `out`.  Raises ProtocolError when it cannot be written."""
+
+    def read(self, payload: Buffer, at: int) -> tuple[Any, int]:
+        """The value at `at` and the position behind it.  Raises ProtocolError."""
+
+
+class Fixed:
+    """A field of fixed width; neighbours are joined into one `struct` by the registry."""
+
+    __slots__ = ("format", "layout", "width")
+
+    def __init__(self, form: str, width: int = 0) -> None:
+        """`width`: the only length a value may have, in bytes, where `struct` would pad or cut."""
+        self.format = form
+        self.layout = struct.Struct(">" + form)
+        self.width = width
+
+    def write(self, value: Any, out: list[Buffer]) -> None:
+        self.check(value)
+        try:
+            out.append(self.layout.pack(value))
+        except struct.error as error:
+            raise ProtocolError(f"{value!r} does not fit: {error}") from None
+
+    def read(self, payload: Buffer, at: int) -> tuple[Any, int]:
+        end = at + self.layout.size
+        if len(payload) < end:
+            raise ProtocolError("a field is cut short")
+        return self.layout.unpack_from(payload, at)[0], end
+
+    def check(self, value: Any) -> None:
+        """Raises ProtocolError when the value has the wrong length."""
+        if self.width and len(value) != self.width:
+            raise ProtocolError(f"{self.width} bytes were expected, not {len(value)}")
+
+
+def write_text(text: str) -> bytes:
+    """Modified UTF-8 without its length.  Raises ProtocolError for half a surrogate pair."""
+    try:
+        raw = text.encode()
+        if not text.isascii() and max(text) > "\uffff":
+            units = memoryview(text.encode("utf-16-be")).cast("B")
+            pairs = (chr(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2))
+            raw = "".join(pairs).encode("utf-8", "surrogatepass")
+    except UnicodeEncodeError as error:
+        raise ProtocolError(f"not a string: {error}") from None
+    return raw.replace(b"\0", b"\xc0\x80") if "\0" in text else raw
+
+
+def read_text(raw: bytes) -> str:
+    """The inverse of `write_text`; takes plain UTF-8 too.  Raises ProtocolError."""
+    try:
+        if raw.isascii():
+            return raw.decode("ascii")
+        text = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"a string is not UTF-8: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class TextCodec:
+    """uint16 byte length and modified UTF-8.  `clip`: cut what is too long instead of refusing it."""
+
+    clip: bool = False
+
+    def write(self, value: str, out: list[Buffer]) -> None:
+        raw = write_text(value)
+        if len(raw) > MAX_WIRE_STRING_BYTES:
+            if not self.clip:
+                raise ProtocolError(f"a string of {len(raw)} bytes; the most is {MAX_WIRE_STRING_BYTES}")
+            raw = write_text(value[: MAX_WIRE_STRING_BYTES // 6])  # 6 bytes is the most one character takes
+        out.append(_LENGTH.pack(len(raw)) + raw)
+
+    def read(self, payload: Buffer, at: int) -> tuple[str, int]:
+        start = at + 2
+        if len(payload) < start:
+            raise ProtocolError("the length of a string is cut short")
+        end = start + _LENGTH.unpack_from(payload, at)[0]
+        if len(payload) < end:
+            raise ProtocolError("a string is cut short")
+        return read_text(bytes(payload[start:end])), end
+
+
+def read_count(payload: Buffer, at: int) -> tuple[int, int]:
+    """An int32 that counts something.  Raises ProtocolError when it is cut short or negative."""
+    end = at + 4
+    if len(payload) < end:
+        raise ProtocolError("a length is cut short")
+    count = _INT.unpack_from(payload, at)[0]
+    if count < 0:
+        raise ProtocolError(f"a length is negative: {count}")
+    return count, end
+
+
+class BytesCodec:
+    """int32 length and raw bytes; read as a slice of the payload (no copy when that is a memoryview)."""
+
+    def write(self, value: Buffer, out: list[Buffer]) -> None:
+        if len(value) > _MAX_INT:
+            raise ProtocolError(f"a field of {len(value)} bytes")
+        out.append(_INT.pack(len(value)))
+        out.append(value)
+
+    def read(self, payload: Buffer, at: int) -> tuple[Buffer, int]:
+        length, start = read_count(payload, at)
+        end = start + length
+        if len(payload) < end:
+            raise ProtocolError("a field of bytes is cut short")
+        return payload[start:end], end
+
+
+class RestCodec:
+    """All that is left of the payload."""
+
+    def write(self, value: Buffer, out: list[Buffer]) -> None:
+        out.append(value)
+
+    def read(self, payload: Buffer, at: int) -> tuple[Buffer, int]:
+        return payload[at:], len(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class ListCodec:
+    """int32 count and that many items; read as a tuple."""
+
+    item: Codec
+
+    def write(self, value: Any, out: list[Buffer]) -> None:
+        out.append(_INT.pack(len(value)))
+        for item in value:
+            self.item.write(item, out)
+
+    def read(self, payload: Buffer, at: int) -> tuple[tuple[Any, ...], int]:
+        count, at = read_count(payload, at)
+        items = []
+        for _ in range(count):  # every item takes at least a byte, so a false count ends in an error soon
+            item, at = self.item.read(payload, at)
+            items.append(item)
+        return tuple(items), at
+
+
+@dataclass(frozen=True, slots=True)
+class StructCodec:
+    """Fields one after the other, without a length of their own; `make(*fields)` and `take(value)` are inverses."""
+
+    make: Callable[..., Any]
+    take: Callable[[Any], tuple[Any, ...]]
+    fields: tuple[Codec, ...]
+
+    def write(self, value: Any, out: list[Buffer]) -> None:
+        for codec, part in zip(self.fields, self.take(value), strict=True):
+            codec.write(part, out)
+
+    def read(self, payload: Buffer, at: int) -> tuple[Any, int]:
+        parts = []
+        for codec in self.fields:
+            part, at = codec.read(payload, at)
+            parts.append(part)
+        return self.make(*parts), at
+
+
+LONG: Final = Fixed("q")
+INT: Final = Fixed("i")
+BYTE: Final = Fixed("b")
+FLAG: Final = Fixed("?")
+UUID: Final = Fixed("16s", UUID_BYTES)
+TEXT: Final = TextCodec()
+BYTES: Final = BytesCodec()
+
+Long = Annotated[int, LONG]
+Int = Annotated[int, INT]
+Byte = Annotated[int, BYTE]
+Flag = Annotated[bool, FLAG]
+Uuid = Annotated[bytes, UUID]
+Text = Annotated[str, TEXT]
+Prose = Annotated[str, TextCodec(clip=True)]
+Blob = Annotated[Buffer, BYTES]
+Rest = Annotated[Buffer, RestCodec()]
+Texts = Annotated[tuple[str, ...], ListCodec(TEXT)]
+Longs = Annotated[tuple[int, ...], ListCodec(LONG)]
