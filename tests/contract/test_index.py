@@ -1,0 +1,207 @@
+"""One suite for every index: what the container relies on, whatever is behind the port."""
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sarit.core.errors import Fenced, Unavailable
+from sarit.env.real import real_env
+from sarit.index.memory import MemoryIndexes
+from sarit.index.port import IndexProvider, WriteBatch
+from sarit.index.sqlite import SqliteIndexes
+
+ALL = (b"", b"\xff" * 40)
+
+
+def provider_of(kind: str, directory) -> IndexProvider:
+    return MemoryIndexes() if kind == "memory" else SqliteIndexes(str(directory / "index"), real_env())
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def provider(kind, tmp_path):
+    return provider_of(kind, tmp_path)
+
+
+def batch(puts=(), deletes=(), ranges=()) -> WriteBatch:
+    return WriteBatch(dict(puts), set(deletes), list(ranges))
+
+
+def test_gets_answer_in_the_order_asked(provider):
+    async def main():
+        index = await provider.open(0)
+        await index.commit(batch({b"a": b"1", b"b": b"", b"\xff\x00": b"3"}))
+        assert await index.get([b"\xff\x00", b"missing", b"a", b"b", b"a"]) == [b"3", None, b"1", b"", b"1"]
+        assert await index.get([]) == []
+        await index.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 8, 9, 33, 64, 65, 200])
+def test_any_number_of_keys(provider, count):
+    async def main():
+        index = await provider.open(0)
+        entries = {b"k%05d" % at: b"v%d" % at for at in range(count)}
+        await index.commit(batch(entries))
+        asked = [key for pair in ((key, key + b"?") for key in entries) for key in pair]
+        expected = [value for pair in ((value, None) for value in entries.values()) for value in pair]
+        assert await index.get(asked) == expected
+        await index.commit(batch(deletes=list(entries)[1:]))
+        assert await index.scan(*ALL, 1000) == [(b"k00000", b"v0")]
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_scans_follow_unsigned_byte_order_within_bounds(provider):
+    async def main():
+        index = await provider.open(0)
+        keys = [b"", b"\x00", b"a", b"a\x00", b"a\x00\x00", b"ab", b"b", b"\x7f", b"\x80", b"\xff", b"\xff\xff"]
+        await index.commit(batch({key: b"v" + key for key in reversed(keys)}))
+        pairs = [(key, b"v" + key) for key in keys]
+        assert await index.scan(*ALL, 100) == pairs
+        assert await index.scan(*ALL, 100, reverse=True) == pairs[::-1]
+        assert await index.scan(b"a", b"b", 100) == pairs[2:6]
+        assert await index.scan(b"a", b"b", 2) == pairs[2:4]
+        assert await index.scan(b"a", b"b", 2, reverse=True) == pairs[5:3:-1]
+        assert await index.scan(b"b", b"a", 2) == []
+        assert await index.scan(*ALL, 0) == []
+        assert await index.scan(*ALL, 0, reverse=True) == []
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_a_batch_deletes_ranges_then_keys_then_puts(provider):
+    async def main():
+        index = await provider.open(0)
+        await index.commit(batch({b"a": b"1", b"b": b"1", b"c": b"1", b"d": b"1"}))
+        await index.commit(batch({b"b": b"2", b"d": b"2"}, [b"d", b"missing"], [(b"a", b"c"), (b"x", b"y")]))
+        assert await index.scan(*ALL, 100) == [(b"b", b"2"), (b"c", b"1"), (b"d", b"2")]
+        await index.commit(batch())
+        assert len(await index.scan(*ALL, 100)) == 3
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_large_values_and_buffers_changed_afterwards(provider):
+    async def main():
+        index = await provider.open(0)
+        value = bytearray(range(256)) * 4096
+        before = bytes(value)
+        await index.commit(batch({b"large": value, b"other": memoryview(b"view")}))
+        value[:] = bytes(len(value))
+        assert await index.get([b"large", b"other"]) == [before, b"view"]
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_what_was_committed_is_there_after_opening_again(provider):
+    async def main():
+        index = await provider.open(3)
+        await index.commit(batch({b"a": b"1", b"b": b"2"}))
+        await index.close()
+        await index.close()
+        with pytest.raises(Unavailable):
+            await index.get([b"a"])
+        with pytest.raises(Unavailable):
+            await index.scan(*ALL, 1)
+        with pytest.raises(Unavailable):
+            await index.commit(batch({b"a": b"3"}))
+        other, again = await provider.open(4), await provider.open(3)
+        assert await other.scan(*ALL, 10) == []
+        assert await again.scan(*ALL, 10) == [(b"a", b"1"), (b"b", b"2")]
+        await other.close()
+        await again.close()
+
+    asyncio.run(main())
+
+
+def test_opening_fences_the_owner_before(provider):
+    async def main():
+        old = await provider.open(0)
+        await old.commit(batch({b"a": b"old"}))
+        new = await provider.open(0)
+        with pytest.raises(Fenced):
+            await old.commit(batch({b"a": b"zombie"}))
+        await new.commit(batch({b"b": b"new"}))
+        with pytest.raises(Fenced):
+            await old.commit(batch({b"b": b"zombie"}))
+        assert await new.scan(*ALL, 10) == [(b"a", b"old"), (b"b", b"new")]
+        await old.close()
+        await new.commit(batch({b"c": b"new"}))
+        await new.close()
+
+    asyncio.run(main())
+
+
+def test_concurrent_calls_see_whole_batches_in_order(provider):
+    async def main():
+        index = await provider.open(0)
+        await index.commit(batch({b"a": b"0", b"b": b"0"}))
+        seen: list[int] = []
+
+        async def read():
+            for _ in range(20):
+                one, other = await index.get([b"a", b"b"])
+                assert one == other, "half of a batch was read"
+                seen.append(int(one))
+                pair = await index.scan(*ALL, 2)
+                assert pair[0][1] == pair[1][1], "half of a batch was scanned"
+
+        async def write():
+            for number in range(1, 11):
+                await index.commit(batch({b"a": b"%d" % number, b"b": b"%d" % number}))
+                assert await index.get([b"a"]) == [b"%d" % number], "a commit that returned was not read"
+
+        await asyncio.gather(write(), *(read() for _ in range(8)))
+        queued = [asyncio.ensure_future(index.commit(batch({b"a": b"q%d" % at}))) for at in range(5)]
+        await asyncio.gather(*queued)
+        assert await index.get([b"a"]) == [b"q4"], "commits are applied in the order made"
+        await index.close()
+
+    asyncio.run(main())
+
+
+KEY = st.binary(max_size=3)
+BATCH = st.builds(
+    WriteBatch,
+    puts=st.dictionaries(KEY, st.binary(max_size=4), max_size=6),
+    deletes=st.sets(KEY, max_size=4),
+    range_deletes=st.lists(st.tuples(KEY, KEY), max_size=2),
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    batches=st.lists(BATCH, max_size=6), start=KEY, end=KEY, limit=st.integers(0, 5), asked=st.lists(KEY, max_size=5)
+)
+def test_it_is_a_sorted_dictionary(kind, tmp_path_factory, batches, start, end, limit, asked):
+    async def main():
+        provider = provider_of(kind, tmp_path_factory.mktemp("index"))
+        index = await provider.open(0)
+        model: dict[bytes, bytes] = {}
+        for change in batches:
+            await index.commit(change)
+            for low, high in change.range_deletes:
+                model = {key: value for key, value in model.items() if not low <= key < high}
+            for key in change.deletes:
+                model.pop(key, None)
+            model |= change.puts
+        expected = sorted((key, value) for key, value in model.items() if start <= key < end)
+        assert await index.scan(start, end, limit) == expected[:limit]
+        assert await index.scan(start, end, limit, reverse=True) == expected[::-1][:limit]
+        assert await index.get(asked) == [model.get(key) for key in asked]
+        assert await index.scan(*ALL, 1000) == sorted(model.items())
+        await index.close()
+
+    asyncio.run(main())
