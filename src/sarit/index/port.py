@@ -25,7 +25,7 @@ class Index(Protocol):
     """
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The values of `keys`, None where absent, in order."""
+        """The values of `keys` at one moment, None where absent, in order."""
 
     async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
         """Up to `limit` pairs with start <= key < end, ascending (or descending)."""

@@ -40,7 +40,7 @@ T = TypeVar("T")
 APPLICATION_ID: Final = 0x53617269  # "Sari"
 SCHEMA_VERSION: Final = 1
 ROWS_PER_STATEMENT: Final = (128, 16, 1)
-KEYS_PER_QUERY: Final = (64, 8, 1)
+KEYS_PER_QUERY: Final = (64, 8, 2, 1)
 MAX_KEYS_PER_READ: Final = 4096
 WAL_COPY_BYTES: Final = 4 * MIB
 MAX_WAL_FILE_BYTES: Final = 64 * MIB
@@ -133,16 +133,24 @@ def _open_reader(path: str) -> sqlite3.Connection:
 
 
 def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[bytes | None]:
+    """The values of `keys`, all of one moment: a batch is seen whole or not at all."""
     found: list[bytes | None] = []
     at = 0
-    while at < len(keys):
-        left = len(keys) - at
-        size = next(size for size in KEYS_PER_QUERY if left >= size or size // 2 < left)
-        asked: list[bytes | None] = list(keys[at : at + size])
-        count = len(asked)
-        asked.extend([None] * (size - count))
-        found.extend(connection.execute(_QUERIES[size], asked).fetchone()[:count])
-        at += count
+    one_statement = len(keys) <= KEYS_PER_QUERY[0]
+    if not one_statement:
+        connection.execute("BEGIN")
+    try:
+        while at < len(keys):
+            left = len(keys) - at
+            size = next((size for size in reversed(KEYS_PER_QUERY) if size >= left), KEYS_PER_QUERY[0])
+            asked: list[bytes | None] = list(keys[at : at + size])
+            count = len(asked)
+            asked.extend([None] * (size - count))
+            found.extend(connection.execute(_QUERIES[size], asked).fetchone()[:count])
+            at += count
+    finally:
+        if not one_statement:
+            connection.execute("COMMIT")
     return found
 
 
