@@ -1,0 +1,75 @@
+"""A real node in a process of its own, for tests of what lies outside it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+
+SARIT = str(Path(sys.executable).with_name("sarit"))
+READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)")
+STOP_SECONDS = 30
+
+
+class RunningNode:
+    """`sarit standalone` on free ports; `controller` and `store` are its addresses."""
+
+    def __init__(
+        self, directory: Path, *options: str, sarit: Sequence[str] = (SARIT,), env: dict[str, str] | None = None
+    ) -> None:
+        self._command = [*sarit, "standalone", "--data-dir", str(directory), *options]
+        self._log = directory.with_name(directory.name + ".log")
+        self._env = env
+        self._process: subprocess.Popen[str] | None = None
+        self.controller = self.store = ""
+
+    def start(self) -> RunningNode:
+        """Start it and wait until it is ready.  Raises AssertionError with its last words."""
+        ports = [] if "--controller-port" in self._command else ["--controller-port", "0", "--store-port", "0"]
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                [*self._command, *ports], stdout=subprocess.PIPE, stderr=log, text=True, env=self._env
+            )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            found = READY.search(line)
+            if found:
+                self.controller, self.store = found[1], found[2]
+                return self
+        self._process.wait()
+        raise AssertionError(f"the node did not start:\n{self._log.read_text()[-4000:]}")
+
+    def stop(self) -> int:
+        """End it as an operator does; returns its exit code."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a power cut does."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> int:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(how)
+        try:
+            code = self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"the node did not stop in {STOP_SECONDS} s") from None
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return code
+
+    def __enter__(self) -> RunningNode:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
