@@ -7,10 +7,8 @@ A codec writes a value as one or more pieces to a list, so that large data is ne
 value at a position of a payload, giving the position behind it.  Everything wrong is a ProtocolError:
 too few bytes, negative lengths, numbers and strings that do not fit.
 
-Strings are Java's *modified* UTF-8 behind a uint16 byte length: NUL is c0 80, a character above U+FFFF is
-a surrogate pair of 3 bytes each.  The Rust client writes plain UTF-8; it differs only in those two, and the
-reader takes both.  Half a surrogate pair is refused: nothing behind us could store it.
-Sources: wire.md par. 1; java.io.DataInput, "Modified UTF-8".
+Strings are Java's *modified* UTF-8 (`core/java_text.py`) behind a uint16 byte length.
+Source: wire.md par. 1.
 """
 
 import struct
@@ -18,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
+from sarit.core.errors import Invalid
+from sarit.core.java_text import decode_java, encode_java
 from sarit.core.limits import MAX_WIRE_STRING_BYTES
 from sarit.env.ports import Buffer
 from sarit.wire.errors import ProtocolError
@@ -69,28 +69,11 @@ class Fixed:
             raise ProtocolError(f"{self.width} bytes were expected, not {len(value)}")
 
 
-def write_text(text: str) -> bytes:
-    """Modified UTF-8 without its length.  Raises ProtocolError for half a surrogate pair."""
+def _encode_text(text: str) -> bytes:
     try:
-        raw = text.encode()
-        if not text.isascii() and max(text) > "\uffff":
-            units = memoryview(text.encode("utf-16-be")).cast("B")
-            pairs = (chr(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2))
-            raw = "".join(pairs).encode("utf-8", "surrogatepass")
-    except UnicodeEncodeError as error:
-        raise ProtocolError(f"not a string: {error}") from None
-    return raw.replace(b"\0", b"\xc0\x80") if "\0" in text else raw
-
-
-def read_text(raw: bytes) -> str:
-    """The inverse of `write_text`; takes plain UTF-8 too.  Raises ProtocolError."""
-    try:
-        if raw.isascii():
-            return raw.decode("ascii")
-        text = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
-        return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"a string is not UTF-8: {error}") from None
+        return encode_java(text)
+    except Invalid as error:
+        raise ProtocolError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +82,17 @@ class TextCodec:
 
     clip: bool = False
 
-    def write(self, value: str, out: list[Buffer]) -> None:
-        raw = write_text(value)
+    def pack(self, value: str) -> bytes:
+        """Length and text.  Raises ProtocolError."""
+        raw = _encode_text(value)
         if len(raw) > MAX_WIRE_STRING_BYTES:
             if not self.clip:
                 raise ProtocolError(f"a string of {len(raw)} bytes; the most is {MAX_WIRE_STRING_BYTES}")
-            raw = write_text(value[: MAX_WIRE_STRING_BYTES // 6])  # 6 bytes is the most one character takes
-        out.append(_LENGTH.pack(len(raw)) + raw)
+            raw = _encode_text(value[: MAX_WIRE_STRING_BYTES // 6])  # 6 bytes is the most one character takes
+        return _LENGTH.pack(len(raw)) + raw
+
+    def write(self, value: str, out: list[Buffer]) -> None:
+        out.append(self.pack(value))
 
     def read(self, payload: Buffer, at: int) -> tuple[str, int]:
         start = at + 2
@@ -114,7 +101,10 @@ class TextCodec:
         end = start + _LENGTH.unpack_from(payload, at)[0]
         if len(payload) < end:
             raise ProtocolError("a string is cut short")
-        return read_text(bytes(payload[start:end])), end
+        try:
+            return decode_java(bytes(payload[start:end])), end
+        except Invalid as error:
+            raise ProtocolError(str(error)) from None
 
 
 def read_count(payload: Buffer, at: int) -> tuple[int, int]:

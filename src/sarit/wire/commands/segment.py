@@ -21,7 +21,6 @@ from sarit.wire.primitives import (
     Text,
     Texts,
     Uuid,
-    write_text,
 )
 
 _READ_HEAD: Final = struct.Struct(">q??i")
@@ -59,11 +58,11 @@ def segment_read_envelope(
 
     Raises ProtocolError when the frame would be too long.
     """
-    name = write_text(segment)
-    payload = 2 + len(name) + _READ_HEAD.size + length + _REQUEST_ID.size
+    name = TEXT.pack(segment)
+    payload = len(name) + _READ_HEAD.size + length + _REQUEST_ID.size
     if payload > MAX_WIRE_PAYLOAD_BYTES:
         raise ProtocolError(f"SegmentRead of {payload} bytes; the most is {MAX_WIRE_PAYLOAD_BYTES}")
-    head = HEADER.pack(_SEGMENT_READ, payload) + len(name).to_bytes(2, "big") + name
+    head = HEADER.pack(_SEGMENT_READ, payload) + name
     return head + _READ_HEAD.pack(offset, at_tail, end_of_segment, length), _REQUEST_ID.pack(request_id)
 
 
