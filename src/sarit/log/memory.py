@@ -7,12 +7,16 @@ its fields; `crash` forgets what was not durable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, Unavailable
-from sarit.env.ports import Buffer
 from sarit.log.port import DurableLog, Frame, FrameDone
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from sarit.env.ports import Buffer
 
 
 @dataclass(slots=True)

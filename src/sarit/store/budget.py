@@ -10,8 +10,10 @@ index.
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
-from sarit.store.segment import Block, Segment
+if TYPE_CHECKING:
+    from sarit.store.segment import Block, Segment
 
 
 class CachedRun:

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, cast
 
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
 from sarit.core.limits import (
@@ -29,18 +29,20 @@ from sarit.core.limits import (
     WIRE_VERSION,
 )
 from sarit.core.names import is_transaction, is_transient
-from sarit.env.ports import Buffer
-from sarit.store.container import Container, WriterSession
 from sarit.store.reads import ReadResult, Reads
 from sarit.store.replies import error_reply
-from sarit.store.requests import Requests
-from sarit.store.segment import Segment
 from sarit.store.state import WrongEventNumber
-from sarit.store.store import SegmentStore
 from sarit.wire import commands as wire
 from sarit.wire.append import Append, AppendAssembler, data_appended
 from sarit.wire.commands import ProtocolError, decode, encode, encode_parts
 from sarit.wire.frames import FrameReader
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Buffer
+    from sarit.store.container import Container, WriterSession
+    from sarit.store.requests import Requests
+    from sarit.store.segment import Segment
+    from sarit.store.store import SegmentStore
 
 _log = logging.getLogger("sarit.store.connection")
 
@@ -84,7 +86,7 @@ class StoreConnection(asyncio.BufferedProtocol):
     # -- transport ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=MAX_CONNECTION_UNSENT_BYTES)
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
@@ -145,7 +147,9 @@ class StoreConnection(asyncio.BufferedProtocol):
     def _balance(self) -> None:
         """Stop or resume reading by what is bound for this client."""
         stop = (
-            self._unacked_bytes > MAX_CONNECTION_UNACKED_BYTES or not self._writable.is_set() or len(self._tasks) > MAX_REQUESTS
+            self._unacked_bytes > MAX_CONNECTION_UNACKED_BYTES
+            or not self._writable.is_set()
+            or len(self._tasks) > MAX_REQUESTS
         )
         if stop != self._paused and not self._closed:
             self._paused = stop
@@ -419,8 +423,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             out, self._out = self._out, []
             self._transport.writelines(out)
 
-    def _spawn(self, work: object) -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.ensure_future(work)  # type: ignore[arg-type]
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
         return task

@@ -10,23 +10,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
-from sarit.env.ports import Env
-from sarit.index.port import Index
-from sarit.log.port import DurableLog
-from sarit.storage.port import ChunkStorage
-from sarit.store.budget import Budget
 from sarit.store.operations import KIND_STREAM, Operation
 from sarit.store.pipeline import FramePipeline, settle
 from sarit.store.residency import Residency
-from sarit.store.segment import Attribute, Segment
 from sarit.store.state import EVENT_COUNT, ContainerState
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.env.ports import Env
+    from sarit.index.port import Index
+    from sarit.log.port import DurableLog
+    from sarit.storage.port import ChunkStorage
+    from sarit.store.budget import Budget
+    from sarit.store.segment import Attribute, Segment
     from sarit.wire.append import Append as WireAppend
 
 
@@ -126,18 +128,13 @@ class Container:
         segment.pins += 1
         try:
             attribute = await self.residency.attribute(segment, writer)
-            older = attribute.owner
-            if isinstance(older, WriterSession):
-                older.close()
-            attribute.owner = None
+            _end_session(attribute)
             # What older sessions have waiting must fail its check, not slip in behind us.
             while attribute.assigned != attribute.applied:
                 await self.pipeline.settled()
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
-            newer = attribute.owner
-            if isinstance(newer, WriterSession):
-                newer.close()
+            _end_session(attribute)
             session = WriterSession(self, segment, writer, attribute, replies)
             attribute.owner = session
             segment.pins += 1
@@ -200,7 +197,14 @@ class Container:
     # -- control operations ---------------------------------------------------------------
 
     async def create(
-        self, name: str, *, kind: int = KIND_STREAM, key_length: int = 0, scale_type: int = 0, target_rate: int = 0, rollover: int = 0
+        self,
+        name: str,
+        *,
+        kind: int = KIND_STREAM,
+        key_length: int = 0,
+        scale_type: int = 0,
+        target_rate: int = 0,
+        rollover: int = 0,
     ) -> None:
         """Raises Exists, once it is durable that it does."""
         if await self.residency.find(name) is not None:
@@ -333,6 +337,11 @@ class Container:
         self.pipeline.fail(error)
 
 
+def _end_session(attribute: Attribute) -> None:
+    if isinstance(attribute.owner, WriterSession):
+        attribute.owner.close()
+
+
 @dataclass(frozen=True, slots=True)
 class AttributeUpdate:
     """One conditional change of an attribute; `kind` as in wire.md par. 5.1."""
@@ -355,7 +364,9 @@ def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -
             or (update.kind == 2 and not absent and value <= current)
             or (update.kind == 4 and current != update.expected)
         ):
-            raise Conflict(f"attribute {update.attribute.hex()} of {segment.name}", expected=update.expected, actual=current)
+            raise Conflict(
+                f"attribute {update.attribute.hex()} of {segment.name}", expected=update.expected, actual=current
+            )
         if update.kind == 3 and not absent:
             value += current
         out.append((update.attribute, value))

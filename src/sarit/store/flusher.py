@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists, SaritError, Unavailable
 from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, NULL_ATTRIBUTE_VALUE, SMALL_SLICE_BYTES
@@ -27,9 +28,11 @@ from sarit.env.ports import Buffer
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import Extent
-from sarit.store.container import Container
-from sarit.store.operations import Entry
 from sarit.store.segment import Block, Segment
+
+if TYPE_CHECKING:
+    from sarit.store.container import Container
+    from sarit.store.operations import Entry
 
 # A block as it was at the snapshot: its offset and bytes then, and the block itself.
 Run = tuple[int, Sequence[Buffer] | None, Block]
@@ -172,8 +175,9 @@ class Flusher:
                 entries = segment.table.flushing = segment.table.dirty
                 segment.table.dirty = {}
         self._captured[segment.id] = Captured(
-            segment, gone, segment.merged_into is not None, b"" if gone else segment.record(), segment.length, segment.start,
-            [(block.offset, block.parts, block) for block in segment.tail], attributes, entries, segment.id in self._truncated,
+            segment, gone, segment.merged_into is not None, b"" if gone else segment.record(),
+            segment.length, segment.start, [(block.offset, block.parts, block) for block in segment.tail],
+            attributes, entries, segment.id in self._truncated,
         )  # fmt: skip
 
     # -- chunks ---------------------------------------------------------------------------------
@@ -199,10 +203,11 @@ class Flusher:
         container = self._container
         try:
             parts = [part for _, parts, _ in run for part in parts or ()]
+            prefix = chunk_prefix(container.number, container.log.epoch)
             delay = _RETRY_SECONDS
             while True:
                 self._sequence += 1
-                name = f"{chunk_prefix(container.number, container.log.epoch)}{self._sequence:012d}-s{item.segment.id}-{run[0][0]}"
+                name = f"{prefix}{self._sequence:012d}-s{item.segment.id}-{run[0][0]}"
                 try:
                     await container.storage.write(name, parts)
                     break

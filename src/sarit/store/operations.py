@@ -9,12 +9,15 @@ condition, so that replay decides nothing.  Layouts: docs/formats/operations.md.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from sarit.core.errors import Corrupt
-from sarit.env.ports import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sarit.env.ports import Buffer
 
 FORMAT_VERSION: Final = 1
 FRAME_HEADER: Final = struct.Struct(">BqI")
@@ -44,7 +47,14 @@ class Append:
     __slots__ = ("event_number", "events", "length", "offset", "parts", "segment", "writer")
 
     def __init__(
-        self, segment: int, offset: int, parts: Sequence[Buffer], length: int, writer: bytes, event_number: int, events: int
+        self,
+        segment: int,
+        offset: int,
+        parts: Sequence[Buffer],
+        length: int,
+        writer: bytes,
+        event_number: int,
+        events: int,
     ) -> None:
         self.segment = segment
         self.offset = offset
@@ -56,9 +66,7 @@ class Append:
 
     def encode(self, out: list[Buffer]) -> int:
         """Add the bytes of this operation to `out`; returns their number."""
-        out.append(
-            _APPEND.pack(1, self.segment, self.offset, self.length, self.writer, self.event_number, self.events)
-        )
+        out.append(_APPEND.pack(1, self.segment, self.offset, self.length, self.writer, self.event_number, self.events))
         out.extend(self.parts)
         return _APPEND.size + self.length
 

@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
 from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAMES_IN_FLIGHT
-from sarit.env.ports import Buffer, Env
-from sarit.log.port import DurableLog
 from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, Operation
-from sarit.store.state import ContainerState
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Buffer, Env
+    from sarit.log.port import DurableLog
+    from sarit.store.state import ContainerState
 
 Done = Callable[[BaseException | None], None]
 
@@ -39,7 +42,9 @@ class GatheredFrame:
 class FramePipeline:
     """Order of operations in, the same order of applied operations out."""
 
-    def __init__(self, env: Env, log: DurableLog, state: ContainerState, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, env: Env, log: DurableLog, state: ContainerState, on_failure: Callable[[BaseException], None]
+    ) -> None:
         self._env = env
         self._log = log
         self._state = state

@@ -10,13 +10,16 @@ import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import MAX_READ_BYTES, MIB, READAHEAD_BYTES
-from sarit.env.ports import Buffer
-from sarit.storage.port import ChunkStorage
-from sarit.store.container import Container
 from sarit.store.segment import Block, Segment, block_offset, slice_blocks
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Buffer
+    from sarit.storage.port import ChunkStorage
+    from sarit.store.container import Container
 
 _BLOCK_BYTES = 2 * MIB
 _MAX_RELOADS = 5
@@ -76,7 +79,9 @@ class ChunkReader:
             return task
         self._blocks[key] = task
         self._bytes += _BLOCK_BYTES
-        task.add_done_callback(lambda done: self._forget(chunk, number) if done.cancelled() or done.exception() else None)
+        task.add_done_callback(
+            lambda done: self._forget(chunk, number) if done.cancelled() or done.exception() else None
+        )
         while self._bytes > self._limit and len(self._blocks) > 1:
             self._blocks.popitem(last=False)
             self._bytes -= _BLOCK_BYTES

@@ -7,20 +7,24 @@ that other containers serve on meanwhile.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, NotFound, Unavailable
-from sarit.env.ports import Env
+from sarit.core.names import is_transient
 from sarit.index import keys
 from sarit.index.port import Index, IndexProvider, WriteBatch
-from sarit.log.port import LogProvider
-from sarit.storage.port import ChunkStorage
-from sarit.store.budget import Budget
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import Flusher, FlushLimits, chunk_prefix
 from sarit.store.operations import Append, Create, Merge, SetAttributes, decode_frame
-from sarit.core.names import is_transient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.env.ports import Env
+    from sarit.log.port import LogProvider
+    from sarit.storage.port import ChunkStorage
+    from sarit.store.budget import Budget
 
 _SCAN_ROWS = 1000
 _FRAMES_PER_TURN = 16

@@ -29,7 +29,9 @@ def error_reply(error: BaseException, request_id: int, segment: str, offset: int
     return None
 
 
-def table_error_reply(error: SaritError, request_id: int, segment: str, offset: int, *, update: bool) -> wire.Command | None:
+def table_error_reply(
+    error: SaritError, request_id: int, segment: str, offset: int, *, update: bool
+) -> wire.Command | None:
     """Like `error_reply`, for conditional table operations.
 
     A version asked of a missing key answers TableKeyDoesNotExist to a removal, but TableKeyBadVersion

@@ -6,7 +6,8 @@ One method per command; each returns the reply or raises a kind of `core.errors`
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
@@ -14,8 +15,11 @@ from sarit.core.names import transient_segment
 from sarit.store.container import AttributeUpdate
 from sarit.store.operations import KIND_TABLE_FIXED, Entry
 from sarit.store.replies import error_reply, table_error_reply
-from sarit.store.store import SegmentStore
 from sarit.wire import commands as wire
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Buffer
+    from sarit.store.store import SegmentStore
 
 Handler = Callable[[Any], Awaitable[wire.Command]]
 
@@ -62,7 +66,7 @@ class Requests:
         try:
             return await handler(command)
         except (SaritError, NotImplementedError) as error:
-            segment = getattr(command, "segment", None) or getattr(command, "target", "")
+            segment = str(getattr(command, "segment", "") or getattr(command, "target", ""))
             if isinstance(command, wire.TruncateSegment):
                 return error_reply(error, command.request_id, segment, command.truncation_offset)
             return error_reply(error, command.request_id, segment)
@@ -98,10 +102,8 @@ class Requests:
         return wire.SegmentCreated(c.request_id, name)
 
     async def _seal(self, c: wire.SealSegment) -> wire.Command:
-        try:
+        with suppress(Sealed):  # success is friendlier than SegmentIsSealed, and no client minds
             await self._store.container(c.segment).seal(c.segment)
-        except Sealed:
-            pass  # friendlier than SegmentIsSealed, and no client minds
         return wire.SegmentSealed(c.request_id, c.segment)
 
     async def _truncate(self, c: wire.TruncateSegment) -> wire.Command:
@@ -246,6 +248,6 @@ def _wire_entry(entry: Entry) -> wire.TableEntry:
     return wire.TableEntry(entry.key, entry.version, entry.value or b"")
 
 
-def _token(page: list[Entry], given: bytes) -> bytes:
+def _token(page: list[Entry], given: Buffer) -> bytes:
     """Where the next page starts; an empty page ends the iteration, whatever its token."""
     return _TOKEN_PREFIX + page[-1].key if page else bytes(given)

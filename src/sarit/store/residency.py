@@ -9,16 +9,20 @@ committed since (`generation`) and nothing newer stands in memory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import NotFound
 from sarit.core.limits import MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT, NULL_ATTRIBUTE_VALUE
 from sarit.index import keys
-from sarit.index.port import Index
 from sarit.storage.layout import ChunkList, Extent, load_extent, load_slice
 from sarit.store.operations import Entry
 from sarit.store.segment import Attribute, Segment, load_segment
-from sarit.store.state import ContainerState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.index.port import Index
+    from sarit.store.state import ContainerState
 
 _SCAN_ROWS = 1000
 _EVICTION_SCAN = 2000

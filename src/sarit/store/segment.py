@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
-from sarit.env.ports import Buffer
-from sarit.storage.layout import ChunkList
 from sarit.store.operations import Create, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.env.ports import Buffer
+    from sarit.storage.layout import ChunkList
 
 RECORD_VERSION: Final = 1
 _RECORD = struct.Struct(">BBBbIiqQQQqQqH")
@@ -109,10 +112,10 @@ class Segment:
     """State of one incarnation of a segment name; `id` is never used again."""
 
     __slots__ = (
-        "assigned_deleted", "assigned_entries", "assigned_events", "assigned_length", "assigned_sealed", "assigned_start",
-        "attributes", "cached", "chunks", "committed", "created", "deleted", "dirty_attributes", "entries", "events",
-        "flushed", "flushing_attributes", "id", "in_flight", "key_length", "kind", "length", "merged_into", "modified_ms",
-        "name", "pins", "rollover_bytes", "scale_type", "sealed", "start", "table", "tail", "target_rate", "waiters",
+        "assigned_deleted", "assigned_entries", "assigned_events", "assigned_length", "assigned_sealed",
+        "assigned_start", "attributes", "cached", "chunks", "committed", "created", "deleted", "dirty_attributes", "entries", "events",
+        "flushed", "flushing_attributes", "id", "in_flight", "key_length", "kind", "length", "merged_into",
+        "modified_ms", "name", "pins", "rollover_bytes", "scale_type", "sealed", "start", "table", "tail", "target_rate", "waiters",
     )  # fmt: skip
 
     def __init__(self, create: Create, modified_ms: int) -> None:

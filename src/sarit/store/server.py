@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from sarit.core.limits import MAX_CONNECTIONS
 from sarit.store.connection import StoreConnection
-from sarit.store.container import Container
 from sarit.store.requests import Requests
-from sarit.store.store import SegmentStore
+
+if TYPE_CHECKING:
+    from sarit.store.container import Container
+    from sarit.store.store import SegmentStore
 
 _log = logging.getLogger("sarit.store.server")
 

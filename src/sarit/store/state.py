@@ -14,12 +14,10 @@ is called before every applied change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
-from sarit.env.ports import Buffer
 from sarit.store.operations import (
     Append,
     Create,
@@ -34,6 +32,11 @@ from sarit.store.operations import (
     UpdateTable,
 )
 from sarit.store.segment import Attribute, Block, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.env.ports import Buffer
 
 # The bytes a table entry takes besides key and value; positions and versions count them
 # (Pravega EntrySerializer: version byte, two lengths, entry version).
@@ -82,7 +85,9 @@ class ContainerState:
 
     # -- checks against the assigned state: each returns the outcome -----------------------
 
-    def create(self, name: str, *, kind: int, key_length: int, scale_type: int, target_rate: int, rollover: int) -> Create:
+    def create(
+        self, name: str, *, kind: int, key_length: int, scale_type: int, target_rate: int, rollover: int
+    ) -> Create:
         """A new segment.  The caller made sure that the index holds none of that name."""
         present = self.names.get(name)
         if present is not None and not present.assigned_deleted:
@@ -367,7 +372,9 @@ class ContainerState:
             for extent in source.chunks:
                 parts = None if extent.chunk else (extent.inline,)
                 target.tail.append(
-                    Block(operation.offset + extent.start, extent.length, parts, extent.chunk or None, extent.chunk_offset)
+                    Block(
+                        operation.offset + extent.start, extent.length, parts, extent.chunk or None, extent.chunk_offset
+                    )
                 )
                 if parts is not None:
                     self.unflushed_bytes += extent.length

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Corrupt, SaritError, Unavailable
 from sarit.core.limits import CACHE_BYTES, MAX_UNFLUSHED_BYTES, MIB
 from sarit.core.names import placement_key
-from sarit.env.ports import Env
-from sarit.index.port import IndexProvider
-from sarit.log.port import LogProvider
-from sarit.storage.port import ChunkStorage
 from sarit.store.budget import Budget
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import FlushLimits
 from sarit.store.reads import ChunkReader, Reads
 from sarit.store.recovery import Opened, open_container, sweep_orphans
 from sarit.store.tables import Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from sarit.env.ports import Env
+    from sarit.index.port import IndexProvider
+    from sarit.log.port import LogProvider
+    from sarit.storage.port import ChunkStorage
 
 _log = logging.getLogger("sarit.store")
 
@@ -67,7 +70,13 @@ class SegmentStore:
     """All containers of a node."""
 
     def __init__(
-        self, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, limits: StoreLimits, data_dir: str | None = None
+        self,
+        env: Env,
+        logs: LogProvider,
+        indexes: IndexProvider,
+        storage: ChunkStorage,
+        limits: StoreLimits,
+        data_dir: str | None = None,
     ) -> None:
         self.env = env
         self.limits = limits
@@ -108,7 +117,9 @@ class SegmentStore:
                     await opened.flusher.checkpoint()
                     await opened.flusher.collect_garbage()
                 except SaritError as error:
-                    _log.warning("container %d: not flushed on stop (%s); the log keeps it", opened.container.number, error)
+                    _log.warning(
+                        "container %d: not flushed on stop (%s); the log keeps it", opened.container.number, error
+                    )
             await opened.container.log.close()
             await opened.container.index.close()
         await self._storage.close()
@@ -205,9 +216,7 @@ class SegmentStore:
             while True:
                 now = self.env.clock.monotonic()
                 if self._data_dir is not None and now >= next_look:
-                    directory = self._data_dir
-                    free = await worker.run(lambda: self.env.files.free_bytes(directory))
-                    self._note_free(free)
+                    self._note_free(await worker.run(self._free_bytes))
                     next_look = now + _DISK_POLL_SECONDS
                 if not self.budget.exhausted:
                     for opened in self.opened():
@@ -218,6 +227,10 @@ class SegmentStore:
                 await asyncio.sleep(_BUDGET_POLL_SECONDS)
         finally:
             await worker.close()
+
+    def _free_bytes(self) -> int:
+        assert self._data_dir is not None
+        return self.env.files.free_bytes(self._data_dir)
 
     def _note_free(self, free_bytes: int) -> None:
         full = free_bytes < self.limits.disk_reserve_bytes

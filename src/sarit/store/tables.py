@@ -9,15 +9,25 @@ entries not yet in the index overlay what the index holds.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError
-from sarit.core.limits import MAX_TABLE_BATCH_BYTES, MAX_TABLE_KEY_BYTES, MAX_TABLE_PAGE_BYTES, MAX_TABLE_VALUE_BYTES, NOT_EXISTS
+from sarit.core.limits import (
+    MAX_TABLE_BATCH_BYTES,
+    MAX_TABLE_KEY_BYTES,
+    MAX_TABLE_PAGE_BYTES,
+    MAX_TABLE_VALUE_BYTES,
+    NOT_EXISTS,
+)
 from sarit.index import keys
-from sarit.store.container import Container
 from sarit.store.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Entry
-from sarit.store.segment import Segment, TableState
 from sarit.store.state import ENTRY_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sarit.store.container import Container
+    from sarit.store.segment import Segment, TableState
 
 Change = tuple[bytes, bytes | None, int]
 
@@ -120,9 +130,7 @@ class Tables:
             key = keys.parse_entry_key(row_key)[1]
             merged[key] = Entry(key, value, version)
         for overlay in (table.flushing, table.dirty):
-            for key, entry in overlay.items():
-                if key >= start and (end is None or key < end):
-                    merged[key] = entry
+            merged |= {k: e for k, e in overlay.items() if k >= start and (end is None or k < end)}
         alive = (merged[key] for key in sorted(merged) if merged[key].value is not None)
         return _page(alive, limit)
 
