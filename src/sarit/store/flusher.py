@@ -111,9 +111,12 @@ class Flusher:
         """Flush until cancelled; an index that fails ends the container's epoch."""
         container = self._container
         last = container.env.clock.monotonic()
+        idle = False
         while container.failure is None:
             wait = last + self._limits.interval_seconds - container.env.clock.monotonic()
-            if wait > 0 and container.state.unflushed_bytes < self._limits.trigger_bytes:
+            # What is in flight counts as un-flushed, but cannot be flushed yet: do not spin on it.
+            if wait > 0 and (idle or container.state.unflushed_bytes < self._limits.trigger_bytes):
+                idle = False
                 self._wake.clear()
                 timer = asyncio.get_running_loop().call_later(wait, self._wake.set)
                 try:
@@ -123,7 +126,7 @@ class Flusher:
                 continue
             last = container.env.clock.monotonic()
             try:
-                await self.checkpoint()
+                idle = not await self.checkpoint()
                 await self.collect_garbage()
             except SaritError as error:
                 container.fail(error)
