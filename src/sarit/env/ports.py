@@ -76,7 +76,9 @@ class Files(Protocol):
     """A file system.  Calls block: make them on a `Worker`.  All raise OSError."""
 
     def open(self, path: str, mode: str) -> File:
-        """Open `path`; mode "read", "write" (must exist) or "create" (must not exist)."""
+        """Open `path`; mode "read", "write" (must exist) or "create" (must not exist).
+
+        A directory can be opened with "read", for its lock."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory of that name exists."""

@@ -9,7 +9,9 @@ short switch interval (`limits.SWITCH_INTERVAL_SECONDS`).
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
+import functools
 import os
 import queue
 import random
@@ -26,6 +28,7 @@ T = TypeVar("T")
 
 _MAX_PARTS_PER_WRITE: Final = 1024  # IOV_MAX on Linux
 _SOCKET_BUFFER_BYTES: Final = 4 << 20
+_BACKLOG: Final = 4096
 _FLAGS: Final = {
     "read": os.O_RDONLY | os.O_CLOEXEC,
     "write": os.O_RDWR | os.O_CLOEXEC,
@@ -103,10 +106,10 @@ class RealFile:
             size = sum(len(part) for part in group)
             written = os.pwritev(self._fd, group, offset + total)
             while written < size:
-                rest = memoryview(b"".join(group))[written:]
-                count = os.pwrite(self._fd, rest, offset + total + written)
+                rest = _after(group, written)
+                count = os.pwritev(self._fd, rest, offset + total + written)
                 if not count:
-                    raise OSError(f"{self.path}: wrote nothing")
+                    raise OSError(errno.EIO, "the write made no progress", self.path)
                 written += count
             total += size
         return total
@@ -140,6 +143,18 @@ class RealFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+
+def _after(parts: Sequence[Buffer], skipped: int) -> list[memoryview]:
+    """What a short write of `skipped` bytes left of `parts`."""
+    rest = []
+    for part in parts:
+        if skipped < len(part):
+            rest.append(memoryview(part)[skipped:])
+            skipped = 0
+        else:
+            skipped -= len(part)
+    return rest
 
 
 class RealFiles:
@@ -205,6 +220,7 @@ class RealWorker:
         self._results: deque[tuple[Callable[[Any, BaseException | None], None], Any, BaseException | None]] = deque()
         self._wake_scheduled = False
         self._closed = False
+        self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -234,12 +250,11 @@ class RealWorker:
 
     async def close(self) -> None:
         """Finish what was submitted and end the thread; closing twice is harmless."""
-        if self._closed:
-            return
-        self._closed = True
-        self._jobs.put(None)
-        await asyncio.to_thread(self._thread.join)
-        self._deliver()
+        if not self._closed:
+            self._closed = True
+            self._jobs.put(None)
+        await self._ended.wait()
+        self._thread.join()
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
@@ -249,21 +264,35 @@ class RealWorker:
                 result = call()
             except BaseException as failure:  # handed to the caller, whatever it is
                 error = failure
-            self._results.append((done, result, error))
-            del job, call, done, result, error
-            # Reset before delivery starts: a lost race costs one spare wake-up, never a lost one.
-            if not self._wake_scheduled:
-                self._wake_scheduled = True
-                try:
-                    self._loop.call_soon_threadsafe(self._deliver)
-                except RuntimeError:
-                    return  # the loop is closed: nobody waits any more
+            if not self._hand_over(done, result, error):
+                return
+            del job, call, done, result, error  # hold no large buffers while idle
+        self._hand_over(lambda _result, _error: self._ended.set(), None, None)
+
+    def _hand_over(
+        self, done: Callable[[Any, BaseException | None], None], result: object, error: BaseException | None
+    ) -> bool:
+        """Queue a result for the loop; False when the loop is closed and nobody waits any more."""
+        self._results.append((done, result, error))
+        # Looked at after the append; `_deliver` resets it before it drains: no result is left behind.
+        if not self._wake_scheduled:
+            self._wake_scheduled = True
+            try:
+                self._loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                return False
+        return True
 
     def _deliver(self) -> None:
         self._wake_scheduled = False
         while self._results:
             done, result, error = self._results.popleft()
-            done(result, error)
+            try:
+                done(result, error)
+            except Exception as bug:  # one caller's bug must not hold back the results of others
+                self._loop.call_exception_handler(
+                    {"message": f"a callback of worker {self._thread.name} failed", "exception": bug}
+                )
 
 
 class RealThreads:
@@ -277,10 +306,26 @@ class RealThreads:
 class RealNetwork:
     """TCP on the running loop."""
 
-    async def serve(self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int) -> asyncio.AbstractServer:
-        """Listen; port 0 picks a free one."""
+    async def serve(
+        self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> asyncio.AbstractServer:
+        """Listen; port 0 picks a free one.
+
+        Accepted sockets inherit the options of the listening one, and the window scale is agreed
+        at the handshake: so the options are set there, before `listen`."""
         loop = asyncio.get_running_loop()
-        return await loop.create_server(lambda: _Tuned(factory()), host, port, backlog=4096, reuse_address=True)
+        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            _tune(listener)
+            listener.setblocking(False)
+            listener.bind(address)
+            return await loop.create_server(factory, sock=listener, backlog=_BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
 
     async def connect(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
@@ -288,28 +333,32 @@ class RealNetwork:
         """Open a connection."""
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.create_connection(factory, host, port)
-        _tune(transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            _tune(sock)
         return transport, protocol
 
 
-def _Tuned(protocol: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:  # noqa: N802 - wraps like a class
-    made = protocol.connection_made
-
-    def connection_made(transport: asyncio.BaseTransport) -> None:
-        _tune(transport)
-        made(transport)
-
-    protocol.connection_made = connection_made  # type: ignore[method-assign]
-    return protocol
-
-
-def _tune(transport: asyncio.BaseTransport) -> None:
-    """No Nagle delay; buffers that hold a few blocks."""
-    sock = transport.get_extra_info("socket")
-    if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def _tune(sock: socket.socket) -> None:
+    """No Nagle delay; buffers that hold several blocks where the system allows them."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if _big_buffers_allowed():
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+
+
+@functools.cache
+def _big_buffers_allowed() -> bool:
+    """Whether the kernel grants the size asked for.
+
+    A size above net.core.rmem_max is cut to it, often far below what the kernel's own tuning
+    would reach, and asking switches that tuning off: then it is better not to ask."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            probe.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER_BYTES)
+            if probe.getsockopt(socket.SOL_SOCKET, option) < _SOCKET_BUFFER_BYTES:
+                return False
+    return True
 
 
 def real_env() -> Env:

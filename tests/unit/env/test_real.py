@@ -1,0 +1,201 @@
+"""The real world behind the ports: files, workers and sockets of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from sarit.env.real import RealFiles, RealThreads, real_env
+
+
+@pytest.fixture
+def files() -> RealFiles:
+    return RealFiles()
+
+
+def test_parts_are_written_one_after_the_other(tmp_path, files) -> None:
+    file = files.open(f"{tmp_path}/a", "create")
+    assert file.pwrite([b"abc", bytearray(b"de"), memoryview(b"xfgx")[1:3], b""], 2) == 7
+    assert file.pread(100, 0) == b"\0\0abcdefg"
+    assert file.size() == 9
+
+
+def test_a_short_write_goes_on_where_it_stopped(tmp_path, files, monkeypatch) -> None:
+    """Cut at every place, also inside a part and between two."""
+    real = os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, offset: real(fd, [b"".join(parts)[:3]], offset))
+    file = files.open(f"{tmp_path}/a", "create")
+    parts = [b"ab", b"cdef", b"", b"ghi", b"jklmnopqrstuvw"]
+    assert file.pwrite(parts, 5) == 23
+    assert file.pread(100, 5) == b"".join(parts)
+
+
+def test_a_write_without_progress_is_an_error_not_a_loop(tmp_path, files, monkeypatch) -> None:
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, offset: 0)
+    with pytest.raises(OSError, match="no progress"):
+        files.open(f"{tmp_path}/a", "create").pwrite([b"abc"], 0)
+
+
+def test_more_parts_than_one_system_call_takes(tmp_path, files) -> None:
+    file = files.open(f"{tmp_path}/a", "create")
+    parts = [bytes([n % 251]) * (n % 7) for n in range(5000)]
+    assert file.pwrite(parts, 0) == sum(map(len, parts))
+    into = memoryview(bytearray(20_000))
+    assert bytes(into[: file.pread_into(into, 0)]) == b"".join(parts)
+
+
+def test_modes_and_directory_calls(tmp_path, files) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.open(f"{tmp_path}/a", "write")
+    files.open(f"{tmp_path}/a", "create").close()
+    with pytest.raises(FileExistsError):
+        files.open(f"{tmp_path}/a", "create")
+    files.make_dirs(f"{tmp_path}/x/y")
+    files.rename(f"{tmp_path}/a", f"{tmp_path}/x/b")
+    files.sync_dir(f"{tmp_path}/x")
+    assert files.list(f"{tmp_path}/x") == ["b", "y"]
+    assert files.free_bytes(str(tmp_path)) > 0
+
+
+def test_allocate_gives_blocks_and_length(tmp_path, files) -> None:
+    file = files.open(f"{tmp_path}/a", "create")
+    file.allocate(1 << 20)
+    assert file.size() == 1 << 20
+    assert os.stat(f"{tmp_path}/a").st_blocks * 512 >= 1 << 20
+
+
+def test_a_lock_is_exclusive_until_the_file_is_closed_also_on_a_directory(tmp_path, files) -> None:
+    first, second = files.open(str(tmp_path), "read"), files.open(str(tmp_path), "read")
+    assert first.lock()
+    assert not second.lock()
+    first.close()
+    assert second.lock()
+
+
+async def _worker_runs_in_order() -> None:
+    worker = RealThreads().worker("test")
+    seen: list[Any] = []
+    here = threading.get_ident()
+
+    def fail() -> None:
+        raise OSError("planned")
+
+    worker.submit(threading.get_ident, lambda result, error: seen.append((result != here, error)))
+    worker.submit(fail, lambda result, error: seen.append((result, str(error))))
+
+    def bad_callback(result: object, error: object) -> None:
+        seen.append("bad")
+        raise ValueError("a caller's bug")
+
+    bugs: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: bugs.append(context))
+    worker.submit(lambda: 1, bad_callback)
+    assert await worker.run(lambda: 42) == 42
+    assert seen == [(True, None), (None, "planned"), "bad"]
+    assert isinstance(bugs[0]["exception"], ValueError)
+    with pytest.raises(OSError, match="planned"):
+        await worker.run(fail)
+    slow = worker.run(lambda: threading.Event().wait(0.05))
+    await asyncio.gather(worker.close(), worker.close())
+    assert slow.done(), "close returns after what was submitted"
+    assert not worker._thread.is_alive()
+    with pytest.raises(RuntimeError):
+        worker.submit(int, bad_callback)
+
+
+def test_a_worker_runs_calls_in_order_and_survives_bugs() -> None:
+    asyncio.run(_worker_runs_in_order())
+
+
+def test_results_that_pile_up_ride_on_one_wake_up() -> None:
+    async def main() -> int:
+        worker = RealThreads().worker("test")
+        loop = asyncio.get_running_loop()
+        wakes = 0
+        original = loop.call_soon_threadsafe
+
+        def counted(*args: Any, **options: Any) -> Any:
+            nonlocal wakes
+            wakes += 1
+            return original(*args, **options)
+
+        loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
+        finished = threading.Event()
+        results: list[int] = []
+        for n in range(100):
+            worker.submit(lambda n=n: n, lambda result, error: results.append(result))
+        worker.submit(finished.set, lambda result, error: None)
+        finished.wait()  # the loop is blocked meanwhile: nothing can be delivered
+        await worker.close()
+        assert results == list(range(100))
+        return wakes
+
+    assert asyncio.run(main()) <= 3
+
+
+class _Echo(asyncio.BufferedProtocol):
+    def __init__(self, accepted: asyncio.Queue[_Echo] | None = None) -> None:
+        self.accepted = accepted
+        self.buffer = bytearray(1 << 16)
+        self.received = bytearray()
+        self.closed = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+        if self.accepted is not None:
+            self.accepted.put_nowait(self)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received += self.buffer[:nbytes]
+        if self.received.endswith(b"\n") and self.transport.get_extra_info("peername"):
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
+
+
+@pytest.mark.parametrize("loop_name", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", ""])
+def test_sockets_have_no_nagle_delay_on_either_side(loop_name, host) -> None:
+    async def main() -> None:
+        accepted: asyncio.Queue[_Echo] = asyncio.Queue()
+        network = real_env().network
+        server = await network.serve(lambda: _Echo(accepted), host, 0)
+        port = server.sockets[0].getsockname()[1]
+        transport, client = await network.connect(_Echo, "127.0.0.1", port)
+        transport.write(b"hello\n")
+        await client.closed
+        assert (await accepted.get()).received == b"hello\n"
+        _, held = await network.connect(_Echo, "127.0.0.1", port)
+        other = await accepted.get()
+        for side in (held, other):
+            assert side.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        server.close()
+        held.transport.close()
+        await held.closed
+
+    if loop_name == "uvloop":
+        import uvloop
+
+        uvloop.run(main())
+    else:
+        asyncio.run(main())
+
+
+def test_a_taken_port_is_an_error() -> None:
+    async def main() -> None:
+        network = real_env().network
+        server = await network.serve(_Echo, "127.0.0.1", 0)
+        with pytest.raises(OSError):
+            await network.serve(_Echo, "127.0.0.1", server.sockets[0].getsockname()[1])
+        server.close()
+
+    asyncio.run(main())
