@@ -14,7 +14,7 @@ from sarit.wire.primitives import Blob, Int, Long, Rest, Text, Uuid
 _EVENT: Final = 0
 
 
-class _EmbeddedEvent:
+class _EventCodec:
     """The header of an Event frame, then its data; the field's value is the data alone."""
 
     def write(self, value: Buffer, out: list[Buffer]) -> None:
@@ -32,6 +32,9 @@ class _EmbeddedEvent:
         if len(payload) < end:
             raise ProtocolError("the event is cut short")
         return payload[start:end], end
+
+
+EmbeddedEvent = Annotated[Buffer, _EventCodec()]
 
 
 @command(-1)
@@ -105,7 +108,7 @@ class ConditionalAppend(Command):
     writer_id: Uuid
     event_number: Long
     expected_offset: Long
-    event: Annotated[Buffer, _EmbeddedEvent()]
+    event: EmbeddedEvent
     request_id: Long = -1
 
 

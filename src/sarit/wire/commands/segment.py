@@ -246,6 +246,11 @@ class AttributeUpdate(NamedTuple):
     old_value: int
 
 
+AttributeUpdates = Annotated[
+    tuple[AttributeUpdate, ...], ListCodec(StructCodec(AttributeUpdate, tuple, (UUID, BYTE, LONG, LONG)))
+]
+
+
 @command(58)
 class MergeSegments(Command):
     """Move all of source to the end of target.  Answer: SegmentsMerged."""
@@ -254,9 +259,7 @@ class MergeSegments(Command):
     target: Text
     source: Text
     token: Text
-    attribute_updates: Annotated[
-        tuple[AttributeUpdate, ...], ListCodec(StructCodec(AttributeUpdate, tuple, (UUID, BYTE, LONG, LONG)))
-    ] = ()
+    attribute_updates: AttributeUpdates = ()
 
 
 @command(59)
@@ -286,10 +289,13 @@ class MergedSource(NamedTuple):
     new_target_write_offset: int
 
 
+MergedSources = Annotated[tuple[tuple[str, int], ...], ListCodec(StructCodec(MergedSource, tuple, (TEXT, LONG)))]
+
+
 @command(91)
 class SegmentsBatchMerged(Command):
     """Answer to MergeSegmentsBatch; pairs will do for `merged`."""
 
     request_id: Long
     target: Text
-    merged: Annotated[tuple[tuple[str, int], ...], ListCodec(StructCodec(MergedSource, tuple, (TEXT, LONG)))]
+    merged: MergedSources

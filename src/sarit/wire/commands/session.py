@@ -55,14 +55,17 @@ class StorageChunk(NamedTuple):
     exists_in_storage: bool
 
 
+StorageChunks = Annotated[
+    tuple[StorageChunk, ...], ListCodec(StructCodec(StorageChunk, tuple, (LONG, LONG, LONG, TEXT, FLAG)))
+]
+
+
 @command(-6)
 class StorageChunksListed(Command):
     """Answer to ListStorageChunks."""
 
     request_id: Long
-    chunks: Annotated[
-        tuple[StorageChunk, ...], ListCodec(StructCodec(StorageChunk, tuple, (LONG, LONG, LONG, TEXT, FLAG)))
-    ]
+    chunks: StorageChunks
 
 
 OUR_HELLO: Final = Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)
