@@ -150,6 +150,8 @@ class AppendAssembler:
             )
         code, length = HEADER.unpack_from(block, whole)
         if code == _PADDING and 0 <= length <= left:
+            if whole < left:  # a view would keep a block in memory that is mostly padding
+                parts = [bytes(part) for part in parts]
             return parts, True
         if code != _PARTIAL_EVENT or length != left:
             raise ProtocolError(f"type {code}, length {length} before the last {left} bytes of an append block")

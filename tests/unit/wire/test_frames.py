@@ -1,0 +1,177 @@
+"""The frame reader: the same frames however the bytes arrive, nothing copied that is large, no claim believed."""
+
+import random
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sarit.core.limits import KIB, MAX_WIRE_PAYLOAD_BYTES, MIB
+from sarit.wire.commands import ProtocolError
+from sarit.wire.frames import LARGE_BYTES, PIECE_BYTES, SMALL_WINDOW_BYTES, WINDOW_BYTES, FrameReader
+
+SIZES = [
+    0, 1, 7, 8, 100, LARGE_BYTES - 9, LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1, SMALL_WINDOW_BYTES,
+    WINDOW_BYTES - 8, WINDOW_BYTES, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES, 5 * PIECE_BYTES + 3,
+]  # fmt: skip
+POOL = random.Random(7).randbytes(6 * PIECE_BYTES)
+
+
+def _frame(code, size, at=0):
+    payload = POOL[at : at + size]
+    return (code, payload), struct.pack(">ii", code, size) + payload
+
+
+def _stream(sizes):
+    made = [_frame(code, size, code) for code, size in enumerate(sizes)]
+    return [frame for frame, _ in made], b"".join(raw for _, raw in made)
+
+
+def _receive(reader, raw, reads):
+    """Feed as a socket does: at most the buffer offered, at most what the network has."""
+    frames, at = [], 0
+    while at < len(raw):
+        buffer = reader.get_buffer(-1)
+        assert len(buffer) > 0
+        count = min(len(buffer), len(raw) - at, next(reads))
+        buffer[:count] = raw[at : at + count]
+        at += count
+        frames += reader.received(count)
+    return frames
+
+
+def _forever(size):
+    while True:
+        yield size
+
+
+def _plain(frames):
+    return [(code, bytes(payload)) for code, payload in frames]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("read", [1000, 64 * KIB, 1 << 30])
+def test_every_size_at_every_pace(size, read):
+    expected, raw = _stream([size, 3, size, size])
+    reader = FrameReader()
+    frames = _receive(reader, raw, _forever(read))
+    assert _plain(frames) == expected
+    assert reader.held_bytes == 0
+
+
+def test_byte_by_byte():
+    expected, raw = _stream([0, 5, LARGE_BYTES, 0, 0, 2])
+    assert _plain(_receive(FrameReader(), raw, _forever(1))) == expected
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from(SIZES[:-3]) | st.integers(0, 3 * LARGE_BYTES), max_size=12), st.randoms())
+def test_any_frames_in_any_pieces(sizes, chance):
+    expected, raw = _stream(sizes)
+    reads = iter(lambda: chance.choice([1, 7, 8, 9, 100, 5000, 70_000, 1 << 20]), None)
+    reader = FrameReader()
+    assert _plain(_receive(reader, raw, reads)) == expected
+    assert reader.held_bytes == 0
+
+
+@pytest.mark.parametrize("sizes", [[100] * 5000, [LARGE_BYTES] * 40, [256 * KIB] * 8])
+def test_feeding_all_at_once(sizes):
+    expected, raw = _stream(sizes)
+    assert _plain(FrameReader().feed(raw)) == expected
+
+
+def test_half_frames_are_held():
+    reader = FrameReader()
+    _, raw = _frame(9, 5 * PIECE_BYTES)
+    for cut in (4, 8, 1000, LARGE_BYTES, PIECE_BYTES + 8, 3 * PIECE_BYTES):
+        reader = FrameReader()
+        assert reader.feed(raw[:cut]) == []
+        assert reader.held_bytes == (cut if cut < 8 else cut - 8)
+        ((code, payload),) = reader.feed(raw[cut:])
+        assert (code, payload) == (9, raw[8:])
+
+
+def test_handed_out_payloads_stay_as_they_were():
+    sizes = [10, LARGE_BYTES, 2 * LARGE_BYTES, 3 * PIECE_BYTES, 10]
+    expected, raw = _stream(sizes)
+    reader = FrameReader()
+    kept = reader.feed(raw)
+    for _ in range(3):
+        reader.feed(struct.pack(">ii", 1, 300_000) + b"\xff" * 300_000)
+        reader.feed(struct.pack(">ii", 1, 10) * 1 + b"\xff" * 10)
+    assert _plain(kept) == expected
+
+
+def test_a_large_payload_is_received_where_it_stays():
+    reader = FrameReader()
+    size = 200 * KIB
+    (_, payload), raw = _frame(3, size)
+    assert reader.feed(raw[:100]) == []
+    buffer = reader.get_buffer(-1)
+    assert len(buffer) == size - 92
+    ((_, received),) = reader.feed(raw[100:])
+    assert received.obj is buffer.obj
+    assert isinstance(received, memoryview)
+    assert len(received.obj) == size
+    assert received == payload
+
+
+def test_small_payloads_are_bytes():
+    (frame,) = FrameReader().feed(_frame(1, LARGE_BYTES - 1)[1])
+    assert type(frame[1]) is bytes
+
+
+def test_the_window_grows_for_small_frames_and_shrinks_for_large_ones():
+    reader = FrameReader()
+    assert len(reader.get_buffer(-1)) == SMALL_WINDOW_BYTES
+    reader.feed(_stream([100] * 20_000)[1])
+    assert len(reader.get_buffer(-1)) == WINDOW_BYTES
+    reader.feed(_frame(1, WINDOW_BYTES + 1)[1])
+    assert len(reader.get_buffer(-1)) == SMALL_WINDOW_BYTES
+
+
+def test_a_claim_takes_no_memory():
+    reader = FrameReader()
+    reader.feed(struct.pack(">ii", 3, MAX_WIRE_PAYLOAD_BYTES))
+    assert len(reader.get_buffer(-1)) <= MIB
+    reader.feed(bytes(3 * MIB))
+    assert len(reader.get_buffer(-1)) <= MIB
+    assert reader.held_bytes == 3 * MIB
+
+
+def test_the_longest_frame():
+    ((code, payload),) = FrameReader().feed(
+        struct.pack(">ii", 3, MAX_WIRE_PAYLOAD_BYTES) + bytes(MAX_WIRE_PAYLOAD_BYTES)
+    )
+    assert (code, len(payload)) == (3, MAX_WIRE_PAYLOAD_BYTES)
+
+
+@pytest.mark.parametrize("length", [-1, -(1 << 31), MAX_WIRE_PAYLOAD_BYTES + 1, (1 << 31) - 1])
+@pytest.mark.parametrize("before", [b"", struct.pack(">ii", 100, 0)])
+def test_lengths_out_of_bounds_end_it(length, before):
+    reader = FrameReader()
+    with pytest.raises(ProtocolError, match=str(length)):
+        reader.feed(before + struct.pack(">ii", 3, length))
+    with pytest.raises(ProtocolError):
+        reader.feed(struct.pack(">ii", 100, 0))
+    assert "failed" in repr(reader)
+
+
+@pytest.mark.parametrize("greeting", [b"GET / HTTP/1.1\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\xff" * 64])
+def test_other_protocols_are_refused_at_once(greeting):
+    with pytest.raises(ProtocolError):
+        FrameReader().feed(greeting)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300))
+def test_random_bytes_are_harmless(raw):
+    reader = FrameReader()
+    try:
+        frames = reader.feed(raw)
+    except ProtocolError:
+        return
+    whole = sum(8 + len(payload) for _, payload in frames)
+    assert whole <= len(raw)
+    assert raw.startswith(b"".join(struct.pack(">ii", code, len(payload)) + payload for code, payload in frames))
