@@ -10,13 +10,13 @@ from sarit.core.errors import Fenced, Unavailable
 from sarit.env.real import real_env
 from sarit.index.memory import MemoryIndexes
 from sarit.index.port import IndexProvider, WriteBatch
-from sarit.index.sqlite import SqliteIndexes
+from sarit.index.sqlite import SqliteIndexProvider
 
 ALL = (b"", b"\xff" * 40)
 
 
 def provider_of(kind: str, directory) -> IndexProvider:
-    return MemoryIndexes() if kind == "memory" else SqliteIndexes(str(directory / "index"), real_env())
+    return MemoryIndexes() if kind == "memory" else SqliteIndexProvider(real_env(), str(directory / "index"))
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -185,7 +185,7 @@ def _in_statements(connection: sqlite3.Connection, statements: dict[int, str], v
 
 
 class SqliteIndex:
-    """One container's index; made by `SqliteIndexes.open`."""
+    """One container's index; made by `SqliteIndexProvider.open`."""
 
     def __init__(self, path: str, writer: Worker, reader: Worker) -> None:
         self._path = path
@@ -317,10 +317,10 @@ class SqliteIndex:
             raise mapped(error, f"{doing} {self._path}") from error
 
 
-class SqliteIndexes:
+class SqliteIndexProvider:
     """The indexes of a node: one database per container in `directory`."""
 
-    def __init__(self, directory: str, env: Env) -> None:
+    def __init__(self, env: Env, directory: str) -> None:
         self._directory = directory
         self._env = env
 

@@ -3,6 +3,7 @@
 A name is one or more parts joined by `/`; a part is made of ASCII letters, digits, `.`, `_`,
 `-`, `=`, `+`, `@` and `#`, and does not begin with a dot.  Such names mean the same on a file
 system and on every object store, need no quoting, and leave names with a leading dot to us.
+A name is never also the folder of another one (`a` and `a/b`): some object stores keep files.
 """
 
 from __future__ import annotations

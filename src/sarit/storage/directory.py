@@ -1,0 +1,345 @@
+"""Chunks as files of a directory: a local disk, or a mounted network file system.
+
+Theory of operation.  Chunk `a/b/c` is the file `ROOT/a/b/c.chunk`; the suffix tells chunks from
+folders and from foreign files.  A write goes to a temporary name
+(`storage/incoming.py`), is synced, renamed, and its folder synced, before it returns.  Writes
+and reads have threads of their own, so that a read does not queue behind a write; readers
+keep files open.
+
+Warnings.  (1) A large write followed by one fdatasync holds up every other fdatasync of the
+disk, the log's above all: 15 ms at p99 for 32 MiB here, against 1.2 ms when each MiB is synced
+by itself, which is no slower (docs/decisions/0010).  (2) After a failed write or sync the file
+is closed and removed, never tried again: the caller writes another chunk.  (3) When the
+directory was unmounted, a chunk that is "not there" is not gone: the claim in `.incoming/` is
+looked for before NotFound is said, and nothing is written without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
+from sarit.core.limits import MIB
+from sarit.storage.incoming import Claim, claim, sweep
+from sarit.storage.names import check_name, check_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+    from sarit.env.ports import Buffer, Env, File, Files, Worker
+
+T = TypeVar("T")
+
+SUFFIX: Final = ".chunk"
+SYNC_BYTES: Final = 1 * MIB
+WRITERS: Final = 2
+READERS: Final = 3
+MAX_OPEN_FILES_PER_READER: Final = 64
+_LISTED_AT_ONCE: Final = 256
+
+
+def _nothing() -> None:
+    pass
+
+
+def unavailable(error: OSError, doing: str) -> Unavailable:
+    """What an error of the operating system means to the caller."""
+    return Unavailable(f"{doing}: {error}")
+
+
+# -- what runs on the threads: raises OSError and the kinds of core.errors -----------------------
+
+
+def slices(parts: Sequence[Buffer], limit: int) -> Iterator[list[Buffer]]:
+    """`parts` in groups of exactly `limit` bytes, the last one shorter; nothing is copied."""
+    group: list[Buffer] = []
+    room = limit
+    for part in parts:
+        rest = part
+        while len(rest) >= room:
+            view = memoryview(rest)
+            group.append(view[:room])
+            yield group
+            rest = view[room:]
+            group, room = [], limit
+        if len(rest):
+            group.append(rest)
+            room -= len(rest)
+    if group:
+        yield group
+
+
+def write_file(files: Files, temporary: str, folder: str, target: str, parts: Sequence[Buffer]) -> None:
+    """A new file of that content; durable, name and all, when this returns."""
+    if files.exists(target):
+        raise Exists(f"{target} exists")
+    try:
+        file = files.open(temporary, "create")
+        try:
+            written = 0
+            for group in slices(parts, SYNC_BYTES):
+                written += file.pwrite(group, written)
+                file.datasync()
+            if not written:
+                file.datasync()
+        finally:
+            file.close()
+        files.make_dirs(folder)
+        files.rename(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            files.remove(temporary)
+        raise
+    files.sync_dir(folder)
+
+
+def entries_of(files: Files, root: str, folder: str) -> list[str]:
+    """Chunks and folders (with a final "/") in `folder`, the last by name first."""
+    found = []
+    for entry in files.list(f"{root}/{folder}".rstrip("/")):
+        if entry.startswith("."):
+            continue
+        chunk = entry.removesuffix(SUFFIX)
+        found.append(f"{folder}{entry}/" if chunk == entry else folder + chunk)
+    return sorted(found, reverse=True)
+
+
+def sizes_of(files: Files, root: str, names: Sequence[str]) -> list[tuple[str, int]]:
+    """Names and lengths of those chunks that are there."""
+    found = []
+    for name in names:
+        try:
+            file = files.open(f"{root}/{name}{SUFFIX}", "read")
+        except FileNotFoundError:
+            continue  # Deleted meanwhile.
+        try:
+            found.append((name, file.size()))
+        finally:
+            file.close()
+    return found
+
+
+class _Lane:
+    """A worker, and how many calls it has yet to finish."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.load = 0
+
+    def run(self, call: Callable[[], T], after: Callable[[], None] = _nothing) -> asyncio.Future[T]:
+        """`call` on the thread; `after` on the loop when it has ended, though nobody waits any more."""
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.load += 1
+
+        def done(result: T | None, error: BaseException | None) -> None:
+            self.load -= 1
+            after()
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        self.worker.submit(call, done)
+        return future
+
+
+def _load(lane: _Lane) -> int:
+    return lane.load
+
+
+class _Reader(_Lane):
+    """A lane with files open for reading, the least recently used closed first."""
+
+    def __init__(self, worker: Worker, files: Files, limit: int) -> None:
+        super().__init__(worker)
+        self._files = files
+        self._limit = limit
+        self._open: OrderedDict[str, File] = OrderedDict()
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """On the thread: up to `length` bytes."""
+        file = self._open.get(path)
+        if file is None:
+            file = self._files.open(path, "read")
+            self._open[path] = file
+            if len(self._open) > self._limit:
+                self._open.popitem(last=False)[1].close()
+        else:
+            self._open.move_to_end(path)
+        try:
+            return file.pread(length, offset)
+        except OSError:
+            self.forget(path)
+            raise
+
+    def forget(self, path: str) -> None:
+        """On the thread: close the file if it is open."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+
+    def forget_all(self) -> None:
+        """On the thread: close every file."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+# -- the port -------------------------------------------------------------------------------------
+
+
+class DirectoryChunks:
+    """Chunks under `root`; made by `open_directory`."""
+
+    def __init__(self, root: str, env: Env, *, writers: int, readers: int, open_files: int) -> None:
+        self._root = root
+        self._files = env.files
+        self._random = env.random
+        worker = env.threads.worker
+        self._writers = [_Lane(worker(f"chunk-write-{at}")) for at in range(writers)]
+        self._readers = [_Reader(worker(f"chunk-read-{at}"), env.files, open_files) for at in range(readers)]
+        self._claim: Claim | None = None
+        self._being_written: set[str] = set()
+
+    def __repr__(self) -> str:
+        loads = [lane.load for lane in (*self._writers, *self._readers)]
+        return f"<DirectoryChunks {self._root} {'open' if self._claim else 'closed'} loads {loads}>"
+
+    async def start(self) -> None:
+        """Make the directory where it is missing, claim a part of it, sweep.  Raises Unavailable."""
+
+        def call() -> Claim:
+            ours = claim(self._files, self._root, self._random)
+            sweep(self._files, self._root)
+            return ours
+
+        try:
+            self._claim = await self._writers[0].run(call)
+        except OSError as error:
+            raise unavailable(error, f"chunk directory {self._root}") from error
+
+    async def write(self, name: str, parts: Sequence[Buffer]) -> None:
+        """See `ChunkStorage`."""
+        folder, target = self._paths(name)
+        temporary = self._require().next_path()
+        if name in self._being_written:
+            raise Exists(f"chunk {name} is being written")
+        self._being_written.add(name)
+        lane = min(self._writers, key=_load)
+        try:
+            await lane.run(
+                partial(write_file, self._files, temporary, folder, target, parts),
+                partial(self._being_written.discard, name),
+            )
+        except OSError as error:
+            raise unavailable(error, f"write chunk {name}") from error
+
+    async def read(self, name: str, offset: int, length: int) -> bytes:
+        """See `ChunkStorage`."""
+        _, path = self._paths(name)
+        self._require()
+        reader = min(self._readers, key=_load)
+        data = await self._on(reader, partial(reader.read, path, offset, length), f"read chunk {name}")
+        if len(data) != length:
+            raise Corrupt(f"chunk {name} has {offset + len(data)} bytes, not {offset + length}")
+        return data
+
+    async def delete(self, name: str) -> None:
+        """See `ChunkStorage`."""
+        folder, path = self._paths(name)
+        self._require()
+
+        def call() -> None:
+            self._files.remove(path)
+            self._files.sync_dir(folder)
+
+        with suppress(NotFound):
+            await self._on(min(self._writers, key=_load), call, f"delete chunk {name}")
+        for reader in self._readers:
+            await reader.run(partial(reader.forget, path))
+
+    async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
+        """See `ChunkStorage`."""
+        check_prefix(prefix)
+        self._require()
+        # What is still to be shown, the next at the end; folders end with "/" ("" is the root).
+        pending = [f"{prefix}/" if prefix else ""]
+        while pending:
+            at = pending.pop()
+            if not at or at.endswith("/"):
+                with suppress(NotFound):  # A folder nobody wrote to, or a file that is not ours.
+                    pending.extend(
+                        await self._on(self._lister(), partial(entries_of, self._files, self._root, at), "list chunks")
+                    )
+                continue
+            group = [at]
+            while pending and len(group) < _LISTED_AT_ONCE and not pending[-1].endswith("/"):
+                group.append(pending.pop())
+            for name, length in await self._on(
+                self._lister(), partial(sizes_of, self._files, self._root, group), "list chunks"
+            ):
+                yield name, length
+
+    async def close(self) -> None:
+        """See `ChunkStorage`."""
+        ours, self._claim = self._claim, None
+        for reader in self._readers:
+            if ours is not None:
+                await reader.run(reader.forget_all)
+        if ours is not None:
+            await self._writers[0].run(ours.release)
+        for lane in (*self._readers, *self._writers):
+            await lane.worker.close()
+
+    async def _on(self, lane: _Lane, call: Callable[[], T], doing: str) -> T:
+        """`call` on a thread; NotFound when what it looked for is not there."""
+        try:
+            return await lane.run(call)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            await self._still_there()
+            raise NotFound(f"{doing}: not there") from error
+        except OSError as error:
+            raise unavailable(error, doing) from error
+
+    def _lister(self) -> _Lane:
+        return min(self._readers, key=_load)
+
+    async def _still_there(self) -> None:
+        """Raises Unavailable when the whole directory went away."""
+        ours = self._require()
+        if not await self._readers[0].run(ours.stands):
+            raise Unavailable(f"chunk directory {self._root} is gone: was it unmounted?")
+
+    def _require(self) -> Claim:
+        if self._claim is None:
+            raise Unavailable(f"chunk directory {self._root} is closed")
+        return self._claim
+
+    def _paths(self, name: str) -> tuple[str, str]:
+        """(folder, file) of a chunk.  Raises Invalid."""
+        check_name(name)
+        folder, _, _ = f"{self._root}/{name}".rpartition("/")
+        return folder, f"{self._root}/{name}{SUFFIX}"
+
+
+async def open_directory(
+    root: str,
+    env: Env,
+    *,
+    writers: int = WRITERS,
+    readers: int = READERS,
+    open_files: int = MAX_OPEN_FILES_PER_READER,
+) -> DirectoryChunks:
+    """Open the chunks under the absolute path `root`.  Raises Unavailable."""
+    chunks = DirectoryChunks(root, env, writers=writers, readers=readers, open_files=open_files)
+    try:
+        await chunks.start()
+    except BaseException:
+        await chunks.close()
+        raise
+    return chunks

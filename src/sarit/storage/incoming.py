@@ -1,0 +1,104 @@
+"""Where a directory of chunks keeps what is still being written: `.incoming/` under its root.
+
+A chunk is written to `.incoming/<claim>-<n>` and renamed when it is synced.  What a crash leaves
+there is swept when the directory is opened next, but several nodes may share a directory; so
+each opener makes `<claim>.lock`, holds its lock for life, and sweeps only the files of claims
+whose lock it can take, or which have no lock file any more.
+
+Warnings.  (1) Between making a lock file and locking it, a sweeper may take it for a dead
+claim's: locking fails, or succeeds on a file that has no name any more.  Both are looked for,
+and another claim is made.  (2) A sweeper removes a dead claim's files before its lock file.
+
+The calls here block: make them on a `Worker`.  All raise OSError.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sarit.env.ports import File, Files, Random
+
+INCOMING: Final = ".incoming"
+_LOCK_SUFFIX: Final = ".lock"
+_CLAIM_BYTES: Final = 8
+_MAX_CLAIM_ATTEMPTS: Final = 16
+
+
+class Claim:
+    """One opener's part of `.incoming/`, until it is released or the process ends."""
+
+    def __init__(self, files: Files, directory: str, name: str, lock: File) -> None:
+        self._files = files
+        self._directory = directory
+        self._name = name
+        self._lock = lock
+        self._count = 0
+
+    def __repr__(self) -> str:
+        return f"<Claim {self._directory}/{self._name}>"
+
+    def next_path(self) -> str:
+        """A path no file has had.  Does not block."""
+        self._count += 1
+        return f"{self._directory}/{self._name}-{self._count}"
+
+    def stands(self) -> bool:
+        """Whether the directory is still there: false when, say, it was unmounted."""
+        return self._files.exists(f"{self._directory}/{self._name}{_LOCK_SUFFIX}")
+
+    def release(self) -> None:
+        """Leave nothing behind."""
+        with suppress(OSError):
+            self._files.remove(f"{self._directory}/{self._name}{_LOCK_SUFFIX}")
+        self._lock.close()
+
+
+def claim(files: Files, root: str, random: Random) -> Claim:
+    """Make a part of `.incoming/` ours."""
+    directory = f"{root}/{INCOMING}"
+    files.make_dirs(directory)
+    for _ in range(_MAX_CLAIM_ATTEMPTS):
+        name = random.bytes(_CLAIM_BYTES).hex()
+        path = f"{directory}/{name}{_LOCK_SUFFIX}"
+        lock = files.open(path, "create")
+        if lock.lock() and files.exists(path):
+            return Claim(files, directory, name, lock)
+        lock.close()
+    raise OSError(f"cannot lock a file in {directory}: its file system may not support locks")
+
+
+def sweep(files: Files, root: str) -> int:
+    """Remove what dead claims left; returns how many unfinished chunks there were."""
+    directory = f"{root}/{INCOMING}"
+    left: dict[str, list[str]] = {}
+    locks: set[str] = set()
+    for entry in files.list(directory):
+        name, is_lock, _ = entry.partition(_LOCK_SUFFIX)
+        if is_lock:
+            locks.add(name)
+            left.setdefault(name, [])
+        else:
+            left.setdefault(entry.partition("-")[0], []).append(entry)
+    return sum(_sweep_claim(files, directory, name, left[name], name in locks) for name in sorted(left))
+
+
+def _sweep_claim(files: Files, directory: str, name: str, entries: list[str], locked: bool) -> int:
+    lock_path = f"{directory}/{name}{_LOCK_SUFFIX}"
+    lock: File | None = None
+    try:
+        if locked:
+            lock = files.open(lock_path, "write")
+            if not lock.lock():
+                return 0
+        for entry in entries:
+            files.remove(f"{directory}/{entry}")
+        if lock is not None:
+            files.remove(lock_path)
+        return len(entries)
+    except FileNotFoundError:
+        return 0  # Another opener sweeps, or the claim was released.
+    finally:
+        if lock is not None:
+            lock.close()

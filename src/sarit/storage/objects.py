@@ -1,0 +1,164 @@
+"""Chunks as objects of an object store, through obstore (S3 and what speaks like it; memory).
+
+A chunk is one object of the same name, put in one request with "create" mode (`If-None-Match: *`
+on S3), so that no chunk is ever overwritten; it is durable when the put returns.  Errors are
+mapped in one place, `mapped`.  Requests that fail are retried twice within a few seconds by
+obstore; a put that was applied although it failed thus ends as Exists, which to the caller is
+the same as Unavailable: the name may be taken by half-known bytes, take another.
+
+Warnings.  (1) A missing bucket answers 404 as a missing object does: it is Unavailable, for a
+chunk said to be gone makes its reader look elsewhere.  (2) obstore does not sync local files:
+directories go through `storage/directory.py`.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+import obstore
+from obstore import exceptions, store
+
+from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.limits import MIB
+from sarit.storage.names import check_name, check_prefix
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from obstore.store import ClientConfig, ObjectStore, RetryConfig, S3Config
+
+    from sarit.env.ports import Buffer, Env, Worker
+
+CONNECT_SECONDS: Final = 5
+REQUEST_SECONDS: Final = 60
+MAX_RETRIES: Final = 2
+MAX_RETRY_SECONDS: Final = 10
+_JOIN_ON_THREAD_BYTES: Final = 1 * MIB
+
+_CLIENT: Final[ClientConfig] = {
+    "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+    "timeout": timedelta(seconds=REQUEST_SECONDS),
+}
+_RETRY: Final[RetryConfig] = {
+    "max_retries": MAX_RETRIES,
+    "retry_timeout": timedelta(seconds=MAX_RETRY_SECONDS),
+    "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=2), "base": 2},
+}
+
+
+def mapped(error: Exception, doing: str) -> SaritError:
+    """What an error of obstore means to the caller."""
+    text = f"{doing}: {str(error).partition(chr(10))[0]}"
+    if isinstance(error, exceptions.AlreadyExistsError):
+        return Exists(text)
+    if isinstance(error, exceptions.InvalidPathError):
+        return Invalid(text)
+    if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)) and "NoSuchBucket" not in str(error):
+        return NotFound(text)
+    return Unavailable(text)
+
+
+class ObjectChunks:
+    """Chunks in `objects`; `place` is what messages call it."""
+
+    def __init__(self, objects: ObjectStore, place: str, env: Env) -> None:
+        self._objects = objects
+        self._place = place
+        self._joiner: Worker = env.threads.worker("chunk-join")
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<ObjectChunks {self._place}{' closed' if self._closed else ''}>"
+
+    async def write(self, name: str, parts: Sequence[Buffer]) -> None:
+        """See `ChunkStorage`."""
+        check_name(name)
+        self._require()
+        if sum(map(len, parts)) < _JOIN_ON_THREAD_BYTES:
+            data = b"".join(parts)
+        else:  # A large join gives up the GIL: on a thread it does not hold up the loop.
+            data = await self._joiner.run(lambda: b"".join(parts))
+        try:
+            await obstore.put_async(self._objects, name, data, mode="create", use_multipart=False)
+        except (exceptions.NotFoundError, FileNotFoundError) as error:
+            raise Unavailable(f"write chunk {name} to {self._place}: {error}") from error
+        except (exceptions.BaseError, OSError) as error:
+            raise mapped(error, f"write chunk {name} to {self._place}") from error
+
+    async def read(self, name: str, offset: int, length: int) -> bytes:
+        """See `ChunkStorage`."""
+        check_name(name)
+        self._require()
+        if not length:
+            return b""
+        try:
+            data = bytes(await obstore.get_range_async(self._objects, name, start=offset, length=length))
+        except (exceptions.BaseError, OSError) as error:
+            known = mapped(error, f"read chunk {name} of {self._place}")
+            if isinstance(known, Unavailable):
+                await self._refuse_beyond(name, offset + length)
+            raise known from error
+        if len(data) != length:
+            raise Corrupt(f"chunk {name} of {self._place} has {offset + len(data)} bytes, not {offset + length}")
+        return data
+
+    async def delete(self, name: str) -> None:
+        """See `ChunkStorage`."""
+        check_name(name)
+        self._require()
+        try:
+            await obstore.delete_async(self._objects, name)
+        except (exceptions.BaseError, OSError) as error:
+            known = mapped(error, f"delete chunk {name} of {self._place}")
+            if not isinstance(known, NotFound):
+                raise known from error
+
+    async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
+        """See `ChunkStorage`."""
+        check_prefix(prefix)
+        self._require()
+        try:
+            async for page in obstore.list(self._objects, prefix or None):
+                for found in page:
+                    yield found["path"], found["size"]
+        except (exceptions.BaseError, OSError) as error:
+            raise Unavailable(f"list chunks of {self._place}: {error}") from error
+
+    async def close(self) -> None:
+        """See `ChunkStorage`."""
+        self._closed = True
+        await self._joiner.close()
+
+    async def _refuse_beyond(self, name: str, end: int) -> None:
+        """Raises Corrupt when the chunk ends before `end`: stores refuse a range past the end."""
+        try:
+            size = (await obstore.head_async(self._objects, name))["size"]
+        except (exceptions.BaseError, OSError):
+            return
+        if size < end:
+            raise Corrupt(f"chunk {name} of {self._place} has {size} bytes, not {end}")
+
+    def _require(self) -> None:
+        if self._closed:
+            raise Unavailable(f"long-term storage {self._place} is closed")
+
+
+def open_s3(bucket: str, prefix: str, config: S3Config, env: Env) -> ObjectChunks:
+    """Chunks in an S3 bucket, below `prefix` ("" for none).  Nothing is asked of the server yet."""
+    place = f"s3://{bucket}/{prefix}"
+    client: ClientConfig = {**_CLIENT}
+    if str(config.get("endpoint", "")).startswith("http://"):
+        client["allow_http"] = True
+    try:
+        objects = store.S3Store(
+            bucket, prefix=prefix or None, config=config, client_options=client, retry_config=_RETRY
+        )
+    except (exceptions.BaseError, ValueError) as error:
+        raise Invalid(f"storage {place}: {error}") from error
+    return ObjectChunks(objects, place, env)
+
+
+def open_memory(env: Env) -> ObjectChunks:
+    """Chunks that go with the process."""
+    return ObjectChunks(store.MemoryStore(), "memory://", env)

@@ -1,0 +1,86 @@
+"""Long-term storage by URL: `file:///var/lib/sarit/chunks`, `s3://bucket/prefix`, `memory://`.
+
+S3 takes endpoint, region and credentials from the environment variables that other S3 tools
+use: AWS_ENDPOINT_URL (or AWS_ENDPOINT_URL_S3), AWS_REGION (or AWS_DEFAULT_REGION),
+AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; without keys, obstore looks for the
+credentials of the machine or the container it runs on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from sarit.core.errors import Invalid
+from sarit.storage.directory import open_directory
+from sarit.storage.names import check_prefix
+from sarit.storage.objects import open_memory, open_s3
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from obstore.store import S3Config
+
+    from sarit.env.ports import Env
+    from sarit.storage.port import ChunkStorage
+
+_EXAMPLES = "file:///absolute/path, s3://bucket/prefix or memory://"
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
+
+
+async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = None) -> ChunkStorage:
+    """The chunk storage at `url`.  Raises Invalid (what to write instead), Unavailable.
+
+    `environ` stands for the process's environment variables.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise Invalid(f"storage URL {url!r}: {error}; use {_EXAMPLES}") from None
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise Invalid(f"storage URL {url!r} takes no user, query or fragment; use {_EXAMPLES}")
+    if parts.scheme == "file":
+        return await open_directory(_directory_of(url, parts.netloc, parts.path), env)
+    if parts.scheme == "s3":
+        return open_s3(*_bucket_of(url, parts.netloc, parts.path), s3_config(environ or os.environ), env)
+    if parts.scheme == "memory" and not parts.netloc and parts.path in ("", "/"):
+        return open_memory(env)
+    raise Invalid(f"storage URL {url!r} is none that Sarit knows; use {_EXAMPLES}")
+
+
+def _directory_of(url: str, host: str, path: str) -> str:
+    if host not in ("", "localhost"):
+        raise Invalid(f"storage URL {url!r} names the host {host!r}; for a local path write file:///{host}{path}")
+    directory = unquote(path).rstrip("/")
+    if not directory.startswith("/") or "\0" in directory:
+        raise Invalid(f"storage URL {url!r} needs an absolute path below the root: file:///absolute/path")
+    return directory
+
+
+def _bucket_of(url: str, bucket: str, path: str) -> tuple[str, str]:
+    if _BUCKET.fullmatch(bucket) is None:
+        raise Invalid(f"storage URL {url!r} names no bucket: s3://bucket/prefix (small letters, digits, '.' and '-')")
+    prefix = path.strip("/")
+    try:
+        check_prefix(prefix)
+    except Invalid:
+        raise Invalid(f"storage URL {url!r}: {prefix!r} cannot be a prefix of chunk names") from None
+    return bucket, prefix
+
+
+def s3_config(environ: Mapping[str, str]) -> S3Config:
+    """What the usual environment variables say; those that are missing are left out."""
+    config: S3Config = {}
+    if endpoint := environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL"):
+        config["endpoint"] = endpoint
+    if region := environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION"):
+        config["region"] = region
+    if key := environ.get("AWS_ACCESS_KEY_ID"):
+        config["access_key_id"] = key
+    if secret := environ.get("AWS_SECRET_ACCESS_KEY"):
+        config["secret_access_key"] = secret
+    if token := environ.get("AWS_SESSION_TOKEN"):
+        config["session_token"] = token
+    return config

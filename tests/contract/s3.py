@@ -1,0 +1,88 @@
+"""A real S3 server for tests, on a free port of this machine: versitygw where it is found, else moto.
+
+versitygw keeps buckets as folders of a directory; it is taken from PATH or `.cache/go/bin`
+(docs/decisions/0011 says how it gets there).  SARIT_S3_SERVER=moto or =versitygw decides.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BUCKET = "sarit-test"
+START_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class S3Server:
+    kind: str
+    endpoint: str
+    bucket: str
+    environ: dict[str, str]
+
+
+def versitygw() -> str | None:
+    """The path of the binary, or None."""
+    return shutil.which("versitygw", path=f"{os.environ.get('PATH', '')}:{ROOT / '.cache' / 'go' / 'bin'}")
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def _wait_for(port: int, process: subprocess.Popen, log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            assert process.poll() is None, f"the S3 server ended: {log.read_text()[-2000:]}"
+            assert time.monotonic() < deadline, f"the S3 server does not answer: {log.read_text()[-2000:]}"
+            time.sleep(0.05)
+
+
+@contextmanager
+def s3_server(directory: Path):
+    """Start a server that keeps its data in `directory`; one bucket is there."""
+    wanted = os.environ.get("SARIT_S3_SERVER", "")
+    binary = versitygw() if wanted != "moto" else None
+    assert binary or wanted != "versitygw", "SARIT_S3_SERVER=versitygw, but there is no versitygw"
+    port = _free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    key, secret = "testkey1", "testsecret1"
+    log = directory / "server.log"
+    data = directory / "data"
+    (data / BUCKET if binary else data).mkdir(parents=True)
+    if binary:
+        credentials = ["--access", key, "--secret", secret, "--region", "us-east-1", "--quiet"]
+        command = [binary, "--port", f"127.0.0.1:{port}", *credentials, "posix", str(data)]
+    else:
+        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, cwd=directory)
+    try:
+        _wait_for(port, process, log)
+        if not binary:
+            urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT"), timeout=10).close()
+        yield S3Server(
+            "versitygw" if binary else "moto",
+            endpoint,
+            BUCKET,
+            {
+                "AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1",
+                "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret,
+            },
+        )  # fmt: skip
+    finally:
+        process.kill()
+        process.wait()
