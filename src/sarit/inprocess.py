@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.core.errors import NotFound, Sealed, Truncated
 from sarit.store.requests import merge_batch
-from sarit.store.store import SegmentStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.store.store import SegmentStore
 
 
 class InProcessTables:
@@ -35,9 +39,9 @@ class InProcessTables:
         entries = await self._store.tables(table).scan(table, start, end, limit)
         return [(entry.key, TableValue(entry.value or b"", entry.version)) for entry in entries]
 
-    async def delete(self, table: str) -> None:
-        """Remove the table; NotFound when it is missing."""
-        await self._store.tables(table).delete(table, must_be_empty=False)
+    async def delete(self, table: str, *, must_be_empty: bool = False) -> None:
+        """Remove the table; NotFound when it is missing, Exists when it must be empty and is not."""
+        await self._store.tables(table).delete(table, must_be_empty)
 
 
 class InProcessSegments:

@@ -9,19 +9,21 @@ import logging
 import signal
 import socket
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sarit.config import NodeConfig
 from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
-from sarit.env.ports import Env, File
-from sarit.index.port import IndexProvider
 from sarit.inprocess import InProcessSegments, InProcessTables
-from sarit.log.port import LogProvider
-from sarit.storage.port import ChunkStorage
 from sarit.store.server import StoreServer
 from sarit.store.store import SegmentStore
+
+if TYPE_CHECKING:
+    from sarit.config import NodeConfig
+    from sarit.env.ports import Env, File
+    from sarit.index.port import IndexProvider
+    from sarit.log.port import LogProvider
+    from sarit.storage.port import ChunkStorage
 
 _log = logging.getLogger("sarit.node")
 
@@ -31,7 +33,9 @@ META_VERSION = 1
 class Node:
     """A store, a controller and their servers."""
 
-    def __init__(self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage) -> None:
+    def __init__(
+        self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage
+    ) -> None:
         self.config = config
         self.env = env
         self.store = SegmentStore(env, logs, indexes, storage, config.limits, config.data_dir)
@@ -45,7 +49,9 @@ class Node:
         self._grpc: Any = None
 
     def __repr__(self) -> str:
-        return f"<Node controller {self.config.host}:{self.controller_port}, store {self.config.host}:{self.store_port}>"
+        return (
+            f"<Node controller {self.config.host}:{self.controller_port}, store {self.config.host}:{self.store_port}>"
+        )
 
     async def start(self) -> None:
         """Recover and serve.  Raises Corrupt, Unavailable, OSError (a port is taken)."""
@@ -94,7 +100,13 @@ def claim_directory(config: NodeConfig, env: Env) -> File:
     storage = config.storage_url or "chunks"
     if not files.exists(meta_path):
         node = env.random.bytes(16).hex()
-        meta = {"version": META_VERSION, "node": node, "containers": config.containers, "storage": storage, "index": "sqlite"}
+        meta = {
+            "version": META_VERSION,
+            "node": node,
+            "containers": config.containers,
+            "storage": storage,
+            "index": "sqlite",
+        }
         temporary = meta_path + ".new"
         if files.exists(temporary):
             files.remove(temporary)
@@ -128,7 +140,11 @@ async def open_node(config: NodeConfig, env: Env) -> Node:
     env.files.make_dirs(f"{directory}/index")
     url = config.storage_url or f"file://{directory}/chunks"
     return Node(
-        config, env, LocalLogProvider(env, f"{directory}/log"), SqliteIndexProvider(env, f"{directory}/index"), open_storage(url, env)
+        config,
+        env,
+        LocalLogProvider(env, f"{directory}/log"),
+        SqliteIndexProvider(env, f"{directory}/index"),
+        await open_storage(url, env),
     )
 
 

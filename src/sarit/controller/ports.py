@@ -61,8 +61,9 @@ class Tables(Protocol):
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
         """Up to `limit` entries with start <= key (< end), ascending."""
 
-    async def delete(self, table: str) -> None:
-        """Remove the table with its entries; NotFound when it is missing."""
+    async def delete(self, table: str, *, must_be_empty: bool = False) -> None:
+        """Remove the table with its entries; NotFound when it is missing, Exists when it has entries
+        and must not have any (checked atomically)."""
 
 
 class Segments(Protocol):

@@ -217,19 +217,19 @@ class Container:
 
     async def seal(self, name: str) -> None:
         """Raises NotFound, Sealed."""
-        await self._change(name, self.state.seal)
+        await self.change(name, self.state.seal)
 
     async def truncate(self, name: str, offset: int) -> None:
         """Raises NotFound, Truncated when `offset` is outside the segment."""
-        await self._change(name, lambda segment: self.state.truncate(segment, offset))
+        await self.change(name, lambda segment: self.state.truncate(segment, offset))
 
     async def delete(self, name: str) -> None:
         """Raises NotFound."""
-        await self._change(name, self.state.delete)
+        await self.change(name, self.state.delete)
 
     async def set_policy(self, name: str, scale_type: int, target_rate: int) -> None:
         """Raises NotFound."""
-        await self._change(name, lambda segment: self.state.set_policy(segment, scale_type, target_rate))
+        await self.change(name, lambda segment: self.state.set_policy(segment, scale_type, target_rate))
 
     async def merge(self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()) -> int:
         """Move all of source to the end of target; the target's length after it.
@@ -310,7 +310,8 @@ class Container:
         self.pipeline.add(operation, lambda error: settle(waiter, error))
         await waiter
 
-    async def _change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
+    async def change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
+        """Check, assign and submit in one step.  Raises NotFound and what `decide` raises, once durable."""
         try:
             segment = await self.residency.require(name)
             operation = decide(segment)

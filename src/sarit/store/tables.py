@@ -20,7 +20,7 @@ from sarit.core.limits import (
     NOT_EXISTS,
 )
 from sarit.index import keys
-from sarit.store.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Entry
+from sarit.store.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
 from sarit.store.state import ENTRY_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -49,11 +49,14 @@ class Tables:
 
     async def delete(self, name: str, must_be_empty: bool) -> None:
         """Raises NotFound, Exists (not empty), Invalid (not supported by the fixed layout)."""
-        segment = await self._require(name)
-        if must_be_empty and segment.assigned_entries:
-            await self._container.pipeline.settled()
-            raise Exists(f"table {name} is not empty")
-        await self._container.delete(name)
+        await self._require(name)
+
+        def decide(segment: Segment) -> Delete:
+            if must_be_empty and segment.assigned_entries:
+                raise Exists(f"table {name} is not empty")
+            return self._container.state.delete(segment)
+
+        await self._container.change(name, decide)
 
     async def update(self, name: str, changes: Sequence[Change], expected_length: int | None = None) -> list[int]:
         """Apply a batch atomically; the version of each change in order (NOT_EXISTS for a removal).

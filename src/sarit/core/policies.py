@@ -1,0 +1,63 @@
+"""How a stream scales and how long it keeps its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from sarit.core.errors import Invalid
+
+MAX_SEGMENTS_PER_STREAM = 10_000
+
+
+class ScaleType(IntEnum):
+    """What makes a segment split or merge."""
+
+    FIXED = 0
+    KILOBYTES_PER_SECOND = 1
+    EVENTS_PER_SECOND = 2
+
+
+class RetentionType(IntEnum):
+    """What bounds a stream's age or size."""
+
+    NONE = 0
+    TIME = 1
+    SIZE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPolicy:
+    """`target_rate` is per segment and second (unit by type); `scale_factor` segments replace one."""
+
+    type: ScaleType = ScaleType.FIXED
+    target_rate: int = 0
+    scale_factor: int = 0
+    min_segments: int = 1
+
+    def check(self) -> None:
+        """Raises Invalid."""
+        if not 1 <= self.min_segments <= MAX_SEGMENTS_PER_STREAM:
+            raise Invalid(f"a stream has 1 to {MAX_SEGMENTS_PER_STREAM} segments, not {self.min_segments}")
+        if self.type != ScaleType.FIXED and (self.target_rate <= 0 or self.scale_factor <= 0):
+            raise Invalid("a scaling policy by rate needs a target rate and a scale factor above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """`limit` in ms (TIME) or bytes (SIZE); `maximum` in the same unit, 0 for none."""
+
+    type: RetentionType = RetentionType.NONE
+    limit: int = 0
+    maximum: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamConfig:
+    """What a user chose for a stream; times in ms."""
+
+    scaling: ScalingPolicy = field(default_factory=ScalingPolicy)
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    tags: tuple[str, ...] = ()
+    timestamp_aggregation_ms: int = 0
+    rollover_bytes: int = 0

@@ -1,0 +1,73 @@
+"""Between messages of the controller API and core values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.core.names import StreamName
+from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
+from sarit.rpc.generated import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def stream_name(info: pb.StreamInfo) -> StreamName:
+    """`scope/stream` of a message."""
+    return StreamName(info.scope, info.stream)
+
+
+def stream_info(name: StreamName) -> pb.StreamInfo:
+    """The message for a stream's name."""
+    return pb.StreamInfo(scope=name.scope, stream=name.stream)
+
+
+def stream_config(message: pb.StreamConfig) -> StreamConfig:
+    """The configuration a client sent; its policies are checked elsewhere."""
+    scaling, retention = message.scalingPolicy, message.retentionPolicy
+    return StreamConfig(
+        ScalingPolicy(
+            ScaleType(scaling.scaleType), scaling.targetRate, scaling.scaleFactor, max(1, scaling.minNumSegments)
+        ),
+        RetentionPolicy(RetentionType(retention.retentionType), retention.retentionParam, retention.retentionMax),
+        tuple(sorted(set(message.tags.tag))),
+        message.timestampAggregationTimeout,
+        message.rolloverSizeBytes,
+    )
+
+
+def config_message(name: StreamName, config: StreamConfig) -> pb.StreamConfig:
+    """The configuration as a client expects it: every sub-message present."""
+    scaling, retention = config.scaling, config.retention
+    return pb.StreamConfig(
+        streamInfo=stream_info(name),
+        scalingPolicy=pb.ScalingPolicy(
+            scaleType=int(scaling.type),  # type: ignore[arg-type]
+            targetRate=scaling.target_rate,
+            scaleFactor=scaling.scale_factor,
+            minNumSegments=scaling.min_segments,
+        ),
+        retentionPolicy=pb.RetentionPolicy(
+            retentionType=int(retention.type),  # type: ignore[arg-type]
+            retentionParam=retention.limit,
+            retentionMax=retention.maximum,
+        ),
+        tags=pb.Tags(tag=config.tags),
+        timestampAggregationTimeout=config.timestamp_aggregation_ms,
+        rolloverSizeBytes=config.rollover_bytes,
+    )
+
+
+def segment_id(name: StreamName, segment: int) -> pb.SegmentId:
+    """The message for a packed segment id."""
+    return pb.SegmentId(streamInfo=stream_info(name), segmentId=segment)
+
+
+def segment_range(name: StreamName, segment: int, low: float, high: float) -> pb.SegmentRange:
+    """A segment with the range of keys it serves."""
+    return pb.SegmentRange(segmentId=segment_id(name, segment), minKey=low, maxKey=high)
+
+
+def cut_message(name: StreamName, cut: Mapping[int, int]) -> pb.StreamCut:
+    """A stream cut."""
+    return pb.StreamCut(streamInfo=stream_info(name), cut=dict(cut))
