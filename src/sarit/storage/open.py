@@ -39,12 +39,15 @@ async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = N
         parts = urlsplit(url)
     except ValueError as error:
         raise Invalid(f"storage URL {url!r}: {error}; use {_EXAMPLES}") from None
-    if parts.query or parts.fragment or "@" in parts.netloc:
-        raise Invalid(f"storage URL {url!r} takes no user, query or fragment; use {_EXAMPLES}")
+    if "@" in parts.netloc:  # Perhaps a secret: it is not repeated.
+        raise Invalid(f"a storage URL takes no user or key: set AWS_ACCESS_KEY_ID and the like; use {_EXAMPLES}")
+    if parts.query or parts.fragment:
+        raise Invalid(f"storage URL {url!r} takes no query or fragment; use {_EXAMPLES}")
     if parts.scheme == "file":
         return await open_directory(_directory_of(url, parts.netloc, parts.path), env)
     if parts.scheme == "s3":
-        return open_s3(*_bucket_of(url, parts.netloc, parts.path), s3_config(environ or os.environ), env)
+        config = s3_config(os.environ if environ is None else environ)
+        return open_s3(*_bucket_of(url, parts.netloc, parts.path), config, env)
     if parts.scheme == "memory" and not parts.netloc and parts.path in ("", "/"):
         return open_memory(env)
     raise Invalid(f"storage URL {url!r} is none that Sarit knows; use {_EXAMPLES}")

@@ -1,0 +1,296 @@
+"""The SQLite index where only the real thing can be asked: faults, formats, kills, its copy of the WAL."""
+
+import asyncio
+import errno
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import pytest
+
+from sarit.core.errors import Corrupt, Fenced, Invalid, Unavailable
+from sarit.env.real import real_env
+from sarit.index import sqlite
+from sarit.index.port import WriteBatch
+from sarit.index.sqlite import SqliteIndexProvider
+
+ALL = (b"", b"\xff" * 9)
+
+
+@pytest.fixture
+def provider(tmp_path):
+    return SqliteIndexProvider(real_env(), str(tmp_path / "index"))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "index" / "container-0.db"
+
+
+def puts(**entries: bytes) -> WriteBatch:
+    return WriteBatch({key.encode(): value for key, value in entries.items()})
+
+
+def script(body: str, *args: str, **options) -> subprocess.Popen:
+    head = """
+        import asyncio, resource, sys
+        from sarit.core.errors import *
+        from sarit.env.real import real_env
+        from sarit.index.port import WriteBatch
+        from sarit.index.sqlite import SqliteIndexProvider
+        provider = SqliteIndexProvider(real_env(), sys.argv[1])
+        """
+    code = textwrap.dedent(head) + textwrap.dedent(body)
+    return subprocess.Popen([sys.executable, "-c", code, *args], stdout=subprocess.PIPE, text=True, **options)
+
+
+def test_commits_are_synced_and_the_wal_is_copied_outside_of_them(provider, path):
+    async def main():
+        index = await provider.open(0)
+        connection = index._write_connection
+        pragmas = ("journal_mode", "synchronous", "wal_autocheckpoint")
+        values = await index._writer.run(lambda: [sqlite._pragma(connection, name) for name in pragmas])
+        assert values == ["wal", 2, 0]
+        database, wal = path, path.with_name(path.name + "-wal")
+        for number in range(6):
+            value = bytes(1 << 20)
+            await index.commit(WriteBatch({b"%d-%d" % (number, at): value for at in range(4)}))
+        await index._writer.run(lambda: None)
+        assert database.stat().st_size > 16 << 20, "the WAL was copied into the database"
+        assert wal.stat().st_size < 64 << 20, "the WAL is used again"
+        await index.close()
+        assert not wal.exists()
+
+    asyncio.run(main())
+
+
+def test_a_killed_process_leaves_what_it_committed(tmp_path, provider):
+    process = script(
+        """
+        async def main():
+            index = await provider.open(0)
+            for number in range(1000):
+                await index.commit(WriteBatch({b"a": b"%d" % number, b"k%d" % number: b""}))
+                print(number, flush=True)
+        asyncio.run(main())
+        """,
+        str(tmp_path / "index"),
+    )
+    seen = [int(process.stdout.readline()) for _ in range(20)]
+    process.send_signal(signal.SIGKILL)
+    seen += [int(line) for line in process.stdout if line.endswith("\n")]
+    process.wait()
+    process.stdout.close()
+
+    async def main():
+        index = await provider.open(0)
+        (last,) = await index.get([b"a"])
+        assert int(last) in (seen[-1], seen[-1] + 1)
+        assert len(await index.scan(*ALL, 2000)) == int(last) + 2
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_another_process_fences_too(tmp_path, provider):
+    async def main():
+        index = await provider.open(0)
+        await index.commit(puts(a=b"1"))
+        process = script("index = asyncio.run(provider.open(0)); print(index)", str(tmp_path / "index"))
+        output, _ = await asyncio.to_thread(process.communicate)
+        assert "epoch 2" in output
+        with pytest.raises(Fenced):
+            await index.commit(puts(a=b"2"))
+        assert await index.get([b"a"]) == [b"1"]
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_a_full_disk_refuses_the_commit_and_the_handle_lives(provider):
+    async def main():
+        index = await provider.open(0)
+        await index.commit(puts(a=b"1"))
+        run = index._writer.run
+        pages = await run(lambda: sqlite._pragma(index._write_connection, "page_count"))
+        await run(lambda: sqlite._pragma(index._write_connection, f"max_page_count={pages + 2}"))
+        with pytest.raises(Unavailable, match="full"):
+            await index.commit(puts(a=b"2", large=bytes(100_000)))
+        assert await index.get([b"a", b"large"]) == [b"1", None]
+        await index.commit(puts(a=b"3"))
+        await run(lambda: sqlite._pragma(index._write_connection, "max_page_count=100000"))
+        await index.commit(puts(large=bytes(100_000)))
+        assert await index.get([b"a", b"large"]) == [b"3", bytes(100_000)]
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_after_an_io_error_the_handle_is_dead_and_opening_again_reads(tmp_path):
+    """Writes beyond RLIMIT_FSIZE fail with EFBIG, which is an I/O error to SQLite."""
+    process = script(
+        """
+        async def main():
+            index = await provider.open(0)
+            await index.commit(WriteBatch({b"a": b"1"}))
+            soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+            try:
+                await index.commit(WriteBatch({b"a": b"2", b"large": bytes(1 << 20)}))
+            except Unavailable as error:
+                print(type(error).__name__, error)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            for call in (index.commit(WriteBatch({b"a": b"3"})), index.get([b"a"]), index.scan(b"", b"z", 1)):
+                try:
+                    print(await call)
+                except Unavailable as error:
+                    print("refused:", error)
+            await index.close()
+            index = await provider.open(0)
+            print(await index.get([b"a", b"large"]))
+            await index.commit(WriteBatch({b"a": b"4"}))
+            await index.close()
+        asyncio.run(main())
+        """,
+        str(tmp_path / "index"),
+    )
+    output, _ = process.communicate(timeout=60)
+    lines = output.splitlines()
+    assert process.returncode == 0
+    assert lines[0].startswith("Dead commit"), lines
+    assert [line.partition(":")[0] for line in lines[1:4]] == ["refused"] * 3
+    assert lines[4] == "[b'1', None]"
+
+
+def test_a_failed_copy_of_the_wal_kills_the_handle(provider, monkeypatch):
+    class Failing:
+        def execute(self, statement):
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+            error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+            raise error
+
+    async def main():
+        index = await provider.open(0)
+        await index.commit(puts(a=b"1"))
+        connection, index._write_connection = index._write_connection, Failing()
+        await index._writer.run(index._copy_wal)
+        index._write_connection = connection
+        with pytest.raises(Unavailable, match="WAL could not be copied"):
+            await index.commit(puts(a=b"2"))
+        await index.close()
+        again = await provider.open(0)
+        assert await again.get([b"a"]) == [b"1"]
+        await again.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (sqlite3.SQLITE_FULL, Unavailable),
+        (sqlite3.SQLITE_BUSY, Unavailable),
+        (sqlite3.SQLITE_IOERR_FSYNC, sqlite.Dead),
+        (sqlite3.SQLITE_CANTOPEN, sqlite.Dead),
+        (sqlite3.SQLITE_CORRUPT_INDEX, Corrupt),
+        (sqlite3.SQLITE_NOTADB, Corrupt),
+    ],
+)
+def test_errors_by_kind(code, kind):
+    error = sqlite3.OperationalError("text")
+    error.sqlite_errorcode = code
+    error.sqlite_errorname = "NAME"
+    known = sqlite.mapped(error, "commit x")
+    assert type(known) is kind
+    assert str(known) == "commit x: text (NAME)"
+
+
+@pytest.mark.parametrize("damage", ["header", "pages"])
+def test_a_damaged_database_is_corrupt(provider, path, damage):
+    async def main():
+        index = await provider.open(0)
+        await index.commit(WriteBatch({b"k%05d" % at: bytes(100) for at in range(2000)}))
+        await index.close()
+        data = bytearray(path.read_bytes())
+        start, end = (0, 100) if damage == "header" else (4096, len(data))
+        data[start:end] = b"\xa5" * (end - start)
+        path.write_bytes(data)
+
+        async def read_all():
+            again = await provider.open(0)
+            try:
+                await again.scan(*ALL, 10_000)
+            finally:
+                await again.close()
+
+        with pytest.raises(Corrupt):
+            await read_all()
+
+    asyncio.run(main())
+
+
+def test_foreign_and_newer_databases_are_refused(provider, path):
+    path.parent.mkdir()
+
+    def made(*statements: str) -> None:
+        path.unlink(missing_ok=True)
+        connection = sqlite3.connect(path)
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+        connection.close()
+
+    async def refused(text: str) -> None:
+        before = path.read_bytes()
+        with pytest.raises(Invalid, match=re.escape(text)):
+            await provider.open(0)
+        assert path.read_bytes() == before, "it was not touched"
+
+    async def main():
+        made(f"PRAGMA application_id={sqlite.APPLICATION_ID}", "PRAGMA user_version=2")
+        await refused("of format 2; this version of Sarit reads up to 1")
+        made("CREATE TABLE other (x)")
+        await refused("is not an index of Sarit's")
+        made("PRAGMA user_version=1")
+        await refused("is not an index of Sarit's")
+
+    asyncio.run(main())
+
+
+def test_a_directory_that_cannot_be_made_or_synced_is_unavailable(tmp_path):
+    class Failing:
+        def __init__(self, failing):
+            self.failing, self.files = failing, real_env().files
+
+        def __getattr__(self, name):
+            if name == self.failing:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return getattr(self.files, name)
+
+    async def main():
+        for failing in ("make_dirs", "sync_dir"):
+            env = replace(real_env(), files=Failing(failing))
+            with pytest.raises(Unavailable, match="No space"):
+                await SqliteIndexProvider(env, str(tmp_path / "index")).open(0)
+
+    asyncio.run(main())
+
+
+def test_closing_answers_those_who_wait(provider):
+    async def main():
+        index = await provider.open(0)
+        await index.commit(puts(a=b"1"))
+        gets = [asyncio.ensure_future(index.get([b"a"])) for _ in range(5)]
+        commit = asyncio.ensure_future(index.commit(puts(a=b"2")))
+        await asyncio.sleep(0)
+        await index.close()
+        for outcome in await asyncio.gather(*gets, commit, return_exceptions=True):
+            assert outcome in ([b"1"], [b"2"], None) or isinstance(outcome, Unavailable)
+
+    asyncio.run(main())
