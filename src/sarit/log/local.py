@@ -1,385 +1,374 @@
-"""The durable log on local files: group commit on one thread (docs/formats/durable-log.md).
+"""The durable log on local files: the side of the event loop.
 
-Theory of operation.  The event loop queues frames; the log's thread takes all that are
-queued, writes them with one call and syncs once, and reports them in order.  While it syncs,
-the next frames gather.  A second thread prepares the next file and recycles truncated ones,
-so that the first never waits for an allocation or a directory.
+Theory of operation.  `append` queues a frame; the log's own thread (`writer.py`) takes all that
+are queued, writes them at once and syncs once, and reports them here in order.  A second
+thread (`files.py`) makes the next file while the current one fills, keeps a spare in reserve and recycles
+truncated files, so that no append waits for an allocation or a directory.
 
-Warnings.  (1) After the first failed write or sync the descriptor is never used again: what
-the page cache holds then is undefined.  (2) Frames of the file before are synced before any
-record goes to the next file, and the next file's name is durable before that.
+Opening fences: the owner before (in this process) is failed, its threads end and its descriptors
+close before a byte is read; owners in other processes are kept out by the lock on the directory.
+
+Warnings.  (1) After the first failure the log is dead, for good; recover by opening again.
+(2) When the next file cannot be made because the disk is full, frames wait: truncation gives
+files back.  After LOG_ROOM_WAIT_SECONDS they fail with Unavailable, which ends the log too.
+Format and recovery: docs/formats/durable-log.md.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from sarit.core.errors import Corrupt, SaritError, Unavailable
-from sarit.core.limits import LOG_FILE_BYTES, MAX_SPARE_LOG_FILES
-from sarit.log.format import SECTOR_BYTES, FileHeader, decode_epoch, encode_epoch, encode_record, file_name
-from sarit.log.recovery import Listing, LogFile, frames_of, list_log, read_file
+from sarit.core.errors import Fenced, Unavailable
+from sarit.core.limits import (
+    LOG_FILE_BYTES,
+    LOG_MARK_SECONDS,
+    LOG_ROOM_RETRY_SECONDS,
+    LOG_ROOM_WAIT_SECONDS,
+    MAX_SPARE_LOG_FILES,
+)
+from sarit.log.files import NO_ROOM, FileMaker, WritableFile
+from sarit.log.reading import LogFile, find_tail, list_files, replay
+from sarit.log.records import BLOCK_BYTES
+from sarit.log.writer import LogWriter, Outcome, QueuedFrame
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 
     from sarit.env.ports import Buffer, Env, File, Worker
     from sarit.log.port import Frame, FrameDone
 
-T = TypeVar("T")
+
+@dataclass(frozen=True, slots=True)
+class OpenedFiles:
+    """What opening found and made.  `empty`: files of earlier epochs without a frame."""
+
+    lock: File
+    logs: list[LogFile]
+    empty: list[LogFile]
+    end: int
+    file: WritableFile
+    maker: FileMaker
 
 
-@dataclass(slots=True)
-class _Written:
-    """A file with frames; `last` is the highest number in it (0 while it is the current one)."""
+def open_files(
+    env: Env, directory: str, container: int, file_bytes: int, max_spares: int = MAX_SPARE_LOG_FILES
+) -> OpenedFiles:
+    """Lock the directory, find the end of the log, begin a new epoch.  Blocking.
 
-    path: str
-    first: int
-    last: int
+    Raises Corrupt, Unavailable (another process has it), OSError."""
+    files = env.files
+    files.make_dirs(directory)
+    lock = files.open(directory, "read")
+    try:
+        if not lock.lock():
+            raise Unavailable(f"another process owns the log in {directory}")
+        listing = list_files(files, directory, container)
+        tail = find_tail(files, listing.logs)
+        maker = FileMaker(files, env.random, directory, container, file_bytes, max_spares)
+        maker.next_sequence = listing.last_sequence + 1
+        maker.discard(listing.unfinished)
+        if listing.spares:
+            files.sync_dir(directory)  # a crash may have come before: their old names must not return
+            maker.spares.extend(listing.spares)
+        file = maker.make(listing.last_epoch + 1, tail.mark, tail.end, tail.carried)
+    except BaseException:
+        lock.close()
+        raise
+    empty = {log.path for log in tail.empty}
+    logs = [log for log in listing.logs if log.path not in empty]
+    return OpenedFiles(lock, logs, tail.empty, tail.end, file, maker)
 
 
 class LocalLogProvider:
-    """Logs under one directory, a subdirectory each."""
+    """Logs under one directory, a subdirectory each.  `file_bytes` is the size of a log file."""
 
     def __init__(self, env: Env, directory: str, file_bytes: int = LOG_FILE_BYTES) -> None:
         self._env = env
         self._directory = directory
         self._file_bytes = file_bytes
+        self._owners: dict[int, LocalLog] = {}
+        self._opening: dict[int, asyncio.Lock] = {}
 
     def __repr__(self) -> str:
         return f"<LocalLogProvider {self._directory}>"
 
     async def open(self, container: int) -> LocalLog:
         """Open in a new, durably recorded epoch.  Raises Corrupt, Unavailable."""
+        async with self._opening.setdefault(container, asyncio.Lock()):
+            before = self._owners.pop(container, None)
+            if before is not None:
+                before.fence()
+                await before.close()
+            # Not to be torn apart by a cancellation: the thread would go on and keep the lock.
+            opening = asyncio.ensure_future(self._open(container))
+            try:
+                log = await asyncio.shield(opening)
+            except asyncio.CancelledError:
+                opening.add_done_callback(_close_unwanted)
+                raise
+            self._owners[container] = log
+            return log
+
+    async def _open(self, container: int) -> LocalLog:
+        directory = f"{self._directory}/{container}"
         worker = self._env.threads.worker(f"log-{container}")
         try:
-            return await self._open(container, worker)
+            opened = await worker.run(lambda: open_files(self._env, directory, container, self._file_bytes))
         except OSError as error:
             await worker.close()
-            raise Unavailable(f"the log of container {container} cannot be opened: {error}") from error
+            raise Unavailable(f"the log in {directory} cannot be opened: {error}") from error
         except BaseException:
             await worker.close()
             raise
-
-    async def _open(self, container: int, worker: Worker) -> LocalLog:
-        directory = f"{self._directory}/{container:04d}"
-        lock = await worker.run(lambda: _claim(self._env, directory, container))
-        try:
-            listing, epoch = await worker.run(lambda: _new_epoch(self._env, directory, container))
-        except BaseException:
-            lock.close()
-            raise
-        return LocalLog(self._env, directory, container, epoch, listing, lock, worker, self._file_bytes)
+        return LocalLog(self._env, directory, container, opened, worker)
 
 
-def _claim(env: Env, directory: str, container: int) -> File:
-    files = env.files
-    files.make_dirs(directory)
-    path = f"{directory}/lock"
-    lock = files.open(path, "write" if files.exists(path) else "create")
-    if not lock.lock():
-        lock.close()
-        raise Unavailable(f"another process owns the log of container {container}")
-    return lock
-
-
-def _new_epoch(env: Env, directory: str, container: int) -> tuple[Listing, int]:
-    """Durably record an epoch above all before; it fences them."""
-    files = env.files
-    listing = list_log(files, directory, container)
-    epoch = listing.last_epoch
-    path = f"{directory}/epoch"
-    if files.exists(path):
-        file = files.open(path, "read")
-        try:
-            epoch = max(epoch, decode_epoch(file.pread(file.size(), 0)))
-        finally:
-            file.close()
-    elif listing.files:
-        raise Corrupt(f"{directory} has log files but no epoch file")
-    epoch += 1
-    temporary = f"{path}.new"
-    if files.exists(temporary):
-        files.remove(temporary)
-    file = files.open(temporary, "create")
-    try:
-        file.pwrite([encode_epoch(epoch)], 0)
-        file.datasync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
-    files.sync_dir(directory)
-    return listing, epoch
-
-
-def _sync(env: Env, path: str) -> None:
-    file = env.files.open(path, "write")
-    try:
-        file.datasync()
-    finally:
-        file.close()
+def _close_unwanted(opening: asyncio.Future[LocalLog]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        log = opening.result()
+        log.fence()
+        log.closing = asyncio.ensure_future(log.close())
 
 
 class LocalLog:
     """An open log."""
 
-    def __init__(
-        self, env: Env, directory: str, container: int, epoch: int, listing: Listing, lock: File,
-        worker: Worker, file_bytes: int,
-    ) -> None:  # fmt: skip
+    def __init__(self, env: Env, directory: str, container: int, opened: OpenedFiles, worker: Worker) -> None:
         self._env = env
-        self._directory = directory
-        self._container = container
-        self._epoch = epoch
-        self._listing = listing
-        self._lock = lock
+        self._name = f"the durable log in {directory}"
+        self._opened = opened
+        self._loop = asyncio.get_running_loop()
         self._worker = worker
         self._housekeeper = env.threads.worker(f"log-files-{container}")
-        self._file_bytes = file_bytes
-        self._dead: BaseException | None = None
+        self._maker = opened.maker
+        self._writer = LogWriter(self._name, opened.file.header.epoch, opened.file, opened.end)
+        self._last = opened.end
+        self._any_appended = False
+        self._below = 0
+        self._failed = False
         self._closed = False
-        # Loop side.
-        self._queue: deque[tuple[int, Sequence[Buffer], FrameDone]] = deque()
-        self._busy = False
-        self._written: deque[_Written] = deque()
-        self._spares: list[str] = list(listing.unused)
-        self._spare_number = 0
-        # Thread side.
-        self._file: File | None = None
-        self._path = ""
-        self._seed = 0
-        self._position = 0
-        self._sequence = 0
-        self._first_sector = b""
-        self._synced = 0
-        self._rolled: list[tuple[str, int]] = []
-        # Between the threads; each operation used on them is atomic.
-        self._sequences = itertools.count(listing.last_sequence + 1)
-        self._prepared: deque[tuple[int, str]] = deque()
-        self._preparing = False
+        self.closing: asyncio.Future[None] | None = None
+        self._files = deque(opened.logs)
+        self._making = False
+        self._mark_timer: asyncio.TimerHandle | None = None
+        self._last_at_timer = 0
+        self._starved_timer: asyncio.TimerHandle | None = None
+        self._retry_timer: asyncio.TimerHandle | None = None
+        if opened.empty:
+            self._retire([log.path for log in opened.empty])
+        self._keep_house()
 
     def __repr__(self) -> str:
-        return f"<LocalLog {self._directory} epoch {self._epoch}, {len(self._written)} files>"
+        return f"<LocalLog {self._name} epoch {self.epoch}, last frame {self._last}, {len(self._files)} closed files>"
 
     @property
     def epoch(self) -> int:
         """This owner's epoch."""
-        return self._epoch
+        return self._opened.file.header.epoch
 
     # -- reading ------------------------------------------------------------------------------
 
     async def replay(self, after: int) -> AsyncIterator[Frame]:
-        """Durable frames above `after`, in order.  Raises Corrupt, Unavailable."""
-        files = self._listing.files
-        expected = files[0].header.first_frame if files else after + 1
-        if expected > after + 1:
-            raise Corrupt(f"{self._directory}: frames {after + 1} to {expected - 1} are missing")
-        for at, file in enumerate(files):
-            following = files[at + 1] if at + 1 < len(files) else None
-            last = expected - 1
-            if following is not None and following.header.first_frame <= after + 1:
-                last = following.header.first_frame - 1  # none of its frames is asked for
-            else:
-                async for frame in self._frames(file, expected, following):
-                    last = frame.number
-                    if last > after:
-                        yield frame
-            self._written.append(_Written(file.path, expected, last))
-            expected = last + 1
-        if files:
-            # A crash of the process leaves frames that only the page cache holds: what recovery
-            # has read must be durable before anything is built on it.
-            await self._run(lambda: _sync(self._env, files[-1].path))
-        if expected <= after:
-            # What was flushed and checkpointed outlives a log that lost its unsynced tail.
-            self._synced = after
-        self._synced = max(self._synced, expected - 1)
-        self._prepare()
+        """Durable frames above `after`, in order.  Raises Corrupt, Unavailable.
 
-    async def _frames(self, file: LogFile, expected: int, following: LogFile | None) -> AsyncIterator[Frame]:
-        data = await self._run(lambda: read_file(self._env.files, file))
-        frames = await self._worker.run(lambda: list(frames_of(file, data, expected, following)))
-        for frame in frames:
-            yield frame
-
-    async def _run(self, call: Callable[[], T]) -> T:
+        The next window is read and checked while the caller works on this one."""
+        file = self._opened.file
+        current = LogFile(file.path, file.header, file.position, file.first, self._opened.end)
+        windows = replay(self._env.files, [*self._opened.logs, current], after, self._opened.end)
+        coming: Awaitable[list[Frame] | None] | None = self._next_window(windows)
         try:
-            return await self._worker.run(call)
+            while coming is not None:
+                frames = await coming
+                coming = self._next_window(windows) if frames is not None else None
+                for frame in frames or ():
+                    yield frame
         except OSError as error:
-            raise Unavailable(f"the log of container {self._container} cannot be read: {error}") from error
+            raise Unavailable(f"{self._name} cannot be read: {error}") from error
+        finally:
+            if coming is not None:
+                asyncio.ensure_future(coming).add_done_callback(_ignore)
+
+    def _next_window(self, windows: Iterator[list[Frame]]) -> Awaitable[list[Frame] | None]:
+        return self._worker.run(lambda: next(windows, None))
 
     # -- writing ------------------------------------------------------------------------------
 
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
-        """Queue a frame; `done` on the loop once it is durable, in order."""
-        if self._dead is not None or self._closed:
-            error = self._dead or Unavailable("the log is closed")
-            asyncio.get_running_loop().call_soon(done, error)
+        """Queue a frame; `done` on the loop once it is durable, in order of number."""
+        if self._closed:
+            self._loop.call_soon(done, Unavailable(f"{self._name} is closed"))
             return
-        self._queue.append((number, payload, done))
-        if not self._busy:
-            self._write_queued()
+        if number != self._last + 1:
+            # A log restored without its files goes on where the checkpoint says.
+            assert number > self._last, f"frame {number} after {self._last}"
+            assert not self._any_appended, f"frame {number} after {self._last}"
+        self._any_appended = True
+        self._last = number
+        writer = self._writer
+        writer.queue.append(QueuedFrame(number, payload, done))
+        if not writer.submitted:
+            self._submit_commit()
 
-    def _write_queued(self) -> None:
-        batch = list(self._queue)
-        self._queue.clear()
-        self._busy = True
-        self._worker.submit(lambda: self._write(batch), lambda _, error: self._written_batch(batch, error))
+    def _submit_commit(self) -> None:
+        self._writer.submitted = True
+        self._worker.submit(self._writer.commit, self._finished)
 
-    def _write(self, batch: list[tuple[int, Sequence[Buffer], FrameDone]]) -> None:
-        """On the log's thread: write all, sync once (twice where the batch goes on in the next file)."""
-        parts: list[Buffer] = []
-        begin = position = self._position
-        for number, payload, _ in batch:
-            record, size = encode_record(self._seed, number, position, self._synced, payload)
-            if self._file is None or position + size > self._file_bytes:
-                self._flush(parts, begin)
-                self._roll(number, size)
-                parts, begin, position = [], 0, SECTOR_BYTES
-                parts.append(self._first_sector)
-                record, size = encode_record(self._seed, number, position, self._synced, payload)
-            parts.extend(record)
-            position += size
-        self._flush(parts, begin)
-        self._position = position
-        self._synced = batch[-1][0]
-
-    def _flush(self, parts: list[Buffer], begin: int) -> None:
-        if parts:
-            assert self._file is not None
-            self._file.pwrite(parts, begin)
-            self._file.datasync()
-
-    def _roll(self, first_frame: int, size: int) -> None:
-        """On the log's thread: go on in the next file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self._sequence, self._path = self._next_file()
-        assert size + SECTOR_BYTES <= self._file_bytes, size
-        self._file = self._env.files.open(self._path, "write")
-        header = FileHeader(self._container, self._epoch, self._sequence, first_frame, self._env.random.bytes(8))
-        self._first_sector, self._seed = header.encode()
-        self._rolled.append((self._path, first_frame))
-
-    def _next_file(self) -> tuple[int, str]:
-        while self._prepared:
-            sequence, path = self._prepared.popleft()
-            if sequence > self._sequence:
-                return sequence, path
-            self._spares.append(path)  # made so late that a later one is in use: names must rise
-        return self._make_file(self._file_bytes)
-
-    def _make_file(self, length: int) -> tuple[int, str]:
-        """A file of `length` bytes under the next name, durably: a spare when there is one.
-
-        Runs on the housekeeper's thread ahead of need, or on the log's when that was too slow."""
-        files = self._env.files
-        sequence = next(self._sequences)
-        path = f"{self._directory}/{file_name(self._epoch, sequence)}"
-        try:
-            spare = self._spares.pop()
-        except IndexError:
-            file = files.open(path, "create")
+    def _finished(self, outcome: Outcome | None, error: BaseException | None) -> None:
+        assert outcome is not None, error
+        self._files.extend(outcome.closed)
+        if outcome.error is not None:
+            self._failed = True
+        elif outcome.starved:
+            self._starve()
+        elif self._writer.queue and not self._writer.submitted and not self._closed:
+            self._submit_commit()  # before anybody is told: the disk should not wait for the loop
+        if outcome.frames and not self._failed:
+            self._arm_mark()
+            if self._writer.file.position * 2 > self._writer.file.capacity:
+                self._prepare()
+        bug: Exception | None = None
+        for frame in outcome.frames:
             try:
-                file.allocate(length)
-                file.datasync()
-            except OSError:
-                file.close()
-                files.remove(path)
-                raise
-        else:
-            files.rename(spare, path)
-            file = files.open(path, "write")
-            if file.size() < length:
-                file.allocate(length)
-                file.datasync()
-        file.close()
-        files.sync_dir(self._directory)
-        return sequence, path
+                frame.done(outcome.error)
+            except Exception as failure:  # one owner's bug must not keep results from the rest
+                bug = bug or failure
+        if bug is not None:
+            raise bug
 
-    def _written_batch(self, batch: list[tuple[int, Sequence[Buffer], FrameDone]], error: BaseException | None) -> None:
-        self._busy = False
-        if error is not None:
-            self._die(error, batch)
-            return
-        for path, first in self._rolled:
-            if self._written:
-                self._written[-1].last = self._written[-1].last or first - 1
-            self._written.append(_Written(path, first, 0))
-        rolled = bool(self._rolled)
-        self._rolled.clear()
-        # Start the next sync before telling anybody: the disk should not wait for the loop.
-        if self._queue:
-            self._write_queued()
-        if rolled:
-            self._prepare()
-        for _, _, done in batch:
-            done(None)
-        if self._queue and not self._busy:
-            self._write_queued()
+    def _arm_mark(self) -> None:
+        if self._mark_timer is None and not self._closed:
+            self._last_at_timer = self._last
+            self._mark_timer = self._loop.call_later(LOG_MARK_SECONDS, self._mark_if_idle)
 
-    def _die(self, error: BaseException, batch: list[tuple[int, Sequence[Buffer], FrameDone]]) -> None:
-        if not isinstance(error, SaritError):
-            failure = Unavailable(f"the log of container {self._container} failed: {error}")
-            failure.__cause__ = error
-            error = failure
-        self._dead = error
-        queued, self._queue = list(self._queue), deque()
-        for _, _, done in (*batch, *queued):
-            done(error)
+    def _mark_if_idle(self) -> None:
+        self._mark_timer = None
+        if self._last_at_timer != self._last:
+            self._arm_mark()
+        elif not self._failed and not self._closed:
+            self._worker.submit(self._writer.mark, self._finished)
 
     # -- files --------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
         """Have the next file made ahead of need."""
-        if self._prepared or self._preparing or self._closed:
+        if self._making or self._closed or self._failed or self._writer.next_file is not None:
             return
-        self._preparing = True
+        if self._retry_timer is not None:
+            return
+        self._making = True
+        header, durable = self._opened.file.header, self._writer.durable
+        self._housekeeper.submit(lambda: self._maker.make(header.epoch, header.base, durable), self._made)
 
-        def done(made: tuple[int, str] | None, error: BaseException | None) -> None:
-            self._preparing = False
-            # A failure (no room) is met again, and reported, when the file is needed.
-            if error is None and made is not None:
-                self._prepared.append(made)
+    def _made(self, file: WritableFile | None, error: BaseException | None) -> None:
+        self._making = False
+        if file is not None:
+            self._writer.next_file = file
+            if self._starved_timer is not None:
+                self._starved_timer.cancel()
+                self._starved_timer = None
+                self._submit_commit()
+            self._keep_house()
+        elif isinstance(error, OSError) and error.errno in NO_ROOM:
+            if not self._closed:
+                self._retry_timer = self._loop.call_later(LOG_ROOM_RETRY_SECONDS, self._retry)
+        else:
+            assert error is not None
+            self._end(error)
 
-        self._housekeeper.submit(lambda: self._make_file(self._file_bytes), done)
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self._prepare()
+
+    def _starve(self) -> None:
+        """Frames wait for the next file."""
+        if self._writer.next_file is not None:  # it came meanwhile
+            self._submit_commit()
+        elif self._starved_timer is None and not self._closed:
+            self._starved_timer = self._loop.call_later(LOG_ROOM_WAIT_SECONDS, self._no_room)
+            self._prepare()
+
+    def _no_room(self) -> None:
+        self._starved_timer = None
+        self._end(Unavailable(f"{self._name} has no room: the disk is full"))
+
+    def _end(self, error: BaseException) -> None:
+        """Fail what is queued and all that comes."""
+        self._failed = True
+        self._writer.fail(error)
+        if not self._closed:
+            self._submit_commit()
+
+    def _keep_house(self) -> None:
+        """Keep a spare in reserve."""
+        if not self._closed and not self._failed:
+            self._housekeeper.submit(self._maker.reserve, self._kept)
+
+    def _kept(self, _: object, error: BaseException | None) -> None:
+        if error is not None:
+            self._end(error)
 
     def truncate(self, below: int) -> None:
         """Frames below a number are not needed: their files become spares."""
-        recycled = []
-        while len(self._written) > 1 and self._written[0].last and self._written[0].last < below:
-            recycled.append(self._written.popleft().path)
-        if recycled and not self._closed:
-            self._housekeeper.submit(lambda: self._recycle(recycled), lambda _, error: None)
+        self._below = max(self._below, below)
+        if self._failed or self._closed:
+            return
+        paths = []
+        while self._files and self._files[0].last < below:
+            paths.append(self._files.popleft().path)
+        if paths:
+            self._retire(paths)
 
-    def _recycle(self, paths: list[str]) -> None:
-        files = self._env.files
-        for path in paths:
-            if len(self._spares) >= MAX_SPARE_LOG_FILES:
-                files.remove(path)
-                continue
-            self._spare_number += 1
-            spare = f"{self._directory}/spare-{self._epoch:010d}-{self._spare_number:06d}.log"
-            files.rename(path, spare)
-            self._spares.append(spare)
-        files.sync_dir(self._directory)
+    def _retire(self, paths: list[str]) -> None:
+        self._housekeeper.submit(lambda: self._maker.retire(paths), self._retired)
+
+    def _retired(self, _: object, error: BaseException | None) -> None:
+        if error is not None:
+            self._end(error)
+        elif self._starved_timer is not None and self._retry_timer is not None:
+            self._retry_timer.cancel()
+            self._retry()
 
     def backlog_bytes(self) -> int:
         """Bytes of the files that hold frames not truncated."""
-        return len(self._written) * self._file_bytes
+        current = self._writer.file
+        held = current.position - BLOCK_BYTES if self._writer.durable >= self._below else 0
+        return held + sum(file.size - BLOCK_BYTES for file in self._files)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def fence(self) -> None:
+        """Somebody opened the log again: what is not with the disk yet fails with Fenced."""
+        self._failed = True
+        self._writer.fail(Fenced(f"{self._name} was opened by a later owner"))
 
     async def close(self) -> None:
-        """Finish what is queued, end the threads, release the files."""
-        if self._closed:
-            return
-        self._closed = True
+        """Finish what is queued, end the threads, release the files.  May be called again."""
+        if self.closing is None or not self._closed:
+            self._closed = True
+            self.closing = asyncio.ensure_future(self._close())
+        await asyncio.shield(self.closing)
+
+    async def _close(self) -> None:
+        for timer in (self._mark_timer, self._retry_timer, self._starved_timer):
+            if timer is not None:
+                timer.cancel()
+        self._mark_timer = self._retry_timer = self._starved_timer = None
+        outcomes = await self._worker.run(self._writer.finish)
+        for outcome in outcomes:
+            self._finished(outcome, None)
         await self._worker.close()
         await self._housekeeper.close()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self._lock.close()
+        if self._writer.next_file is not None:
+            self._writer.next_file.file.close()
+        self._opened.lock.close()
+
+
+def _ignore(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+__all__ = ["LocalLog", "LocalLogProvider", "open_files"]

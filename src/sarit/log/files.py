@@ -1,0 +1,133 @@
+"""Makes, retires and recycles log files.  Blocking; one thread at a time.
+
+Two orders must hold (docs/formats/durable-log.md, Directory).  A file is named `.log` only
+after its header is synced, and is used only after the directory is.  A retired file is
+written again only after the directory was synced under its name `.spare`: else a crash could
+bring the old name back over the new content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sarit.log.reading import LOG, NEW, SPARE, file_name
+from sarit.log.records import BLOCK_BYTES, FRAME, LIFE_BYTES, FileHeader, GroupWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.env.ports import File, Files, Random
+    from sarit.log.records import Record
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(slots=True)
+class WritableFile:
+    """A log file of this owner: its name and header are durable."""
+
+    file: File
+    path: str
+    header: FileHeader
+    capacity: int
+    position: int
+    first: int | None = None
+
+
+class FileMaker:
+    """The files of one log's directory, except those being written or read."""
+
+    def __init__(
+        self, files: Files, random: Random, directory: str, container: int, file_bytes: int, max_spares: int
+    ) -> None:
+        self._files = files
+        self._random = random
+        self._directory = directory
+        self._container = container
+        self._file_bytes = file_bytes
+        self._max_spares = max_spares
+        self.next_sequence = 1
+        self.spares: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<FileMaker {self._directory} next {self.next_sequence}, {len(self.spares)} spares>"
+
+    def make(self, epoch: int, base: int, durable: int, carried: Sequence[Record] = ()) -> WritableFile:
+        """The next log file, with copies of `carried` in it.  Raises OSError; NO_ROOM leaves all as it was."""
+        sequence = self._take_sequence()
+        header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(LIFE_BYTES))
+        source = self.spares.pop() if self.spares else self._allocate(sequence)
+        path = self._path(sequence, LOG)
+        file = self._files.open(source, "write")
+        try:
+            if file.size() < self._file_bytes:
+                file.allocate(self._file_bytes)
+            group = GroupWriter(header, BLOCK_BYTES)
+            for record in carried:
+                group.add(FRAME, record.epoch, record.number, base, [record.payload])
+            position = BLOCK_BYTES + group.finish()
+            file.pwrite([header.block(), *group.parts], 0)
+            file.datasync()
+            self._files.rename(source, path)
+            self._files.sync_dir(self._directory)
+            capacity = max(file.size(), self._file_bytes)
+        except OSError:
+            file.close()
+            raise
+        return WritableFile(file, path, header, capacity, position, carried[0].number if carried else None)
+
+    def reserve(self) -> bool:
+        """See that there is a spare: room for the next open when the disk is full.  False when it is full now."""
+        if self.spares:
+            return True
+        sequence = self._take_sequence()
+        try:
+            source = self._allocate(sequence)
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                return False
+            raise
+        self.retire([source])
+        return True
+
+    def retire(self, paths: Sequence[str]) -> None:
+        """Turn files into spares, as many as may be kept; remove the others.  Raises OSError."""
+        spares: list[str] = []
+        for path in paths:
+            if len(self.spares) + len(spares) >= self._max_spares:
+                self._files.remove(path)
+                continue
+            spares.append(f"{path.rpartition('.')[0]}.{SPARE}")
+            self._files.rename(path, spares[-1])
+        self._files.sync_dir(self._directory)
+        self.spares.extend(spares)
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Remove files that were never finished."""
+        for path in paths:
+            self._files.remove(path)
+
+    def _take_sequence(self) -> int:
+        sequence = self.next_sequence
+        self.next_sequence += 1
+        return sequence
+
+    def _path(self, sequence: int, kind: str) -> str:
+        return f"{self._directory}/{file_name(sequence, kind)}"
+
+    def _allocate(self, sequence: int) -> str:
+        path = self._path(sequence, NEW)
+        file = self._files.open(path, "create")
+        try:
+            file.allocate(self._file_bytes)
+            file.datasync()
+        except OSError:
+            with contextlib.suppress(OSError):  # the next open removes it
+                self._files.remove(path)
+            raise
+        finally:
+            file.close()
+        return path

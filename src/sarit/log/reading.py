@@ -1,0 +1,284 @@
+"""Reads the durable log's files: headers, runs, the tail, replay.  Blocking; decides, changes nothing.
+
+A crash leaves a *torn tail*: records written and never synced, lost or damaged in any
+combination.  Rot is damage to what was synced.  They look alike; what tells them apart is the
+`durable` number that every later record and header carries: a missing frame at or below the
+highest one seen was durable once, so the log is Corrupt, and nothing may be dropped.
+See docs/formats/durable-log.md, Reading and Opening.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Corrupt
+from sarit.core.limits import LOG_READ_BYTES
+from sarit.log.port import Frame
+from sarit.log.records import (
+    BLOCK_BYTES,
+    FRAME,
+    RECORD_ALIGNMENT,
+    RECORD_HEADER_BYTES,
+    TAG_AT,
+    FileHeader,
+    Record,
+    Window,
+    aligned,
+    first_number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sarit.env.ports import File, Files
+
+LOG: Final = "log"
+SPARE: Final = "spare"
+NEW: Final = "new"
+
+
+def file_name(sequence: int, kind: str) -> str:
+    """Name of a file of the log's directory; `kind` is LOG, SPARE or NEW."""
+    return f"{sequence:012d}.{kind}"
+
+
+def parse_file_name(name: str) -> tuple[int, str] | None:
+    """(sequence, kind); None for a name that is none of ours."""
+    stem, _, kind = name.partition(".")
+    if kind not in (LOG, SPARE, NEW) or len(stem) < 12 or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem), kind
+
+
+@dataclass(slots=True)
+class LogFile:
+    """A file that may hold frames.
+
+    `size` is in bytes, without what was preallocated where that is known.  `first` is read
+    without its checksum: a hint which file holds what.  `last` is the highest frame that may be in it."""
+
+    path: str
+    header: FileHeader
+    size: int
+    first: int | None
+    last: int = 0
+
+
+@dataclass(slots=True)
+class Listing:
+    """A log's directory, sorted by sequence."""
+
+    logs: list[LogFile] = field(default_factory=list)
+    spares: list[str] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
+    last_sequence: int = 0
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the newest file; 0 when there is none."""
+        return self.logs[-1].header.epoch if self.logs else 0
+
+
+def list_files(files: Files, directory: str, container: int) -> Listing:
+    """What the directory holds.  Raises Corrupt (a header), OSError."""
+    listing = Listing()
+    for name in files.list(directory):
+        parsed = parse_file_name(name)
+        if parsed is None:
+            continue
+        sequence, kind = parsed
+        path = f"{directory}/{name}"
+        listing.last_sequence = max(listing.last_sequence, sequence)
+        if kind == SPARE:
+            listing.spares.append(path)
+        elif kind == NEW:
+            listing.unfinished.append(path)
+        else:
+            log = _read_header(files, path)
+            header = log.header
+            if (header.container, header.sequence) != (container, sequence):
+                raise Corrupt(f"{path} says it is file {header.sequence} of container {header.container}")
+            if header.epoch < listing.last_epoch:
+                raise Corrupt(f"{path} is of epoch {header.epoch}, after one of epoch {listing.last_epoch}")
+            listing.logs.append(log)
+    return listing
+
+
+def _read_header(files: Files, path: str) -> LogFile:
+    file = files.open(path, "read")
+    try:
+        head = file.pread(BLOCK_BYTES + RECORD_HEADER_BYTES, 0)
+        header = FileHeader.parse(head[:BLOCK_BYTES], path)
+        return LogFile(path, header, file.size(), first_number(head[BLOCK_BYTES:], header.tag))
+    finally:
+        file.close()
+
+
+class RunReader:
+    """Reads the run of a file window by window."""
+
+    def __init__(self, file: File, header: FileHeader, read_bytes: int = LOG_READ_BYTES) -> None:
+        self._file = file
+        self._tag = header.tag
+        self._seed = header.crc
+        self._epoch = header.epoch
+        self._read_bytes = read_bytes
+        self._need = 0
+        self.position = BLOCK_BYTES
+        self.last: int | None = None
+        self.durable = 0
+        self.ended = False
+
+    def next_records(self) -> list[Record]:
+        """The records of the next window; may be none.  `ended` tells that the run is over."""
+        asked = max(self._read_bytes, self._need)
+        data = self._file.pread(asked, self.position)
+        window = Window(data, self.position, self._tag, self._seed, self._epoch)
+        at_end = len(data) < asked
+        records: list[Record] = []
+        at = 0
+        while True:
+            found = window.record(at)
+            if isinstance(found, Record) and self._follows(found):
+                records.append(found)
+                at = found.end - self.position
+                continue
+            if isinstance(found, int) and found > 0 and not at_end:
+                self._need = found
+                break
+            block = aligned(self.position + at, BLOCK_BYTES) - self.position
+            if block == at:
+                self.ended = True
+                break
+            at = block
+        self.position += at
+        return records
+
+    def _follows(self, record: Record) -> bool:
+        if record.kind == FRAME:
+            if self.last is not None and record.number != self.last + 1:
+                return False
+            self.last = record.number
+        self.durable = max(self.durable, record.durable)
+        return True
+
+    def durable_behind(self) -> int:
+        """The highest `durable` of valid records behind the end of the run; 0 when there is none."""
+        assert self.ended
+        position, highest = self.position, 0
+        while True:
+            data = self._file.pread(self._read_bytes, position)
+            window = Window(data, position, self._tag, self._seed, self._epoch)
+            at = 0
+            while (tag := data.find(self._tag, at)) >= 0:
+                at = tag + 1
+                found = self._record_at(window, tag - TAG_AT)
+                if found is not None:
+                    highest = max(highest, found.durable)
+                    at = max(at, found.end - position)
+            if len(data) < self._read_bytes:
+                return highest
+            position += len(data) - RECORD_HEADER_BYTES
+
+    def _record_at(self, window: Window, at: int) -> Record | None:
+        position = window.position + at
+        if at < 0 or position % RECORD_ALIGNMENT:
+            return None
+        found = window.record(at)
+        while isinstance(found, int) and found > 0:  # its header, or its payload, goes on behind the window
+            data = self._file.pread(found, position)
+            if len(data) < found:
+                return None
+            found = Window(data, position, self._tag, self._seed, self._epoch).record(0)
+        return found if isinstance(found, Record) else None
+
+
+@dataclass(slots=True)
+class Tail:
+    """Where the log ends.
+
+    `mark`: every frame up to it is known to have been durable.  `carried`: the frames above
+    it, which the next epoch copies.  `empty`: files without a frame."""
+
+    end: int = 0
+    mark: int = 0
+    carried: list[Record] = field(default_factory=list)
+    empty: list[LogFile] = field(default_factory=list)
+
+
+def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTES) -> Tail:
+    """Read the newest files back to the first with a run.  Raises Corrupt, OSError."""
+    tail = Tail()
+    for at in range(len(logs) - 1, -1, -1):
+        log = logs[at]
+        tail.mark = max(tail.mark, log.header.durable)
+        file = files.open(log.path, "read")
+        try:
+            last = _read_tail(RunReader(file, log.header, read_bytes), tail)
+        finally:
+            file.close()
+        if last is not None:
+            tail.end = last
+            break
+        tail.empty.append(log)
+        tail.end = log.header.base
+        if at and logs[at - 1].header.epoch != log.header.epoch:
+            break
+    if tail.end < tail.mark:
+        raise Corrupt(
+            f"{logs[-1].path}: frames {tail.end + 1} to {tail.mark} of the durable log were on the disk once and "
+            "are lost or damaged: restore this container from a copy"
+        )
+    for log, following in zip(reversed(logs), [None, *reversed(logs)], strict=False):
+        if following is None:
+            log.last = tail.end
+        else:
+            log.last = following.last if following.first is None else following.first - 1
+    return tail
+
+
+def _read_tail(reader: RunReader, tail: Tail) -> int | None:
+    while not reader.ended:
+        records = reader.next_records()
+        tail.mark = max(tail.mark, reader.durable)
+        tail.carried = [
+            record for record in (*tail.carried, *records) if record.kind == FRAME and record.number > tail.mark
+        ]
+    tail.mark = max(tail.mark, reader.durable_behind())
+    tail.carried = [record for record in tail.carried if record.number > tail.mark]
+    return reader.last
+
+
+def replay(
+    files: Files, logs: list[LogFile], after: int, end: int, read_bytes: int = LOG_READ_BYTES
+) -> Iterator[list[Frame]]:
+    """Frames above `after` up to `end`, a window at a time.  Raises Corrupt, OSError."""
+    expected = after + 1
+    for at, log in enumerate(logs):
+        if expected > end:
+            return
+        following = next((later.first for later in logs[at + 1 :] if later.first is not None), None)
+        if following is not None and following <= expected:
+            continue  # none of its frames is asked for
+        void = min(
+            (later.header.base for later in logs[at + 1 :] if later.header.epoch > log.header.epoch), default=end
+        )
+        file = files.open(log.path, "read")
+        try:
+            reader = RunReader(file, log.header, read_bytes)
+            while not reader.ended:
+                frames: list[Frame] = []
+                for record in reader.next_records():
+                    if record.kind != FRAME or record.number < expected or record.number > void:
+                        continue
+                    if record.number != expected:
+                        raise Corrupt(f"{log.path}: frames {expected} to {record.number - 1} are missing or damaged")
+                    expected += 1
+                    frames.append(Frame(record.number, record.epoch, record.payload))
+                yield frames
+            log.size = reader.position
+        finally:
+            file.close()
+    if expected <= end:
+        raise Corrupt(f"{logs[-1].path}: frames {expected} to {end} are missing or damaged")

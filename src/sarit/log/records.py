@@ -1,0 +1,227 @@
+"""The bytes of the durable log: file headers and records.  Pure.
+
+Layout and reasons: docs/formats/durable-log.md.  The checksum is computed here, record by
+record, on whatever thread calls: the log's own.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from sarit.core.errors import Corrupt
+from sarit.core.limits import KIB, MAX_FRAME_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.env.ports import Buffer
+
+BLOCK_BYTES: Final = 4096
+FORMAT_VERSION: Final = 1
+MAGIC: Final = b"SARITLOG"
+LIFE_BYTES: Final = 12
+FRAME: Final = 1
+MARK: Final = 2
+
+_HEADER = struct.Struct(">8sHHIQQQQ12sI")
+_RECORD = struct.Struct(">I4sB3xIQQQQ")
+HEADER_BYTES: Final = _HEADER.size
+RECORD_HEADER_BYTES: Final = _RECORD.size
+TAG_AT: Final = 4
+TAG_BYTES: Final = 4
+RECORD_ALIGNMENT: Final = 8
+_ZEROS: Final = bytes(BLOCK_BYTES)
+
+# Up to this size parts are joined: a call per part costs more than the copy.
+_SMALL_PART_BYTES: Final = 4 * KIB
+# Letting go of the interpreter lock means queueing for it again, which takes longer (with the loop busy, a whole switch
+# interval) than the checksum of a MiB: 50 us.
+_HOLD_LOCK_BYTES: Final = 1024 * KIB
+
+
+def aligned(position: int, alignment: int = RECORD_ALIGNMENT) -> int:
+    """The next multiple of `alignment` (a power of two) at or above `position`."""
+    return (position + alignment - 1) & -alignment
+
+
+def extend_crc(crc: int, part: Buffer) -> int:
+    """CRC-32C of what gave `crc` followed by `part`."""
+    return crc32c(part, crc, 0 if len(part) <= _HOLD_LOCK_BYTES else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """Whose file this is, and what was known when it was begun."""
+
+    container: int
+    sequence: int
+    epoch: int
+    base: int
+    durable: int
+    life: bytes
+
+    @property
+    def tag(self) -> bytes:
+        """What every record of this life carries."""
+        return self.life[:TAG_BYTES]
+
+    def pack(self) -> bytes:
+        """The 64 bytes; see `block` for the whole block."""
+        fields = (self.container, self.sequence, self.epoch, self.base, self.durable, self.life)
+        body = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, *fields, 0)[:-4]
+        return body + extend_crc(0, body).to_bytes(4, "big")
+
+    def block(self) -> bytes:
+        """The header block as it lies at the head of the file."""
+        return self.pack().ljust(BLOCK_BYTES, b"\0")
+
+    @property
+    def crc(self) -> int:
+        """The header's own checksum, from which those of its records start."""
+        return int.from_bytes(self.pack()[-4:], "big")
+
+    @staticmethod
+    def parse(block: bytes, name: str) -> FileHeader:
+        """Read a header; `name` is for messages.  Raises Corrupt, also for a newer version."""
+        if len(block) < HEADER_BYTES or not block.startswith(MAGIC):
+            raise Corrupt(f"{name} is not a log file: its header is damaged")
+        *_, crc = fields = _HEADER.unpack_from(block)
+        if crc != extend_crc(0, block[: HEADER_BYTES - 4]):
+            raise Corrupt(f"{name}: the header fails its checksum")
+        _, version, _, container, sequence, epoch, base, durable, life, _ = fields
+        if version != FORMAT_VERSION:
+            raise Corrupt(f"{name} is of log format {version}; this version of Sarit reads {FORMAT_VERSION}")
+        return FileHeader(container, sequence, epoch, base, durable, life)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record found valid.  `payload` lies in the window it was read from."""
+
+    kind: int
+    epoch: int
+    number: int
+    durable: int
+    position: int
+    end: int
+    payload: memoryview
+
+
+def record_bytes(payload_bytes: int) -> int:
+    """What a record takes in the file, padding included."""
+    return aligned(RECORD_HEADER_BYTES + payload_bytes)
+
+
+class GroupWriter:
+    """Puts the records of one group into parts for one write, without joining large ones."""
+
+    def __init__(self, header: FileHeader, position: int) -> None:
+        assert position % BLOCK_BYTES == 0
+        self._tag = header.tag
+        self._seed = header.crc
+        self._start = position
+        self._position = position
+        self.parts: list[Buffer] = []
+
+    def add(self, kind: int, epoch: int, number: int, durable: int, payload: Sequence[Buffer]) -> None:
+        """Append a record.  Payloads above MAX_FRAME_BYTES are a bug."""
+        length = 0
+        for part in payload:
+            length += len(part)
+        assert length <= MAX_FRAME_BYTES, f"frame {number} has {length} bytes"
+        fields = (self._tag, kind, length, epoch, number, durable, self._position)
+        crc = extend_crc(self._seed, _RECORD.pack(0, *fields)[TAG_AT:])
+        slot = len(self.parts)
+        self.parts.append(b"")
+        crc = self._add_payload(crc, payload)
+        self.parts[slot] = _RECORD.pack(crc, *fields)
+        padding = -length % RECORD_ALIGNMENT
+        if padding:
+            self.parts.append(_ZEROS[:padding])
+        self._position += record_bytes(length)
+
+    def _add_payload(self, crc: int, payload: Sequence[Buffer]) -> int:
+        small: list[Buffer] = []
+        for part in payload:
+            if len(part) <= _SMALL_PART_BYTES:
+                small.append(part)
+                continue
+            if small:
+                joined = b"".join(small)
+                small = []
+                crc = extend_crc(crc, joined)
+                self.parts.append(joined)
+            crc = extend_crc(crc, part)
+            self.parts.append(part)
+        if small:
+            joined = b"".join(small)
+            crc = extend_crc(crc, joined)
+            self.parts.append(joined)
+        return crc
+
+    def finish(self) -> int:
+        """Pad to whole blocks; returns the group's length in bytes."""
+        end = aligned(self._position, BLOCK_BYTES)
+        if end > self._position:
+            self.parts.append(_ZEROS[: end - self._position])
+        return end - self._start
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Bytes of a log file from `position` on, and how to tell its records."""
+
+    data: bytes
+    position: int
+    tag: bytes
+    seed: int
+    epoch: int
+
+    def record(self, at: int) -> Record | int:
+        """The record at index `at`; else how many bytes it would need (0: none starts there)."""
+        if len(self.data) - at < RECORD_HEADER_BYTES:
+            return RECORD_HEADER_BYTES
+        crc, tag, kind, length, epoch, number, durable, position = _RECORD.unpack_from(self.data, at)
+        if tag != self.tag or position != self.position + at or kind not in (FRAME, MARK):
+            return 0
+        if length > MAX_FRAME_BYTES or epoch > self.epoch or durable > number:
+            return 0
+        end: int = at + RECORD_HEADER_BYTES + length
+        if end > len(self.data):
+            return end - at
+        view = memoryview(self.data)
+        if crc != extend_crc(self.seed, view[at + TAG_AT : end]):
+            return 0
+        payload = view[at + RECORD_HEADER_BYTES : end]
+        return Record(kind, epoch, number, durable, position, self.position + aligned(end), payload)
+
+
+def first_number(head: bytes, tag: bytes) -> int | None:
+    """The number in a record's header; a hint, as its checksum is not looked at."""
+    if len(head) < RECORD_HEADER_BYTES or head[TAG_AT : TAG_AT + TAG_BYTES] != tag:
+        return None
+    return int(_RECORD.unpack_from(head)[5])
+
+
+__all__ = [
+    "BLOCK_BYTES",
+    "FRAME",
+    "HEADER_BYTES",
+    "LIFE_BYTES",
+    "MARK",
+    "RECORD_ALIGNMENT",
+    "RECORD_HEADER_BYTES",
+    "TAG_AT",
+    "FileHeader",
+    "GroupWriter",
+    "Record",
+    "Window",
+    "aligned",
+    "extend_crc",
+    "first_number",
+    "record_bytes",
+]
