@@ -7,8 +7,8 @@ and reads have threads of their own, so that a read does not queue behind a writ
 keep files open.
 
 Warnings.  (1) A large write followed by one fdatasync holds up every other fdatasync of the
-disk, the log's above all: 15 ms at p99 for 32 MiB here, against 1.2 ms when each MiB is synced
-by itself, which is no slower (docs/decisions/0201).  (2) After a failed write or sync the file
+disk, the log's above all: 16 to 21 ms at p95 for 32 MiB here, against 1 to 5 ms when each MiB is
+synced by itself (docs/decisions/0201).  (2) After a failed write or sync the file
 is closed and removed, never tried again: the caller writes another chunk.  (3) When the
 directory was unmounted, a chunk that is "not there" is not gone: the claim in `.incoming/` is
 looked for before NotFound is said, and nothing is written without it.
