@@ -50,6 +50,8 @@ MAX_REQUESTS = 1000
 _RUST_WIRE_VERSION = 15
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
+# SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
+_APPEND_FAMILY = frozenset((1, 5, 89))
 _MAX_READ_BYTES = 2 << 20
 
 
@@ -164,6 +166,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         if code == _APPEND_BLOCK_END:
             self._append(self._assembler.block_end(payload), None)
             return
+        if code in _APPEND_FAMILY:
+            self._assembler.check_closed()
         if code == _APPEND_BLOCK:
             self._assembler.block(payload)
             return

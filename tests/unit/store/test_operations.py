@@ -1,0 +1,79 @@
+"""Frames of operations: the bytes on paper, both ways, and what is refused."""
+
+import pytest
+
+from sarit.core.errors import Corrupt
+from sarit.store.operations import (
+    FORMAT_VERSION,
+    FRAME_HEADER,
+    KIND_TABLE_FIXED,
+    Append,
+    Create,
+    Delete,
+    Entry,
+    Merge,
+    Seal,
+    SetAttributes,
+    SetPolicy,
+    Truncate,
+    UpdateTable,
+    decode_frame,
+)
+
+ID = b"0123456789abcdef"
+
+OPERATIONS = [
+    Append(7, 100, [b"ab", b"", b"cde"], 5, ID, 9, 3),
+    Append(7, 105, [], 0, ID, 10, 1),
+    Create(8, "s/t/0.#epoch.0", KIND_TABLE_FIXED, 16, 2, 100, 1 << 40),
+    Create(9, "söt/t/0"),
+    Seal(7),
+    Truncate(7, 1 << 50),
+    Delete(7),
+    Merge(7, 8, 105, 33, 4, ((ID, -5),)),
+    SetAttributes(7, ((ID, -(1 << 63)), (b"x" * 16, 1))),
+    UpdateTable(8, 77, 2, (Entry(b"k", b"v", 0), Entry(b"gone", None, 19), Entry(b"e", b"", 30))),
+    SetPolicy(7, 1, -3),
+]
+
+
+def frame(*operations):
+    parts = [FRAME_HEADER.pack(FORMAT_VERSION, 1234, len(operations))]
+    sizes = sum(operation.encode(parts) for operation in operations)
+    payload = b"".join(parts)
+    assert len(payload) == FRAME_HEADER.size + sizes
+    return payload
+
+
+def fields(operation):
+    if isinstance(operation, Append):
+        return (operation.segment, operation.offset, b"".join(map(bytes, operation.parts)), operation.length,
+                operation.writer, operation.event_number, operation.events)  # fmt: skip
+    return operation
+
+
+def test_every_operation_both_ways():
+    wall_ms, operations = decode_frame(memoryview(frame(*OPERATIONS)))
+    assert wall_ms == 1234
+    assert [fields(o) for o in operations] == [fields(o) for o in OPERATIONS]
+
+
+def test_the_example_on_paper():
+    sealed = bytes.fromhex("01 0000000000000001 00000001 03 0000000000000007")
+    wall_ms, operations = decode_frame(memoryview(sealed))
+    assert (wall_ms, list(operations)) == (1, [Seal(7)])
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: type(o).__name__)
+def test_a_frame_cut_anywhere_is_corrupt(operation):
+    whole = frame(operation)
+    for size in range(len(whole)):
+        with pytest.raises(Corrupt):
+            list(decode_frame(memoryview(whole[:size]))[1])
+
+
+def test_unknown_versions_types_and_left_over_bytes_are_corrupt():
+    whole = frame(Seal(7))
+    for bad in (b"\x02" + whole[1:], whole + b"\0", whole[: FRAME_HEADER.size] + b"\x63" + whole[FRAME_HEADER.size + 1 :]):
+        with pytest.raises(Corrupt):
+            list(decode_frame(memoryview(bad))[1])

@@ -1,0 +1,174 @@
+"""Table segments against a dictionary, with checkpoints, crashes and conditions in between."""
+
+import asyncio
+import random
+
+import pytest
+
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Truncated
+from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from tests.unit.store.harness import World
+
+TABLE = "_system/_tables/x"
+
+
+def run(test):
+    return asyncio.run(test)
+
+
+async def opened(key_length=0):
+    world = World()
+    store = await world.start()
+    await store.tables(TABLE).create(TABLE, key_length)
+    return world, store, store.tables(TABLE)
+
+
+def test_versions_rise_across_keys_and_are_positions():
+    async def main():
+        _, _, tables = await opened()
+        versions = await tables.update(TABLE, [(b"a", b"1", NOT_EXISTS), (b"bb", b"22", NO_VERSION), (b"a", b"3", NOT_EXISTS)])
+        assert versions == [0, 19, 40]
+        assert [(e.key, e.value, e.version) for e in await tables.scan(TABLE, b"", None, 9)] == [
+            (b"a", b"3", 40),
+            (b"bb", b"22", 19),
+        ]
+        assert (await tables.info(TABLE)).length == 59
+        assert (await tables.info(TABLE)).entries == 2
+
+    run(main())
+
+
+def test_conditions_are_judged_before_the_batch_and_all_or_none():
+    async def main():
+        _, _, tables = await opened()
+        (version,) = await tables.update(TABLE, [(b"map", b"0", NOT_EXISTS)])
+        # The same key several times with the same expected version, as synchronizers send it.
+        versions = await tables.update(TABLE, [(b"map", b"1", version), (b"k", b"v", NOT_EXISTS), (b"map", b"2", version)])
+        with pytest.raises(Conflict) as stale:
+            await tables.update(TABLE, [(b"new", b"x", NO_VERSION), (b"map", b"9", version)])
+        assert stale.value.actual == versions[2]
+        with pytest.raises(Conflict) as absent:
+            await tables.update(TABLE, [(b"nobody", b"x", 5)])
+        assert absent.value.actual == NOT_EXISTS
+        assert await tables.get(TABLE, [b"new", b"nobody"]) == [None, None]
+        with pytest.raises(Truncated):
+            await tables.update(TABLE, [(b"k", b"x", NO_VERSION)], expected_length=1)
+
+    run(main())
+
+
+def test_two_conditional_updates_in_flight_have_one_winner():
+    async def main():
+        _, _, tables = await opened()
+        results = await asyncio.gather(
+            *(tables.update(TABLE, [(b"k", b"%d" % n, NOT_EXISTS)]) for n in range(5)), return_exceptions=True
+        )
+        assert sum(isinstance(r, list) for r in results) == 1
+        assert sum(isinstance(r, Conflict) for r in results) == 4
+
+    run(main())
+
+
+def test_removal_of_what_is_not_there():
+    async def main():
+        _, _, tables = await opened()
+        await tables.update(TABLE, [(b"k", None, NO_VERSION), (b"k", None, NOT_EXISTS)])
+        with pytest.raises(Conflict):
+            await tables.update(TABLE, [(b"k", None, 3)])
+        assert (await tables.info(TABLE)).entries == 0
+
+    run(main())
+
+
+def test_limits_and_key_length():
+    async def main():
+        _, store, tables = await opened(key_length=4)
+        for key, value in ((b"abc", b""), (b"", b""), (b"abcd", b"x" * (1 << 20))):
+            with pytest.raises(Invalid):
+                await tables.update(TABLE, [(key, value, NO_VERSION)])
+        with pytest.raises(NotImplementedError):
+            await tables.delta(TABLE, 0, 10)
+        with pytest.raises(Exists):
+            await tables.create(TABLE, 4)
+        await tables.update(TABLE, [(b"abcd", b"", NO_VERSION)])
+        with pytest.raises(Exists):
+            await tables.delete(TABLE, must_be_empty=True)
+        await tables.delete(TABLE, must_be_empty=False)
+        with pytest.raises(NotFound):
+            await tables.get(TABLE, [b"abcd"])
+        await store.stop()
+
+    run(main())
+
+
+def test_delta_reads_reach_every_update_in_pages():
+    async def main():
+        world, store, tables = await opened()
+        expected = {}
+        for turn in range(60):
+            key = b"%d" % (turn % 23)
+            if turn % 7 == 6:
+                await tables.update(TABLE, [(key, None, NO_VERSION)])
+                expected.pop(key, None)
+            else:
+                await tables.update(TABLE, [(key, b"v%d" % turn, NO_VERSION)])
+                expected[key] = b"v%d" % turn
+            if turn % 20 == 19:
+                await asyncio.sleep(0.05)
+        for _ in range(2):
+            seen, position = {}, 0
+            while True:
+                page, reached, after = await tables.delta(TABLE, position, 4)
+                seen.update({e.key: e.value for e in page})
+                if not page:
+                    assert reached
+                    break
+                assert after > position
+                position = after
+            assert seen == expected
+            store = await world.crash(store)
+            tables = store.tables(TABLE)
+        assert await tables.delta(TABLE, (await tables.info(TABLE)).length, 4) == ([], True, 0)
+        with pytest.raises(Invalid):
+            await tables.delta(TABLE, 1 << 40, 4)
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_batches_with_checkpoints_and_crashes(seed):
+    async def main():
+        rnd = random.Random(seed)
+        world, store, tables = await opened()
+        model: dict[bytes, tuple[bytes, int]] = {}
+        for _ in range(120):
+            batch, after = [], dict(model)
+            for key in {b"%02d" % rnd.randrange(40) for _ in range(rnd.randint(1, 6))}:
+                expected = rnd.choice([NO_VERSION, model[key][1] if key in model else NOT_EXISTS])
+                value = None if rnd.random() < 0.3 else rnd.randbytes(rnd.randrange(30))
+                batch.append((key, value, expected))
+                after.pop(key, None)
+                if value is not None:
+                    after[key] = (value, 0)
+            versions = await tables.update(TABLE, batch)
+            for (key, value, _), version in zip(batch, versions, strict=True):
+                if value is not None:
+                    after[key] = (value, version)
+            model = after
+            if rnd.random() < 0.2:
+                await asyncio.sleep(0.01)
+            if rnd.random() < 0.05:
+                store = await world.crash(store)
+                tables = store.tables(TABLE)
+            if rnd.random() < 0.2:
+                start = b"%02d" % rnd.randrange(40)
+                page = await tables.scan(TABLE, start, None, 7)
+                assert [(e.key, e.value, e.version) for e in page] == [
+                    (k, *model[k]) for k in sorted(model) if k >= start
+                ][:7]
+        got = await tables.get(TABLE, [b"%02d" % n for n in range(40)])
+        assert {e.key: (e.value, e.version) for e in got if e is not None} == model
+        assert (await tables.info(TABLE)).entries == len(model)
+        await store.stop()
+
+    run(main())
