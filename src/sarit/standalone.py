@@ -15,6 +15,7 @@ from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.inprocess import InProcessSegments, InProcessTables
+from sarit.one_port import OnePort
 from sarit.store.server import StoreServer
 from sarit.store.store import SegmentStore
 
@@ -46,7 +47,7 @@ class Node:
         )
         self.controller_port = config.controller_port
         self.store_port = config.store_port
-        self._grpc: Any = None
+        self._api: asyncio.Server | None = None
 
     def __repr__(self) -> str:
         return (
@@ -58,18 +59,29 @@ class Node:
         from grpclib.server import Server
 
         await self.store.start()
-        self.store_port = self.segments.port = await self.server.listen(self.config.host, self.config.store_port)
         await self.controller.start()
-        self._grpc = Server(self.controller.services())
-        await self._grpc.start(self.config.host, self.config.controller_port)
+        if not self.config.one_port:
+            self.store_port = await self.server.listen(self.config.host, self.config.store_port)
+        grpc: Any = Server(self.controller.services())
+        loop = asyncio.get_running_loop()
+        http = grpc._protocol_factory
+        if self.config.one_port:
+            self._api = await loop.create_server(
+                lambda: OnePort(self.server.connection, http), self.config.host, self.config.controller_port
+            )
+        else:
+            self._api = await loop.create_server(http, self.config.host, self.config.controller_port)
         if not self.config.controller_port:
-            self.controller_port = self._grpc._server.sockets[0].getsockname()[1]
+            self.controller_port = self._api.sockets[0].getsockname()[1]
+        if self.config.one_port:
+            self.store_port = self.controller_port
+        self.segments.port = self.store_port
+        self.controller.advertised = (self.controller.advertised[0], self.controller_port)
 
     async def stop(self) -> None:
         """Stop serving, flush what is not in long-term storage, close everything."""
-        if self._grpc is not None:
-            self._grpc.close()
-            await self._grpc.wait_closed()
+        if self._api is not None:
+            self._api.close()
         await self.server.close()
         await self.store.stop()
 
