@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from sarit.wire.append import Append as WireAppend
 
 
+_COMPACTION_POLL_SECONDS = 0.01
+
+
 class AppendReplies(Protocol):
     """Who is told what became of an append."""
 
@@ -241,9 +244,11 @@ class Container:
             source = await self._merge_source(target, source_name)
             source.pins += 1
             try:
-                await self.residency.chunks(source)
                 for update in conditions:
                     await self.residency.attribute(target, update.attribute)
+                await self.residency.chunks(source)
+                while source.compacting:  # noqa: ASYNC110 - rare and short; not worth an event per segment
+                    await asyncio.sleep(_COMPACTION_POLL_SECONDS)
                 outcome = resolve_attributes(target, conditions)
                 operation = self.state.merge(target, source, outcome)
             finally:

@@ -27,7 +27,8 @@ from sarit.core.names import is_transient
 from sarit.env.ports import Buffer
 from sarit.index import keys
 from sarit.index.port import WriteBatch
-from sarit.storage.layout import Extent
+from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
+from sarit.store.compaction import Compactor
 from sarit.store.segment import Block, Segment
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class FlushLimits:
     chunk_bytes: int = CHUNK_TARGET_BYTES
     small_slice_bytes: int = SMALL_SLICE_BYTES
     concurrent_writes: int = 2
+    small_extent_bytes: int = SMALL_EXTENT_BYTES
 
 
 @dataclass(slots=True)
@@ -99,6 +101,7 @@ class Flusher:
         self._truncated: dict[int, Segment] = {}
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
+        self.compactor = Compactor(container, limits.small_extent_bytes)
 
     def __repr__(self) -> str:
         return f"<Flusher of {self._container!r} at frame {self.checkpoint_frame}>"
@@ -127,6 +130,7 @@ class Flusher:
             last = container.env.clock.monotonic()
             try:
                 idle = not await self.checkpoint()
+                await self.compactor.run(self._name_chunk)
                 await self.collect_garbage()
             except SaritError as error:
                 container.fail(error)
@@ -206,11 +210,9 @@ class Flusher:
         container = self._container
         try:
             parts = [part for _, parts, _ in run for part in parts or ()]
-            prefix = chunk_prefix(container.number, container.log.epoch)
             delay = _RETRY_SECONDS
             while True:
-                self._sequence += 1
-                name = f"{prefix}{self._sequence:012d}-s{item.segment.id}-{run[0][0]}"
+                name, _ = self._name_chunk(item.segment, run[0][0])
                 try:
                     await container.storage.write(name, parts)
                     break
@@ -225,6 +227,12 @@ class Flusher:
             self._mark(run, name, garbage)
         finally:
             self._writes.release()
+
+    def _name_chunk(self, segment: Segment, start: int) -> tuple[str, int]:
+        """A name never used before, and its sequence number."""
+        self._sequence += 1
+        prefix = chunk_prefix(self._container.number, self._container.log.epoch)
+        return f"{prefix}{self._sequence:012d}-s{segment.id}-{start}", self._sequence
 
     def _mark(self, run: list[Run], name: str, garbage: set[str]) -> None:
         """The blocks of `run` stand in chunk `name` now."""
@@ -363,6 +371,7 @@ class Flusher:
                     container.residency.entries.put(segment.id, entry.key, None if entry.value is None else entry)
             if not segment.deleted:
                 self._drop_flushed(item)
+                self.compactor.note(segment, item.extents)
         self.checkpoint_frame = frame
         container.log.truncate(frame + 1)
         self._account()

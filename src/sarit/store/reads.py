@@ -153,7 +153,7 @@ class Reads:
                 except NotFound:
                     if segment.deleted:
                         raise
-                    segment.chunks = None
+                    await self._container.residency.reload_chunks(segment)
             raise Corrupt(f"segment {segment.name}: the chunk that holds offset {offset} is missing")
         finally:
             segment.pins -= 1

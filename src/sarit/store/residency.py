@@ -129,6 +129,17 @@ class Residency:
                 segment.chunks = ChunkList(extents)
         return segment.chunks
 
+    async def reload_chunks(self, segment: Segment) -> None:
+        """Read the extents again: chunks that were named are gone.  Pin the segment.
+
+        The list is replaced, never taken away: a merge may count on it."""
+        while segment.chunks is not None and not segment.deleted:
+            generation = self.generation
+            extents = await self.scan_extents(segment.id)
+            if generation == self.generation and not segment.deleted:
+                segment.chunks = ChunkList(extents)
+                return
+
     async def stored_entries(self, segment: Segment, wanted: Sequence[bytes]) -> dict[bytes, Entry | None]:
         """What the index holds for keys of a table, as of one generation."""
         while True:

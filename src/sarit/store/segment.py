@@ -112,11 +112,42 @@ class Segment:
     """State of one incarnation of a segment name; `id` is never used again."""
 
     __slots__ = (
-        "assigned_deleted", "assigned_entries", "assigned_events", "assigned_length", "assigned_sealed",
-        "assigned_start", "attributes", "cached", "chunks", "committed", "created", "deleted", "dirty_attributes", "entries", "events",
-        "flushed", "flushing_attributes", "id", "in_flight", "key_length", "kind", "length", "merged_into",
-        "modified_ms", "name", "pins", "rollover_bytes", "scale_type", "sealed", "start", "table", "tail", "target_rate", "waiters",
-    )  # fmt: skip
+        "assigned_deleted",
+        "assigned_entries",
+        "assigned_events",
+        "assigned_length",
+        "assigned_sealed",
+        "assigned_start",
+        "attributes",
+        "cached",
+        "chunks",
+        "committed",
+        "compacting",
+        "created",
+        "deleted",
+        "dirty_attributes",
+        "entries",
+        "events",
+        "flushed",
+        "flushing_attributes",
+        "id",
+        "in_flight",
+        "key_length",
+        "kind",
+        "length",
+        "merged_into",
+        "modified_ms",
+        "name",
+        "pins",
+        "rollover_bytes",
+        "scale_type",
+        "sealed",
+        "start",
+        "table",
+        "tail",
+        "target_rate",
+        "waiters",
+    )
 
     def __init__(self, create: Create, modified_ms: int) -> None:
         self.id = create.segment
@@ -141,6 +172,7 @@ class Segment:
         self.tail: list[Block] = []
         self.cached: list[list[Block]] = []
         self.chunks: ChunkList | None = None
+        self.compacting = False
         self.attributes: dict[bytes, Attribute] = {}
         self.dirty_attributes: set[bytes] = set()
         self.flushing_attributes: set[bytes] = set()

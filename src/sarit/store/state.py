@@ -176,6 +176,7 @@ class ContainerState:
         if target.is_table or source.is_table:
             raise Invalid("table segments cannot be merged")
         assert source.chunks is not None or not source.flushed, source
+        assert not source.compacting, source
         length = source.assigned_length
         operation = Merge(target.id, source.id, target.assigned_length, length, source.assigned_events, attributes)
         source.assigned_sealed = source.assigned_deleted = True
@@ -368,6 +369,7 @@ class ContainerState:
         source = self.segments[operation.source]
         self.touch(source)
         self.dirty[source.id] = source
+        assert source.chunks is not None or not source.flushed, source
         if source.chunks is not None:
             for extent in source.chunks:
                 parts = None if extent.chunk else (extent.inline,)

@@ -244,7 +244,9 @@ def test_reader_groups_and_subscribers():
                 return (
                     await c.updateSubscriberStreamCut(
                         pb.SubscriberStreamCut(
-                            subscriber="s/g", generation=generation, readerGroupId=group_id,
+                            subscriber="s/g",
+                            generation=generation,
+                            readerGroupId=group_id,
                             streamCut=pb.StreamCut(streamInfo=STREAM, cut=cut),
                         )  # fmt: skip
                     )

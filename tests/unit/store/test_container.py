@@ -307,3 +307,34 @@ def test_random_appends_with_crashes_and_evictions(seed):
                 segment.check()
 
     run(main())
+
+
+def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
+    async def main():
+        limits = replace(SMALL, flush=replace(SMALL.flush, small_extent_bytes=600))
+        world = World(limits=limits)
+        _, store, writer = await opened(world)
+        expected = b""
+        for number in range(1, 60):
+            data = bytes([number]) * (50 + number * 5)
+            writer.append(data, number)
+            expected += data
+            await writer.settled()
+            await asyncio.sleep(0.03)
+            if number % 20 == 0:
+                assert await read_all(store, SEGMENT) == expected
+        joined = sum(o.flusher.compactor.joined for o in store.opened())
+        assert joined > 30
+        await asyncio.sleep(0.1)
+        assert await read_all(store, SEGMENT) == expected
+        store = await world.crash(store)
+        assert await read_all(store, SEGMENT) == expected
+        await asyncio.sleep(0.1)
+        opened_container = next(o for o in store.opened() if o.container is store.container(SEGMENT))
+        segment = await opened_container.container.residency.require(SEGMENT)
+        chunks = await opened_container.container.residency.chunks(segment)
+        named = {extent.chunk for extent in chunks if extent.chunk}
+        assert set(world.storage.chunks) == named  # the joined ones are deleted, nothing else is
+        await store.stop()
+
+    run(main())

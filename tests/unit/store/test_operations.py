@@ -74,6 +74,7 @@ def test_a_frame_cut_anywhere_is_corrupt(operation):
 
 def test_unknown_versions_types_and_left_over_bytes_are_corrupt():
     whole = frame(Seal(7))
-    for bad in (b"\x02" + whole[1:], whole + b"\0", whole[: FRAME_HEADER.size] + b"\x63" + whole[FRAME_HEADER.size + 1 :]):
+    head = FRAME_HEADER.size
+    for bad in (b"\x02" + whole[1:], whole + b"\0", whole[:head] + b"\x63" + whole[head + 1 :]):
         with pytest.raises(Corrupt):
             list(decode_frame(memoryview(bad))[1])

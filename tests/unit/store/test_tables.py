@@ -26,7 +26,8 @@ async def opened(key_length=0):
 def test_versions_rise_across_keys_and_are_positions():
     async def main():
         _, _, tables = await opened()
-        versions = await tables.update(TABLE, [(b"a", b"1", NOT_EXISTS), (b"bb", b"22", NO_VERSION), (b"a", b"3", NOT_EXISTS)])
+        batch = [(b"a", b"1", NOT_EXISTS), (b"bb", b"22", NO_VERSION), (b"a", b"3", NOT_EXISTS)]
+        versions = await tables.update(TABLE, batch)
         assert versions == [0, 19, 40]
         assert [(e.key, e.value, e.version) for e in await tables.scan(TABLE, b"", None, 9)] == [
             (b"a", b"3", 40),
@@ -43,7 +44,8 @@ def test_conditions_are_judged_before_the_batch_and_all_or_none():
         _, _, tables = await opened()
         (version,) = await tables.update(TABLE, [(b"map", b"0", NOT_EXISTS)])
         # The same key several times with the same expected version, as synchronizers send it.
-        versions = await tables.update(TABLE, [(b"map", b"1", version), (b"k", b"v", NOT_EXISTS), (b"map", b"2", version)])
+        batch = [(b"map", b"1", version), (b"k", b"v", NOT_EXISTS), (b"map", b"2", version)]
+        versions = await tables.update(TABLE, batch)
         with pytest.raises(Conflict) as stale:
             await tables.update(TABLE, [(b"new", b"x", NO_VERSION), (b"map", b"9", version)])
         assert stale.value.actual == versions[2]
