@@ -53,6 +53,7 @@ _APPEND_BLOCK_END = 4
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
 _APPEND_FAMILY = frozenset((1, 5, 89))
 _MAX_READ_BYTES = 2 << 20
+_FLUSH_AT_BYTES = 1 << 20
 
 
 class StoreConnection(asyncio.BufferedProtocol):
@@ -67,6 +68,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
         self._out: list[Buffer] = []
+        self._out_bytes = 0
         self._flush_scheduled = False
         self._writable = asyncio.Event()
         self._writable.set()
@@ -207,7 +209,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             if self._closed:
                 await self._delete_transients()
                 return
-        await self._writable.wait()
+        await self._until_writable()
         if reply is None:
             self.close()
         else:
@@ -328,7 +330,7 @@ class StoreConnection(asyncio.BufferedProtocol):
     async def _read_later(self, reads: Reads, command: wire.ReadSegment) -> None:
         try:
             segment = await reads.find(command.segment)
-            await self._writable.wait()
+            await self._until_writable()
             if not self._closed:
                 self._read_segment(reads, segment, command)
         except SaritError as error:
@@ -347,7 +349,7 @@ class StoreConnection(asyncio.BufferedProtocol):
     async def _read_chunks(self, reads: Reads, segment: Segment, command: wire.ReadSegment, limit: int) -> None:
         try:
             result = await reads.from_chunks(segment, command.offset, limit)
-            await self._writable.wait()
+            await self._until_writable()
             if not self._closed:
                 self._send_read(command, result)
         except SaritError as error:
@@ -407,6 +409,11 @@ class StoreConnection(asyncio.BufferedProtocol):
         )
         self._send_parts([prefix, *result.parts, suffix])
 
+    async def _until_writable(self) -> None:
+        # Everybody who waits is woken at once, and the first to write may close the gate again.
+        while not self._writable.is_set():
+            await self._writable.wait()
+
     # -- replies out --------------------------------------------------------------------------------
 
     def _send(self, frame: bytes) -> None:
@@ -417,12 +424,16 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def _send_parts(self, parts: list[Buffer]) -> None:
         self._out.extend(parts)
-        if not self._flush_scheduled:
+        self._out_bytes += sum(map(len, parts))
+        if self._out_bytes > _FLUSH_AT_BYTES:
+            self._flush()  # so that the transport says stop before the next reply is made
+        elif not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flush_scheduled = False
+        self._out_bytes = 0
         if self._out and not self._closed:
             out, self._out = self._out, []
             self._transport.writelines(out)

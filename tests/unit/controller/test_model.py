@@ -1,5 +1,7 @@
 """Epochs tile the key space, successors and predecessors agree, cuts are judged right."""
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,7 +46,7 @@ def test_every_epoch_tiles_and_numbers_rise(history):
 @given(histories)
 @settings(max_examples=60)
 def test_successors_and_predecessors_are_mutual(history):
-    for before, after in zip(history, history[1:], strict=False):
+    for before, after in itertools.pairwise(history):
         gone = {s.segment for s in before.segments} - {s.segment for s in after.segments}
         for segment in gone:
             first = next(i for i, e in enumerate(history) if any(s.segment == segment for s in e.segments))

@@ -248,7 +248,7 @@ def test_reader_groups_and_subscribers():
                             generation=generation,
                             readerGroupId=group_id,
                             streamCut=pb.StreamCut(streamInfo=STREAM, cut=cut),
-                        )  # fmt: skip
+                        )
                     )
                 ).status
 
