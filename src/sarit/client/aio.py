@@ -1,0 +1,247 @@
+"""The asynchronous client: `client = await sarit.client.aio.connect("127.0.0.1:9090")`.
+
+    async with await connect("127.0.0.1:9090") as client:
+        await client.create_scope("demo")
+        await client.create_stream("demo/numbers")
+        async with client.writer("demo/numbers") as writer:
+            writer.write("one", key="a")
+            await writer.flush()
+        async for event in client.reader("demo/numbers", end="tail"):
+            ...
+
+A client belongs to the event loop it was made on.  The blocking face is `sarit.connect`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sarit.client import segments
+from sarit.client.byte_streams import ByteReader, ByteWriter
+from sarit.client.controller import ControllerClient, parse_address
+from sarit.client.reader import EventReader
+from sarit.client.session import Session
+from sarit.client.values import SegmentInfo, StreamInfo, Successor
+from sarit.client.writer import DEFAULT_BUFFER_BYTES, EventWriter
+from sarit.core import cuts
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Invalid
+from sarit.core.names import SegmentId, StreamName, is_user_name
+from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from sarit.env.ports import Env
+
+Cut = StreamCut | str | None
+
+
+def stream_name(scope: str | StreamName, stream: str | None = None) -> StreamName:
+    """`("scope", "stream")`, `("scope/stream",)` or a StreamName.  Raises Invalid."""
+    if isinstance(scope, StreamName):
+        return scope
+    return StreamName.parse(scope if stream is None else f"{scope}/{stream}")
+
+
+async def connect(address: str = "127.0.0.1:9090", *, env: Env | None = None) -> Client:
+    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when none answers."""
+    if env is None:
+        from sarit.env.real import real_env
+
+        env = real_env()
+    controller = ControllerClient(*parse_address(address))
+    try:
+        await controller.ping()
+    except BaseException:
+        await controller.close()
+        raise
+    return Client(Session(env, controller))
+
+
+class Client:
+    """A connection to Sarit.  All its writers and readers share connections and end with `close`."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def __repr__(self) -> str:
+        return f"Client({self.session.controller!r})"
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End everything; writers that were not closed lose what they have not flushed."""
+        await self.session.close()
+
+    # -- scopes -------------------------------------------------------------------------------
+
+    async def create_scope(self, scope: str) -> bool:
+        """True when created, False when it existed.  Raises Invalid."""
+        if not is_user_name(scope):
+            raise Invalid(f"{scope!r} is no name for a scope: letters, digits, '.' and '-', at most 250")
+        return await self.session.controller.create_scope(scope)
+
+    async def list_scopes(self) -> list[str]:
+        """All scopes, also those the system uses."""
+        return [scope async for scope in self.session.controller.scopes()]
+
+    async def delete_scope(self, scope: str, *, recursive: bool = False) -> None:
+        """Delete an empty scope, or with `recursive` all it holds.  Raises NotFound, Conflict (not empty)."""
+        await self.session.controller.delete_scope(scope, recursive)
+
+    async def list_streams(self, scope: str, *, tag: str | None = None, internal: bool = False) -> list[StreamName]:
+        """The streams of a scope, those with `tag`; `internal`: also those kept by the system.  Raises NotFound."""
+        found = self.session.controller.streams(scope, tag)
+        return [stream async for stream in found if internal or is_user_name(stream.stream)]
+
+    # -- streams ------------------------------------------------------------------------------
+
+    async def create_stream(
+        self,
+        scope: str | StreamName,
+        stream: str | None = None,
+        segments: int = 1,
+        *,
+        scaling: ScalingPolicy | None = None,
+        retention: RetentionPolicy | None = None,
+        tags: Sequence[str] = (),
+    ) -> bool:
+        """True when created, False when it existed (and keeps its configuration).
+
+        `segments` is the number it begins with; `scaling` instead says more.  Raises NotFound (scope), Invalid.
+        """
+        name = stream_name(scope, stream)
+        if not is_user_name(name.stream):
+            raise Invalid(f"{name.stream!r} is no name for a stream: letters, digits, '.' and '-', at most 250")
+        scaling = scaling or ScalingPolicy(min_segments=segments)
+        scaling.check()
+        config = StreamConfig(scaling, retention or RetentionPolicy(), tuple(tags))
+        return await self.session.controller.create_stream(name, config)
+
+    async def update_stream(
+        self,
+        scope: str | StreamName,
+        stream: str | None = None,
+        *,
+        segments: int | None = None,
+        scaling: ScalingPolicy | None = None,
+        retention: RetentionPolicy | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> None:
+        """Change what is given, keep the rest.  Raises NotFound, Sealed, Invalid."""
+        name = stream_name(scope, stream)
+        config = await self.session.controller.stream_config(name)
+        if segments is not None:
+            scaling = replace(scaling or config.scaling, min_segments=segments)
+        if scaling is not None:
+            scaling.check()
+            config = replace(config, scaling=scaling)
+        if retention is not None:
+            config = replace(config, retention=retention)
+        if tags is not None:
+            config = replace(config, tags=tuple(tags))
+        await self.session.controller.update_stream(name, config)
+
+    async def stream_info(self, scope: str | StreamName, stream: str | None = None) -> StreamInfo:
+        """Configuration, active segments, head and tail.  Raises NotFound."""
+        name = stream_name(scope, stream)
+        controller = self.session.controller
+        config = await controller.stream_config(name)
+        ranges = await controller.current_segments(name)
+        head, tail = await self.stream_cut_head(name), await self.stream_cut_tail(name)
+        return StreamInfo(name, config, not ranges, tuple(ranges), head, tail)
+
+    async def seal_stream(self, scope: str | StreamName, stream: str | None = None) -> None:
+        """Let it take no more events, for ever.  Raises NotFound."""
+        await self.session.controller.seal_stream(stream_name(scope, stream))
+
+    async def truncate_stream(self, scope: str | StreamName, stream: str | None = None, *, cut: Cut) -> None:
+        """Forget everything before `cut` ("tail": everything).  Raises NotFound, Invalid."""
+        name = stream_name(scope, stream)
+        found = await self.cut(name, cut)
+        if found is None:
+            raise Invalid("truncate at which cut? give a StreamCut, its text, or 'tail'")
+        await self.session.controller.truncate_stream(name, found.positions)
+
+    async def delete_stream(self, scope: str | StreamName, stream: str | None = None, *, seal: bool = False) -> None:
+        """Delete a sealed stream; `seal`: seal it first.  Raises NotFound, Conflict (not sealed)."""
+        name = stream_name(scope, stream)
+        if seal:
+            await self.session.controller.seal_stream(name)
+        await self.session.controller.delete_stream(name)
+
+    # -- data -----------------------------------------------------------------------------------
+
+    def writer(self, stream: str | StreamName, *, buffer_bytes: int = DEFAULT_BUFFER_BYTES) -> EventWriter:
+        """A writer of events; it connects with the first event."""
+        return EventWriter(self.session, stream_name(stream), buffer_bytes)
+
+    def reader(
+        self, stream: str | StreamName, start: Cut = "head", end: Cut = None, *, skip_truncated: bool = False
+    ) -> EventReader:
+        """A reader of all events between two cuts.
+
+        `start` and `end`: "head", "tail" (as of the first read), a StreamCut or its text; `end` None: follow the
+        tail until the stream is sealed.  `skip_truncated`: go on behind what was truncated instead of raising.
+        """
+        name = stream_name(stream)
+
+        async def bounds() -> tuple[StreamCut, StreamCut | None]:
+            first = await self.cut(name, "head" if start is None else start)
+            return first or await self.stream_cut_head(name), await self.cut(name, end)
+
+        return EventReader(self.session, name, bounds, skip_truncated=skip_truncated)
+
+    async def cut(self, stream: StreamName, which: Cut) -> StreamCut | None:
+        """ "head", "tail", the text of a cut, or a cut, as a cut; None for none.  Raises NotFound, Invalid."""
+        if which == "head":
+            return await self.stream_cut_head(stream)
+        if which == "tail":
+            return await self.stream_cut_tail(stream)
+        found = cuts.from_text(which) if isinstance(which, str) else which
+        if found is not None and found.stream != stream:
+            raise Invalid(f"that is a cut of {found.stream}, not of {stream}")
+        return found
+
+    async def stream_cut_head(self, stream: str | StreamName) -> StreamCut:
+        """The oldest position.  Raises NotFound."""
+        return await segments.head_cut(self.session, stream_name(stream))
+
+    async def stream_cut_tail(self, stream: str | StreamName) -> StreamCut:
+        """The position behind the newest event as of now.  Raises NotFound."""
+        return await segments.tail_cut(self.session, stream_name(stream))
+
+    def byte_writer(self, stream: str | StreamName) -> ByteWriter:
+        """A writer of plain bytes to a stream of one segment."""
+        return ByteWriter(self.session, stream_name(stream))
+
+    def byte_reader(self, stream: str | StreamName, offset: int = 0) -> ByteReader:
+        """A reader of plain bytes of a stream of one segment."""
+        return ByteReader(self.session, stream_name(stream), offset)
+
+    # -- segments -------------------------------------------------------------------------------
+
+    async def segment_infos(
+        self, stream: str | StreamName, wanted: Iterable[SegmentId]
+    ) -> Mapping[SegmentId, SegmentInfo]:
+        """Start, end and state of segments, asked at about one moment; those that are gone are left out."""
+        return await segments.segment_infos(self.session, stream_name(stream), wanted)
+
+    async def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
+        """What follows a segment, with all predecessors.  Raises NotFound."""
+        name = stream_name(stream)
+        return await self.session.patiently(lambda: self.session.controller.successors(name, segment), 30.0)
+
+    def segment_batches(
+        self, stream: str | StreamName, segment: SegmentId, start: int = 0, end: int | None = None
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """The events of one segment between two byte offsets as record batches (event, segment, offset)."""
+        return segments.segment_batches(self.session, stream_name(stream), segment, start, end)

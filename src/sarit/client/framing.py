@@ -1,0 +1,322 @@
+"""Events to the bytes of a segment and back (pure).
+
+A segment of an event stream is a run of `00000000 len data`: an int32 0, the length as int32, both big-endian,
+and the event (source: Pravega's `WireCommands.Event`).  Type and length together are one big-endian int64 that
+equals the length, which is how both directions treat them.
+
+Per-event cost is the budget of the whole client, so nothing here loops over events in Python when C can:
+
+* writing equal lengths: `header.join(events)` is one pass of memcpy; mixed lengths: one join of headers and
+  events interleaved; Arrow arrays: numpy for equal lengths, Arrow's element-wise join otherwise;
+* reading: a run of equal-length events is found by comparing all its headers at once, at the stride the first
+  header gives; the events come out of one strided array.  Where lengths differ, a tight loop over headers.
+
+A *chunk* is framed bytes with what is needed to place them anew when their segment was sealed: the events are
+found again by their headers, the keys are kept beside them, unhashed.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.core.errors import Corrupt, Invalid
+from sarit.core.limits import EVENT_HEADER_BYTES, MAX_EVENT_BYTES, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from sarit.env.ports import Buffer
+
+CHUNK_BYTES: Final = MIB
+MAX_PLAIN_EVENT_BYTES: Final = MAX_EVENT_BYTES - EVENT_HEADER_BYTES
+
+_HEADER = struct.Struct(">q")
+_CACHED_HEADER_BYTES: Final = 65536
+_PROBE_EVENTS: Final = 8
+_LOOP_EVENTS: Final = 256
+
+
+class _Headers(dict[int, bytes]):
+    """Event length -> its 8-byte header; remembers the short lengths."""
+
+    def __missing__(self, length: int) -> bytes:
+        header = _HEADER.pack(length)
+        if length < _CACHED_HEADER_BYTES:
+            self[length] = header
+        return header
+
+
+_HEADERS = _Headers()
+
+
+class Chunk:
+    """Bytes for one segment, in whole events: `length` in bytes, `events` their count.
+
+    `keys` is None when no event has one, else one entry per event.  `plain` is False for bytes that are not framed
+    events (byte streams).  `large` marks a single event that is too long for an append.
+    """
+
+    __slots__ = ("data", "events", "keys", "large", "length", "plain")
+
+    def __init__(
+        self, data: Buffer, length: int, events: int, keys: Any = None, *, large: bool = False, plain: bool = False
+    ) -> None:
+        self.data = data
+        self.length = length
+        self.events = events
+        self.keys = keys
+        self.large = large
+        self.plain = plain
+
+    def __repr__(self) -> str:
+        return f"Chunk({self.events} events, {self.length} bytes{', large' if self.large else ''})"
+
+
+def frame_events(events: list[bytes]) -> bytes:
+    """The segment bytes of `events`."""
+    lengths = set(map(len, events))
+    if len(lengths) == 1:
+        return _HEADERS[lengths.pop()].join([b"", *events])
+    parts: list[bytes] = [b""] * (2 * len(events))
+    parts[::2] = map(_HEADERS.__getitem__, map(len, events))
+    parts[1::2] = events
+    return b"".join(parts)
+
+
+def chunks_of(events: list[bytes], keys: Any = None, limit: int = CHUNK_BYTES) -> Iterator[Chunk]:
+    """Frame `events` into chunks of at most `limit` bytes, longer only for a single long event.
+
+    `keys` is None or a list as long as `events`.
+    """
+    count = len(events)
+    length = sum(map(len, events)) + EVENT_HEADER_BYTES * count
+    if length <= limit:
+        yield Chunk(frame_events(events), length, count, keys)
+    elif count == 1:
+        large = length - EVENT_HEADER_BYTES > MAX_PLAIN_EVENT_BYTES
+        yield Chunk(frame_events(events), length, 1, keys, large=large)
+    else:
+        half = count // 2
+        yield from chunks_of(events[:half], keys and keys[:half], limit)
+        yield from chunks_of(events[half:], keys and keys[half:], limit)
+
+
+def split_events(data: Buffer) -> list[bytes]:
+    """The events of framed bytes that hold whole events.  Raises Corrupt."""
+    whole = bytes(data)
+    events, used = parse_events(whole, 0)
+    if used != len(whole):
+        raise Corrupt(f"{len(whole) - used} bytes are left over after the last whole event")
+    return events
+
+
+# -- Arrow in ------------------------------------------------------------------------------------
+
+
+def binary_array(values: Any) -> pa.Array:
+    """`values` (an Arrow array or chunked array of binary or string) as one large-binary array without nulls.
+
+    Raises Invalid."""
+    import pyarrow as pa
+
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, pa.ChunkedArray):  # no chunks at all, in some releases
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    kinds = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
+    if pa.types.is_fixed_size_binary(values.type):
+        values = values.cast(pa.binary())
+    elif not any(kind(values.type) for kind in kinds):
+        raise Invalid(f"an Arrow array of {values.type} holds no events: give binary or string")
+    if values.null_count:
+        raise Invalid(f"{values.null_count} of {len(values)} events are null: drop or fill them first")
+    return (
+        values.cast(pa.large_string()).cast(pa.large_binary())
+        if _is_text(values.type)
+        else values.cast(pa.large_binary())
+    )
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _offsets(array: pa.Array) -> Any:
+    import numpy as np
+
+    return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
+
+
+def chunks_of_arrow(array: pa.Array, keys: pa.Array | None = None, limit: int = CHUNK_BYTES) -> Iterator[Chunk]:
+    """Frame a large-binary array (of `binary_array`) into chunks of at most `limit` bytes each."""
+    import numpy as np
+
+    count = len(array)
+    if not count:
+        return
+    offsets = _offsets(array)
+    ends = offsets[1:] - offsets[0] + EVENT_HEADER_BYTES * np.arange(1, count + 1)
+    first = 0
+    while first < count:
+        base = int(ends[first - 1]) if first else 0
+        last = max(int(np.searchsorted(ends, base + limit, "right")), first + 1)
+        length = int(ends[last - 1]) - base
+        data = _frame_arrow(array.slice(first, last - first))
+        part = None if keys is None else keys.slice(first, last - first)
+        large = last == first + 1 and length - EVENT_HEADER_BYTES > MAX_PLAIN_EVENT_BYTES
+        yield Chunk(data, length, last - first, part, large=large)
+        first = last
+
+
+def _frame_arrow(array: pa.Array) -> memoryview:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    count = len(array)
+    offsets = _offsets(array)
+    lengths = np.diff(offsets)
+    size = int(lengths[0])
+    if (lengths == size).all():
+        out = np.empty((count, EVENT_HEADER_BYTES + size), np.uint8)
+        out[:, :EVENT_HEADER_BYTES] = np.frombuffer(_HEADERS[size], np.uint8)
+        if size:
+            values = np.frombuffer(array.buffers()[2], np.uint8, count * size, int(offsets[0]))
+            out[:, EVENT_HEADER_BYTES:] = values.reshape(count, size)
+        return out.data.cast("B")
+    heads = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(),
+        count,
+        [
+            None,
+            pa.py_buffer(np.arange(0, EVENT_HEADER_BYTES * (count + 1), EVENT_HEADER_BYTES, dtype=np.int64)),
+            pa.py_buffer(lengths.astype(">i8")),
+        ],
+    )
+    joined = pc.binary_join_element_wise(heads, array, pa.scalar(b"", pa.large_binary()))
+    ends = _offsets(joined)
+    return memoryview(joined.buffers()[2])[int(ends[0]) : int(ends[-1])]
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def run_of(data: bytes, start: int) -> tuple[int, int]:
+    """(events, event length) of the longest run of equal-length whole events at `start`; (0, length) when the
+    first is not whole.  Raises Corrupt for a header that is none."""
+    end = len(data)
+    if end - start < EVENT_HEADER_BYTES:
+        return 0, 0
+    (length,) = _HEADER.unpack_from(data, start)
+    if not 0 <= length < 1 << 31:
+        raise Corrupt(f"no event begins here: its header is {data[start : start + 8].hex(' ')}")
+    stride = EVENT_HEADER_BYTES + length
+    most = (end - start) // stride
+    if most <= 1:
+        return most, length
+    for probe in range(1, min(most, _PROBE_EVENTS)):
+        if _HEADER.unpack_from(data, start + probe * stride)[0] != length:
+            return probe, length
+    if most <= _PROBE_EVENTS:
+        return most, length
+    import numpy as np
+
+    heads = np.ndarray((most,), ">i8", data, start, (stride,))
+    same = heads == length
+    return (most if same.all() else int(same.argmin())), length
+
+
+def parse_events(data: bytes, start: int) -> tuple[list[bytes], int]:
+    """The whole events of `data` from `start`, and where the first half one begins.  Raises Corrupt."""
+    events: list[bytes] = []
+    end = len(data)
+    unpack = _HEADER.unpack_from
+    add = events.append
+    while True:
+        count, length = run_of(data, start)
+        if not count:
+            return events, start
+        if count >= _PROBE_EVENTS and length:
+            import numpy as np
+
+            stride = EVENT_HEADER_BYTES + length
+            cells = np.ndarray((count,), f"V{length}", data, start + EVENT_HEADER_BYTES, (stride,))
+            events += cells.tolist()
+            start += count * stride
+            continue
+        for _ in range(_LOOP_EVENTS):
+            if end - start < EVENT_HEADER_BYTES:
+                return events, start
+            (length,) = unpack(data, start)
+            begin = start + EVENT_HEADER_BYTES
+            stop = begin + length
+            if stop > end or length < 0:
+                break  # half an event, or rubbish: run_of tells them apart
+            add(data[begin:stop])
+            start = stop
+
+
+def missing_bytes(data: bytes, start: int) -> int:
+    """How many bytes the half event at `start` still lacks, at least; 8 when even its header is not whole."""
+    rest = len(data) - start
+    if rest < EVENT_HEADER_BYTES:
+        return EVENT_HEADER_BYTES - rest
+    (length,) = _HEADER.unpack_from(data, start)
+    return max(int(length) + EVENT_HEADER_BYTES - rest, 0)
+
+
+def arrow_events(data: bytes, start: int) -> tuple[list[pa.Array], list[Any], int]:
+    """The whole events of `data` from `start` as Arrow binary arrays, for each the numpy int64 array of where
+    its events begin in `data`, and where the first half event begins.  Raises Corrupt."""
+    import numpy as np
+    import pyarrow as pa
+
+    arrays: list[pa.Array] = []
+    begins: list[Any] = []
+    while True:
+        count, length = run_of(data, start)
+        if not count:
+            return arrays, begins, start
+        stride = EVENT_HEADER_BYTES + length
+        if count >= _PROBE_EVENTS:
+            flat = np.frombuffer(data, np.uint8, count * stride, start).reshape(count, stride)
+            values = np.ascontiguousarray(flat[:, EVENT_HEADER_BYTES:])
+            bounds = (
+                np.arange(0, (count + 1) * length, length, dtype=np.int32) if length else np.zeros(count + 1, np.int32)
+            )
+            arrays.append(
+                pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(values)])
+            )
+            begins.append(np.arange(start, start + count * stride, stride, dtype=np.int64))
+            start += count * stride
+            continue
+        events, used = _loop_events(data, start)
+        arrays.append(pa.array(events, pa.binary()))
+        lengths = np.fromiter(map(len, events), np.int64, len(events)) + EVENT_HEADER_BYTES
+        begins.append(start + np.cumsum(lengths) - lengths)
+        start = used
+
+
+def _loop_events(data: bytes, start: int) -> tuple[list[bytes], int]:
+    """At least one whole event from `start`, until a run of equal lengths or half an event comes."""
+    events: list[bytes] = []
+    end = len(data)
+    unpack = _HEADER.unpack_from
+    same = 0
+    before = -1
+    while end - start >= EVENT_HEADER_BYTES and same < 4 * _PROBE_EVENTS:
+        (length,) = unpack(data, start)
+        begin = start + EVENT_HEADER_BYTES
+        stop = begin + length
+        if stop > end or length < 0:
+            break
+        events.append(data[begin:stop])
+        start = stop
+        same = same + 1 if length == before else 0
+        before = length
+    return events, start

@@ -1,0 +1,53 @@
+"""What the client tells of streams, segments and their order: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sarit.core.cuts import StreamCut
+    from sarit.core.names import SegmentId, StreamName
+    from sarit.core.policies import StreamConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRange:
+    """A segment and its part of the key space."""
+
+    segment: SegmentId
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A segment that follows one that was sealed; `predecessors` are all it follows."""
+
+    segment: SegmentId
+    low: float
+    high: float
+    predecessors: frozenset[SegmentId]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """What a store says of a segment; offsets in bytes, `modified_ms` since 1970."""
+
+    segment: SegmentId
+    start_offset: int
+    end_offset: int
+    sealed: bool
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """A stream as it is now: its configuration, its active segments (none when sealed), its oldest and newest cut."""
+
+    stream: StreamName
+    config: StreamConfig
+    sealed: bool
+    segments: tuple[SegmentRange, ...]
+    head: StreamCut
+    tail: StreamCut
