@@ -55,11 +55,16 @@ class FileMaker:
     def __repr__(self) -> str:
         return f"<FileMaker {self._directory} next {self.next_sequence}, {len(self.spares)} spares>"
 
-    def make(self, epoch: int, base: int, durable: int, carried: Sequence[Record] = ()) -> WritableFile:
-        """The next log file, with copies of `carried` in it.  Raises OSError; NO_ROOM leaves all as it was."""
+    def make(
+        self, epoch: int, base: int, durable: int, carried: Sequence[Record] = (), *, opening: bool = False
+    ) -> WritableFile:
+        """The next log file, with copies of `carried` in it.
+
+        The last spare is for the first file of an epoch (`opening`): a full disk must not keep
+        the log from being opened again.  Raises OSError; NO_ROOM leaves all as it was."""
         sequence = self._take_sequence()
         header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(LIFE_BYTES))
-        source = self.spares.pop() if self.spares else self._allocate(sequence)
+        source = self.spares.pop() if len(self.spares) > (not opening) else self._allocate(sequence)
         path = self._path(sequence, LOG)
         file = self._files.open(source, "write")
         try:

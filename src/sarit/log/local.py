@@ -73,7 +73,7 @@ def open_files(
         if listing.spares:
             files.sync_dir(directory)  # a crash may have come before: their old names must not return
             maker.spares.extend(listing.spares)
-        file = maker.make(listing.last_epoch + 1, tail.mark, tail.end, tail.carried)
+        file = maker.make(listing.last_epoch + 1, tail.mark, tail.end, tail.carried, opening=True)
     except BaseException:
         lock.close()
         raise
@@ -128,9 +128,7 @@ class LocalLogProvider:
 
 def _close_unwanted(opening: asyncio.Future[LocalLog]) -> None:
     if not opening.cancelled() and opening.exception() is None:
-        log = opening.result()
-        log.fence()
-        log.closing = asyncio.ensure_future(log.close())
+        opening.result().abandon()
 
 
 class LocalLog:
@@ -150,7 +148,9 @@ class LocalLog:
         self._below = 0
         self._failed = False
         self._closed = False
-        self.closing: asyncio.Future[None] | None = None
+        self._ended = False
+        self._closing: asyncio.Future[None] | None = None
+        self._progress = asyncio.Event()
         self._files = deque(opened.logs)
         self._making = False
         self._mark_timer: asyncio.TimerHandle | None = None
@@ -223,12 +223,13 @@ class LocalLog:
             self._failed = True
         elif outcome.starved:
             self._starve()
-        elif self._writer.queue and not self._writer.submitted and not self._closed:
+        elif self._writer.queue and not self._writer.submitted and not self._ended:
             self._submit_commit()  # before anybody is told: the disk should not wait for the loop
         if outcome.frames and not self._failed:
             self._arm_mark()
             if self._writer.file.position * 2 > self._writer.file.capacity:
                 self._prepare()
+        self._progress.set()
         bug: Exception | None = None
         for frame in outcome.frames:
             try:
@@ -254,7 +255,7 @@ class LocalLog:
 
     def _prepare(self) -> None:
         """Have the next file made ahead of need."""
-        if self._making or self._closed or self._failed or self._writer.next_file is not None:
+        if self._making or self._ended or self._failed or self._writer.next_file is not None:
             return
         if self._retry_timer is not None:
             return
@@ -272,7 +273,9 @@ class LocalLog:
                 self._submit_commit()
             self._keep_house()
         elif isinstance(error, OSError) and error.errno in NO_ROOM:
-            if not self._closed:
+            if self._closed and self._starved_timer is not None:
+                self._no_room()
+            elif not self._ended:
                 self._retry_timer = self._loop.call_later(LOG_ROOM_RETRY_SECONDS, self._retry)
         else:
             assert error is not None
@@ -286,11 +289,13 @@ class LocalLog:
         """Frames wait for the next file."""
         if self._writer.next_file is not None:  # it came meanwhile
             self._submit_commit()
-        elif self._starved_timer is None and not self._closed:
+        elif self._starved_timer is None and not self._ended:
             self._starved_timer = self._loop.call_later(LOG_ROOM_WAIT_SECONDS, self._no_room)
             self._prepare()
 
     def _no_room(self) -> None:
+        if self._starved_timer is not None:
+            self._starved_timer.cancel()
         self._starved_timer = None
         self._end(Unavailable(f"{self._name} has no room: the disk is full"))
 
@@ -298,7 +303,7 @@ class LocalLog:
         """Fail what is queued and all that comes."""
         self._failed = True
         self._writer.fail(error)
-        if not self._closed:
+        if not self._ended:
             self._submit_commit()
 
     def _keep_house(self) -> None:
@@ -344,21 +349,33 @@ class LocalLog:
         self._failed = True
         self._writer.fail(Fenced(f"{self._name} was opened by a later owner"))
 
+    def abandon(self) -> None:
+        """Close without waiting for it, failing what is queued."""
+        self.fence()
+        self._begin_closing()
+
     async def close(self) -> None:
         """Finish what is queued, end the threads, release the files.  May be called again."""
-        if self.closing is None or not self._closed:
+        await asyncio.shield(self._begin_closing())
+
+    def _begin_closing(self) -> asyncio.Future[None]:
+        if self._closing is None:
             self._closed = True
-            self.closing = asyncio.ensure_future(self._close())
-        await asyncio.shield(self.closing)
+            self._closing = asyncio.ensure_future(self._close())
+        return self._closing
 
     async def _close(self) -> None:
+        if self._starved_timer is not None and self._retry_timer is not None:
+            self._no_room()  # the disk is full, and nobody waits any longer for room
+        while self._writer.queue:
+            self._progress.clear()
+            await self._progress.wait()
+        self._ended = True
         for timer in (self._mark_timer, self._retry_timer, self._starved_timer):
             if timer is not None:
                 timer.cancel()
-        self._mark_timer = self._retry_timer = self._starved_timer = None
-        outcomes = await self._worker.run(self._writer.finish)
-        for outcome in outcomes:
-            self._finished(outcome, None)
+        self._starved_timer = None
+        self._finished(await self._worker.run(self._writer.finish), None)
         await self._worker.close()
         await self._housekeeper.close()
         if self._writer.next_file is not None:

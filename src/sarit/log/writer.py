@@ -100,17 +100,11 @@ class LogWriter:
                 error.__cause__ = cause
             self._failure = error
 
-    def finish(self) -> list[Outcome]:
-        """Commit all that is queued, mark, release the files."""
-        outcomes = []
-        while self.queue:
-            outcome = self.commit()
-            if outcome.starved:
-                self.fail(Unavailable(f"{self._name} was closed while it waited for room on the disk"))
-            outcomes.append(outcome)
-        outcomes.append(self.mark())
+    def finish(self) -> Outcome:
+        """Mark, and release the file.  Nothing is queued any more."""
+        outcome = self.mark()
         self._file.file.close()
-        return outcomes
+        return outcome
 
     def _refuse(self, outcome: Outcome) -> None:
         if self._failure is None:

@@ -1,0 +1,157 @@
+"""The bytes of the durable log: the example of docs/formats/durable-log.md, and every way to damage it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarit.core.errors import Corrupt
+from sarit.core.limits import MAX_FRAME_BYTES
+from sarit.log.records import (
+    BLOCK_BYTES,
+    FRAME,
+    HEADER_BYTES,
+    MARK,
+    FileHeader,
+    GroupWriter,
+    Record,
+    Window,
+    extend_crc,
+    first_number,
+)
+
+HEADER = FileHeader(container=3, sequence=5, epoch=2, base=6, durable=7, life=bytes(range(12)))
+
+
+def group(*records: tuple[int, bytes], position: int = BLOCK_BYTES, header: FileHeader = HEADER) -> bytes:
+    writer = GroupWriter(header, position)
+    for number, payload in records:
+        writer.add(FRAME, 2, number, number - 1, [payload])
+    length = writer.finish()
+    data = b"".join(writer.parts)
+    assert len(data) == length
+    return data
+
+
+def window(data: bytes, position: int = BLOCK_BYTES, header: FileHeader = HEADER) -> Window:
+    return Window(data, position, header.tag, header.crc, header.epoch)
+
+
+def documented_bytes() -> dict[int, bytes]:
+    page = Path(__file__).parents[3] / "docs/formats/durable-log.md"
+    found = re.findall(r"^    ([0-9a-f]{4})  ((?:[0-9a-f]{2} ){7,15}[0-9a-f]{2})  ", page.read_text(), re.MULTILINE)
+    return {int(at, 16): bytes.fromhex(line) for at, line in found}
+
+
+def test_the_documented_example_is_what_we_write() -> None:
+    data = HEADER.block() + group((8, b"hello"))
+    lines = documented_bytes()
+    assert sorted(lines) == [0x00, 0x10, 0x20, 0x30, 0x1000, 0x1010, 0x1020, 0x1030]
+    for at, line in lines.items():
+        assert data[at : at + len(line)] == line, hex(at)
+    assert len(data) == 0x2000
+    assert not any(data[HEADER_BYTES:BLOCK_BYTES])
+    assert not any(data[0x1038:])
+
+
+def test_crc_32c_is_castagnoli() -> None:
+    assert extend_crc(0, b"123456789") == 0xE3069283
+    assert extend_crc(extend_crc(0, bytearray(b"1234")), memoryview(b"56789")) == 0xE3069283
+    large = bytes(range(256)) * 8192
+    assert extend_crc(0, large) == extend_crc(extend_crc(0, large[:1000]), memoryview(large)[1000:])
+
+
+def test_a_header_comes_back_and_any_flipped_bit_is_noticed() -> None:
+    block = HEADER.block()
+    assert FileHeader.parse(block, "x") == HEADER
+    for bit in range(HEADER_BYTES * 8):
+        damaged = bytearray(block)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(Corrupt):
+            FileHeader.parse(bytes(damaged), "x")
+    with pytest.raises(Corrupt):
+        FileHeader.parse(b"", "x")
+
+
+def test_a_newer_version_is_refused_by_name() -> None:
+    body = bytearray(HEADER.pack()[:-4])
+    body[9] = 2
+    with pytest.raises(Corrupt, match="log format 2"):
+        FileHeader.parse(bytes(body) + extend_crc(0, bytes(body)).to_bytes(4, "big"), "x")
+
+
+payloads = st.lists(st.lists(st.binary(max_size=300), max_size=5), min_size=1, max_size=6)
+
+
+@given(payloads)
+def test_records_come_back(groups: list[list[bytes]]) -> None:
+    writer = GroupWriter(HEADER, 3 * BLOCK_BYTES)
+    for number, parts in enumerate(groups, 10):
+        writer.add(FRAME, 1, number, 9, parts)
+    writer.add(MARK, 2, 20, 20, [])
+    writer.finish()
+    read = window(b"".join(writer.parts), 3 * BLOCK_BYTES)
+    at = 0
+    for number, parts in enumerate(groups, 10):
+        record = read.record(at)
+        assert isinstance(record, Record)
+        assert (record.kind, record.epoch, record.number, record.durable) == (FRAME, 1, number, 9)
+        assert record.payload == b"".join(parts)
+        assert record.position == 3 * BLOCK_BYTES + at
+        at = record.end - 3 * BLOCK_BYTES
+    mark = read.record(at)
+    assert isinstance(mark, Record)
+    assert (mark.kind, mark.number, mark.durable) == (MARK, 20, 20)
+
+
+def test_large_parts_are_not_copied_and_small_ones_are_joined() -> None:
+    large = bytearray(100_000)
+    writer = GroupWriter(HEADER, BLOCK_BYTES)
+    writer.add(FRAME, 2, 8, 7, [b"a" * 10] * 1000 + [memoryview(large)] + [b"b"] * 1000)
+    assert any(isinstance(part, memoryview) and part.obj is large for part in writer.parts)
+    assert len(writer.parts) < 10
+    assert isinstance(window(b"".join(writer.parts)).record(0), Record)
+
+
+def test_any_flipped_bit_is_noticed() -> None:
+    data = group((8, b"some bytes"))
+    length = 48 + len(b"some bytes")
+    for bit in range(length * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        assert not isinstance(window(bytes(damaged)).record(0), Record) or 9 <= bit // 8 < 12, bit
+
+
+def test_a_record_of_another_place_or_life_is_none() -> None:
+    data = group((8, b"hello"))
+    assert isinstance(window(data).record(0), Record)
+    assert window(data, position=2 * BLOCK_BYTES).record(0) == 0
+    same_tag = FileHeader(3, 5, 2, 6, 7, bytes(range(11)) + b"!")
+    assert window(data, header=same_tag).record(0) == 0
+    assert window(data, header=FileHeader(3, 6, 2, 6, 7, HEADER.life)).record(0) == 0
+    older = Window(data, BLOCK_BYTES, HEADER.tag, HEADER.crc, epoch=1)
+    assert older.record(0) == 0, "a record of a later epoch than the file's"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 47, 48, 52])
+def test_a_cut_record_says_how_much_it_needs(cut: int) -> None:
+    data = group((8, b"hello"))
+    assert window(data[:cut]).record(0) == (48 if cut < 48 else 53)
+
+
+def test_a_hint_is_read_from_the_first_record() -> None:
+    data = group((8, b"hello"))
+    assert first_number(data, HEADER.tag) == 8
+    assert first_number(data, b"none") is None
+    assert first_number(b"", HEADER.tag) is None
+
+
+def test_a_frame_over_the_limit_is_a_bug() -> None:
+    part = memoryview(bytes(MAX_FRAME_BYTES))
+    GroupWriter(HEADER, BLOCK_BYTES).add(FRAME, 2, 8, 7, [part])
+    with pytest.raises(AssertionError, match="frame 8"):
+        GroupWriter(HEADER, BLOCK_BYTES).add(FRAME, 2, 8, 7, [part, b"x"])
