@@ -1,1 +1,94 @@
-"""Sarit: distributed stream storage that speaks the Pravega protocols."""
+"""Sarit: distributed stream storage that speaks the Pravega protocols.
+
+    import sarit
+
+    with sarit.connect("127.0.0.1:9090") as client:
+        ...
+
+Names are imported when they are first used, so that `import sarit` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sarit.client.blocking import Client, connect
+    from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
+    from sarit.core.cuts import StreamCut
+    from sarit.core.errors import (
+        Conflict,
+        Corrupt,
+        Exists,
+        Fenced,
+        Invalid,
+        NotFound,
+        SaritError,
+        Sealed,
+        Truncated,
+        Unavailable,
+    )
+    from sarit.core.names import SegmentId, StreamName
+    from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
+
+_HOMES = {
+    "sarit.client.blocking": ("Client", "connect"),
+    "sarit.client.blocking_streams": ("ByteReader", "ByteWriter", "EventReader", "EventWriter"),
+    "sarit.core.cuts": ("StreamCut",),
+    "sarit.core.errors": (
+        "Conflict",
+        "Corrupt",
+        "Exists",
+        "Fenced",
+        "Invalid",
+        "NotFound",
+        "SaritError",
+        "Sealed",
+        "Truncated",
+        "Unavailable",
+    ),
+    "sarit.core.names": ("SegmentId", "StreamName"),
+    "sarit.core.policies": ("RetentionPolicy", "RetentionType", "ScaleType", "ScalingPolicy"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ByteReader",
+    "ByteWriter",
+    "Client",
+    "Conflict",
+    "Corrupt",
+    "EventReader",
+    "EventWriter",
+    "Exists",
+    "Fenced",
+    "Invalid",
+    "NotFound",
+    "RetentionPolicy",
+    "RetentionType",
+    "SaritError",
+    "ScaleType",
+    "ScalingPolicy",
+    "Sealed",
+    "SegmentId",
+    "StreamCut",
+    "StreamName",
+    "Truncated",
+    "Unavailable",
+    "connect",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'sarit' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

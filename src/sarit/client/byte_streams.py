@@ -47,7 +47,7 @@ class ByteWriter:
         self._early: list[Chunk] = []
         self._early_bytes = 0
         self._opening: asyncio.Task[None] | None = None
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
         self._closed = False
         self._due = False
         self._changed: asyncio.Future[None] | None = None
@@ -57,7 +57,7 @@ class ByteWriter:
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append `data`; the number of bytes taken, which is all.  Raises the writer's failure."""
-        self._check()
+        self.check()
         view = memoryview(bytes(data))
         for start in range(0, len(view), CHUNK_BYTES):
             piece = view[start : start + CHUNK_BYTES]
@@ -72,11 +72,11 @@ class ByteWriter:
 
     async def drain(self) -> None:
         """Wait while too many bytes are not acknowledged.  Raises the writer's failure."""
-        self._check()
+        self.check()
         while self.held_bytes + self._early_bytes > BUFFER_BYTES:
             self._changed = asyncio.get_running_loop().create_future()
             await self._changed
-            self._check()
+            self.check()
 
     async def flush(self) -> None:
         """Wait until everything written is durable.  Raises the writer's failure."""
@@ -89,7 +89,7 @@ class ByteWriter:
             while not done.done():
                 self._changed = asyncio.get_running_loop().create_future()
                 await asyncio.wait((done, self._changed), return_when=asyncio.FIRST_COMPLETED)
-                self._check()
+                self.check()
 
     async def tell(self) -> int:
         """The tail offset, behind everything written so far (flushes first)."""
@@ -110,7 +110,7 @@ class ByteWriter:
         if self._closed:
             return
         try:
-            if self._failure is None:
+            if self.failure is None:
                 await self.flush()
         finally:
             self._closed = True
@@ -127,19 +127,20 @@ class ByteWriter:
         segment = await only_segment(self._session, self.stream)
         return await segments.segment_info(self._session, self.stream, segment)
 
-    def _check(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+    def check(self) -> None:
+        """Raises the writer's failure, or Invalid when it is closed."""
+        if self.failure is not None:
+            raise self.failure
         if self._closed:
             raise Invalid(f"the writer of {self.stream} is closed")
 
     async def _open(self) -> LaneDriver:
-        self._check()
+        self.check()
         if self._driver is None:
             self._begin()
             assert self._opening is not None
             await asyncio.shield(self._opening)
-            self._check()
+            self.check()
         assert self._driver is not None
         return self._driver
 
@@ -186,8 +187,8 @@ class ByteWriter:
 
     def failed(self, error: BaseException) -> None:
         """No retry can help."""
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 

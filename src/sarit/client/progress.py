@@ -74,7 +74,7 @@ class Progress:
             return []
         for old in leaving:
             self._finished.discard(old)
-            self.positions.pop(old, None)
             self._following.pop(old, None)
-        self.positions.update(dict.fromkeys(entering, 0))
+        staying = {segment: offset for segment, offset in self.positions.items() if segment not in leaving}
+        self.positions = staying | dict.fromkeys(entering, 0)  # in one step: another thread may look
         return list(entering)

@@ -157,10 +157,14 @@ class EventReader:
 
     # -- from pieces to events ------------------------------------------------------------------
 
+    def waiting_events(self) -> Events | None:
+        """Events parsed and not handed out yet, if there are any."""
+        return self._current if self._current is not None and self._current.count_left() else None
+
     async def next_events(self) -> Events | None:
         """Events not handed out yet (at least one), None at the end.  Hand them out through `left`."""
-        if self._current is not None and self._current.count_left():
-            return self._current
+        if (waiting := self.waiting_events()) is not None:
+            return waiting
         if self._rest is not None:
             self._current = self._rest_as_events()
             return self._current

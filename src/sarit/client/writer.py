@@ -60,6 +60,7 @@ class EventWriter:
         "_marks",
         "_opening",
         "_pump_due",
+        "_pumped",
         "_put",
         "_put_both",
         "_room",
@@ -90,6 +91,7 @@ class EventWriter:
         self._yield = False
         self._wake: Callable[[], None] = self.wake_soon
         self._full: Callable[[], None] = self._pump_full
+        self._pumped: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"EventWriter({self._spread!r}, {self._failure or 'well'})"
@@ -139,6 +141,12 @@ class EventWriter:
             self._asleep = False
             self._wake()
 
+    def fronted(self, wake: Callable[[], None], full: Callable[[], None], pumped: Callable[[], None]) -> None:
+        """Let another thread write (`blocking.py`): `wake` and `full` are called there, `pumped` on the loop."""
+        self._wake = wake
+        self._full = full
+        self._pumped = pumped
+
     def wake_soon(self) -> None:
         """Pump in the next turn of the loop."""
         if not self._pump_due:
@@ -150,6 +158,11 @@ class EventWriter:
         self._pump()
 
     # -- waiting ------------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What every further call raises, if anything."""
+        return self._failure
 
     def pending_bytes(self) -> int:
         """Bytes written and not acknowledged yet."""
@@ -240,6 +253,8 @@ class EventWriter:
                 self.wake_soon()
         if self._drained is not None and self.pending_bytes() <= self._buffer_bytes and not self._drained.done():
             self._drained.set_result(None)
+        if self._pumped is not None:
+            self._pumped()
 
     def _take_intake(self) -> None:
         if not self._spread.opened:
@@ -276,3 +291,5 @@ class EventWriter:
             if future is not None and not future.done():
                 future.set_exception(error)
                 future.exception()
+        if self._pumped is not None:
+            self._pumped()
