@@ -32,7 +32,8 @@ format: setup  ## put the code in order: ruff's fixes and formatting
 	@$(BIN)/ruff format .
 
 bench: setup  ## the headline figures, beside peers where they can be started
-	@$(BIN)/python -m benchmarks
+	@$$(command -v uv || echo $(BIN)/uv) sync --quiet --locked --group bench
+	@$(BIN)/python -m benchmarks $(BENCH)
 
 wheel: setup  ## build dist/*.whl
 	@$(BIN)/uv build --wheel --no-build-isolation --out-dir dist
