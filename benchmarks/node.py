@@ -1,0 +1,76 @@
+"""The node that benchmarks run: `sarit standalone` as it is, and on SIGUSR1 what its flushers know.
+
+`python -m benchmarks.node REPORT.json standalone ...` takes the arguments of `sarit`.  The report holds the duration of
+every index commit (one a checkpoint) from `FlushStatistics`, and when each whole cycle of a flusher (chunks, then
+commit) began and ended, on the clock that all processes share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sarit import standalone
+from sarit.cli.main import main
+from sarit.store.flusher import Flusher
+
+from benchmarks.loads.pace import now
+
+if TYPE_CHECKING:
+    from sarit.config import NodeConfig
+    from sarit.env.ports import Env
+
+_flushers: list[Flusher] = []
+_cycles: list[tuple[float, float]] = []
+_plain_open = standalone.open_node
+_plain_run = Flusher.run
+_plain_checkpoint = Flusher.checkpoint
+
+
+async def _run(self: Flusher) -> None:
+    _flushers.append(self)
+    await _plain_run(self)
+
+
+async def _checkpoint(self: Flusher) -> bool:
+    start = now()
+    done = await _plain_checkpoint(self)
+    if done:
+        _cycles.append((start, now()))
+    return done
+
+
+def _report(path: str) -> None:
+    statistics = [flusher.statistics for flusher in _flushers]
+    found: dict[str, Any] = {
+        "commit_seconds": [seconds for one in statistics for seconds in one.commit_seconds],
+        "checkpoints": sum(one.checkpoints for one in statistics),
+        "chunks": sum(one.chunks for one in statistics),
+        "chunk_bytes": sum(one.chunk_bytes for one in statistics),
+        "storage_errors": sum(one.storage_errors for one in statistics),
+        "cycles": _cycles,
+    }
+    with open(path + ".new", "w") as file:
+        json.dump(found, file)
+    os.rename(path + ".new", path)
+
+
+def watch(path: str) -> None:
+    """Let nodes started from here on answer SIGUSR1 with a report in `path`."""
+
+    async def open_node(config: NodeConfig, env: Env) -> standalone.Node:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _report, path)
+        return await _plain_open(config, env)
+
+    standalone.open_node = open_node  # type: ignore[assignment]
+    Flusher.run = _run  # type: ignore[method-assign]
+    Flusher.checkpoint = _checkpoint  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    watch(sys.argv.pop(1))
+    main()
