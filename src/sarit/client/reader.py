@@ -267,6 +267,8 @@ class EventReader:
                     self._finish(source)
                 elif source.fetch.ready:
                     return source
+                if self._failure is not None:
+                    raise self._failure
             if self._progress.done:
                 return None
             self._wake = asyncio.get_running_loop().create_future()
