@@ -1,0 +1,96 @@
+"""Real nodes, killed with -9 while clients write: nothing acknowledged is lost, doubled or reordered."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+
+import pytest
+
+from sarit.client.aio import connect
+from tests.nodes import RunningNode
+
+STREAM = "faults/numbers"
+KEYS = 8
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+class Fixed(RunningNode):
+    """A node that comes back on the same ports."""
+
+    def __init__(self, directory):
+        super().__init__(directory, "--controller-port", free_port(), "--store-port", free_port())
+
+
+async def write(address, acknowledged, stop):
+    """Write numbered events until told to stop; note each one only after its flush."""
+    async with await connect(address) as client:
+        writer = client.writer(STREAM)
+        number = 0
+        while not stop.is_set():
+            batch = range(number, number + 200)
+            for n in batch:
+                writer.write(f"{n}", key=str(n % KEYS))
+            await writer.flush()
+            acknowledged.extend(batch)
+            number += 200
+            await asyncio.sleep(0)
+        await writer.close()
+
+
+async def read(address):
+    async with await connect(address) as client:
+        return [int(event) async for event in client.reader(STREAM, end="tail")]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_writer_over_kills(tmp_path, seed):
+    node = Fixed(tmp_path / "data").start()
+    rnd = random.Random(seed)
+
+    async def main():
+        async with await connect(node.controller) as client:
+            await client.create_scope("faults")
+            await client.create_stream(STREAM, segments=4)
+        acknowledged, stop = [], asyncio.Event()
+        writing = asyncio.create_task(write(node.controller, acknowledged, stop))
+        for _ in range(4):
+            before = len(acknowledged)
+            await asyncio.sleep(rnd.uniform(0.3, 1.2))
+            await asyncio.to_thread(node.kill)
+            await asyncio.to_thread(node.start)
+            while len(acknowledged) == before and not writing.done():
+                await asyncio.sleep(0.05)
+        stop.set()
+        await asyncio.wait_for(writing, 60)
+        return acknowledged, await read(node.controller)
+
+    try:
+        acknowledged, got = asyncio.run(main())
+    finally:
+        node.stop()
+    assert len(acknowledged) > 1000
+    assert sorted(got) == acknowledged
+    for key in range(KEYS):
+        mine = [n for n in got if n % KEYS == key]
+        assert mine == sorted(mine)
+
+
+def test_a_second_node_on_the_same_directory_is_refused(tmp_path):
+    with (
+        RunningNode(tmp_path / "data"),
+        pytest.raises(AssertionError, match="another node runs on"),
+    ):
+        RunningNode(tmp_path / "data").start()
+
+
+def test_a_data_directory_keeps_its_number_of_containers(tmp_path):
+    RunningNode(tmp_path / "data", "--containers", "2").start().stop()
+    with pytest.raises(AssertionError, match="--containers 2"):
+        RunningNode(tmp_path / "data").start()
