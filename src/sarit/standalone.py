@@ -82,6 +82,7 @@ class Node:
         """Stop serving, flush what is not in long-term storage, close everything."""
         if self._api is not None:
             self._api.close()
+        await self.controller.stop()
         await self.server.close()
         await self.store.stop()
 

@@ -1,35 +1,37 @@
-"""Reads and changes records by compare-and-set; lists them in pages by name."""
+"""Reads and changes the controller's records by compare-and-set; lists them in pages by name.
+
+Nothing is trusted that was read before: every question reads the table.  What is kept is only what cannot be wrong:
+the incarnation of a scope (a table of a past one does not exist: then it is looked up anew), and the value that a
+record of some version decodes to.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from sarit.controller.ports import Tables, TableUpdate
-from sarit.controller.records import (
-    DELETED_TABLE,
-    SCOPES_TABLE,
-    EpochRecord,
-    StreamRecord,
-    after_prefix,
-    epoch_key,
-    scope_table,
-    stream_key,
-)
-from sarit.core.errors import Conflict, Exists, NotFound, Unavailable
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.controller import keys
+from sarit.controller.model import codec
+from sarit.controller.model.epochs import Epoch, creation_epoch
+from sarit.controller.model.records import ScopeRecord, State, StreamRecord
+from sarit.controller.ports import Tables, TableUpdate, TableValue
+from sarit.core.errors import Exists, NotFound
+from sarit.core.limits import NO_VERSION
+from sarit.core.names import is_internal_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from sarit.core.names import StreamName
 
-PAGE = 1000
-_MAX_CONFLICTS = 50
+T = TypeVar("T")
+
+PAGE: Final = 1000
+_MAX_CACHED_SCOPES: Final = 1024
+_MAX_DECODED: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Versioned:
+class Found(NamedTuple):
     """A stream's record and the version its next change must name."""
 
     record: StreamRecord
@@ -41,116 +43,169 @@ class Catalog:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
+        self._scopes: OrderedDict[str, str] = OrderedDict()
+        self._decoded: OrderedDict[tuple[str, bytes], tuple[int, Any]] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Catalog {len(self._scopes)} scopes known, {len(self._decoded)} records decoded>"
 
     async def start(self) -> None:
         """Create the controller's own tables where they are missing."""
-        for table in (SCOPES_TABLE, DELETED_TABLE):
+        for table in (keys.SCOPES_TABLE, keys.WORK_TABLE):
             try:
                 await self.tables.create(table)
             except Exists:
                 continue
 
-    # -- streams ------------------------------------------------------------------------------
+    # -- scopes -----------------------------------------------------------------------------------
 
-    async def find(self, name: StreamName) -> Versioned | None:
-        """A stream's record, None when it or its scope is missing."""
+    async def scope(self, scope: str) -> tuple[ScopeRecord, int] | None:
+        """A scope's record and version, None when it does not exist."""
+        if not is_internal_name(scope):
+            return None
+        (value,) = await self.tables.get(keys.SCOPES_TABLE, [scope.encode()])
+        return None if value is None else (codec.decode_scope(value.value), value.version)
+
+    async def scope_exists(self, scope: str) -> bool:
+        """Whether a scope exists."""
+        return await self.scope(scope) is not None
+
+    async def list_scopes(self, token: str) -> list[str]:
+        """A page of scopes behind `token`, by name."""
+        start = token.encode() + b"\0" if token else b""
+        rows = await self._scan_all(keys.SCOPES_TABLE, start, None, PAGE)
+        return [key.decode() for key, _ in rows]
+
+    async def _in_scope(self, scope: str, call: Callable[[str], Awaitable[T]]) -> T:
+        """`call` on the scope's table.  Raises NotFound when the scope does not exist."""
+        table = self._scopes.get(scope)
+        if table is not None:
+            try:
+                return await call(table)
+            except NotFound:
+                self._scopes.pop(scope, None)
+        found = await self.scope(scope)
+        if found is None:
+            raise NotFound(f"scope {scope} does not exist")
+        table = self._scopes[scope] = keys.scope_table(scope, found[0].incarnation)
+        if len(self._scopes) > _MAX_CACHED_SCOPES:
+            self._scopes.popitem(last=False)
         try:
-            (value,) = await self.tables.get(scope_table(name.scope), [stream_key(name.stream)])
+            return await call(table)
+        except NotFound:
+            self._scopes.pop(scope, None)
+            raise NotFound(f"scope {scope} is being deleted") from None
+
+    # -- records of a scope: all raise NotFound when the scope does not exist -----------------------
+
+    async def get(self, scope: str, wanted: Sequence[bytes]) -> list[TableValue | None]:
+        """Records, None where there is none."""
+        return await self._in_scope(scope, lambda table: self.tables.get(table, wanted))
+
+    async def update(self, scope: str, updates: Sequence[TableUpdate]) -> list[int]:
+        """Change records, all or none.  Raises Conflict."""
+        return await self._in_scope(scope, lambda table: self.tables.update(table, updates))
+
+    async def scan(
+        self, scope: str, prefix: bytes, after: bytes = b"", limit: int = 0
+    ) -> list[tuple[bytes, TableValue]]:
+        """Up to `limit` (else PAGE) records behind a prefix and the key `after`; fewer only at the end."""
+        start = max(prefix, after + b"\0") if after else prefix
+        end = keys.after_prefix(prefix)
+        return await self._in_scope(scope, lambda table: self._scan_all(table, start, end, limit or PAGE))
+
+    async def page(self, scope: str, prefix: bytes, token: str) -> list[str]:
+        """The next names behind a prefix after `token`, without what is being deleted."""
+        after = prefix + token.encode() if token else b""
+        while rows := await self.scan(scope, prefix, after):
+            after = rows[-1][0]
+            names = [key[len(prefix) :].decode() for key, value in rows if not codec.is_leaving(value.value)]
+            if names:
+                return names
+        return []
+
+    async def _scan_all(
+        self, table: str, start: bytes, end: bytes | None, limit: int
+    ) -> list[tuple[bytes, TableValue]]:
+        """Scan on over short pages: a store may give fewer than asked for."""
+        out: list[tuple[bytes, TableValue]] = []
+        while len(out) < limit:
+            rows = await self.tables.scan(table, start, end, limit - len(out))
+            if not rows:
+                break
+            out += rows
+            start = rows[-1][0] + b"\0"
+        return out
+
+    # -- streams ----------------------------------------------------------------------------------
+
+    async def find(self, name: StreamName) -> Found | None:
+        """A stream's record, whatever its state; None when it or its scope is missing."""
+        key = keys.stream_key(name.stream)
+        try:
+            (value,) = await self.get(name.scope, [key])
         except NotFound:
             return None
-        return None if value is None else Versioned(StreamRecord.decode(value.value), value.version)
+        return None if value is None else self.decoded(name, value)
 
-    async def require(self, name: StreamName) -> Versioned:
-        """Raises NotFound."""
+    def decoded(self, name: StreamName, value: TableValue) -> Found:
+        """A stream's record from its value; decoded once per version."""
+        key = (name.scope, name.stream.encode())
+        known = self._decoded.get(key)
+        # The table's versions begin anew with the scope: compare what a version alone cannot tell.
+        if known is not None and known[0] == value.version and known[1][0] == value.value:
+            self._decoded.move_to_end(key)
+            return Found(known[1][1], value.version)
+        record = codec.decode_stream(value.value)
+        self._decoded[key] = (value.version, (value.value, record))
+        if len(self._decoded) > _MAX_DECODED:
+            self._decoded.popitem(last=False)
+        return Found(record, value.version)
+
+    async def require(self, name: StreamName) -> Found:
+        """A stream that exists for its users.  Raises NotFound."""
         found = await self.find(name)
-        if found is None:
+        if found is None or found.record.state is State.DELETING:
             raise NotFound(f"stream {name} does not exist")
         return found
 
-    async def change(
-        self, name: StreamName, decide: Callable[[StreamRecord], tuple[StreamRecord, Sequence[TableUpdate]]]
-    ) -> StreamRecord:
-        """Replace a stream's record by what `decide` makes of it, with other updates in the same batch.
+    async def epochs(self, name: StreamName, record: StreamRecord, first: int) -> tuple[Epoch, ...]:
+        """All epochs from `first` on; from the first there is, if that is later."""
+        if first >= record.epochs[0].number:
+            return record.epochs[first - record.epochs[0].number :]
+        chunks: tuple[Epoch, ...] = ()
+        after = b""
+        prefix = keys.of_stream(name.stream, keys.EPOCHS)
+        while rows := await self.scan(name.scope, prefix, after, 16):
+            after = rows[-1][0]
+            for _, value in rows:
+                known = codec.decode_chunk(value.value)  # the record may be older than the newest chunk
+                chunks += tuple(epoch for epoch in known if first <= epoch.number < record.epochs[0].number)
+        return chunks + record.epochs
 
-        Reads again and decides again after a conflict.  Raises NotFound and what `decide` raises."""
-        for _ in range(_MAX_CONFLICTS):
-            found = await self.require(name)
-            new, others = decide(found.record)
-            if new == found.record and not others:
-                return new
-            update = TableUpdate(stream_key(name.stream), new.encode(), found.version)
-            try:
-                await self.tables.update(scope_table(name.scope), [update, *others])
-            except Conflict:
-                continue
-            return new
-        raise Unavailable(f"stream {name} is changed by too many others at once; try again")
+    async def epochs_of(self, name: StreamName, record: StreamRecord, segments: Sequence[int]) -> tuple[Epoch, ...]:
+        """All epochs from the one that created the first of `segments` on.  Raises Invalid for a negative id."""
+        return await self.epochs(name, record, min(map(creation_epoch, segments), default=0))
 
-    async def history(self, name: StreamName, first: int = 0) -> list[EpochRecord]:
-        """Epochs from `first` on."""
-        table = scope_table(name.scope)
-        at, end = epoch_key(name.stream, first), after_prefix(f"e/{name.stream}/".encode())
-        out: list[EpochRecord] = []
-        while True:
-            page = await self.tables.scan(table, at, end, PAGE)
-            if not page:
-                return out
-            out.extend(EpochRecord.decode(value.value) for _, value in page)
-            at = page[-1][0] + b"\0"
+    # -- hints ------------------------------------------------------------------------------------
 
-    # -- listings -----------------------------------------------------------------------------
+    async def hint(self, key: bytes) -> None:
+        """Remember that there may be something to do."""
+        await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, b"\x01", NO_VERSION)])
 
-    async def list_scopes(self, token: str) -> list[str]:
-        """A page of scopes after `token`, by name."""
-        return await self._page(SCOPES_TABLE, b"", token)
+    async def forget(self, hints: Sequence[bytes]) -> None:
+        """There is nothing more to do."""
+        if hints:
+            await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, None, NO_VERSION) for key in hints])
 
-    async def list_names(self, scope: str, prefix: bytes, token: str) -> list[str]:
-        """A page of names behind `prefix` in a scope, after `token`.  Raises NotFound (scope)."""
-        return await self._page(scope_table(scope), prefix, token)
-
-    async def _page(self, table: str, prefix: bytes, token: str) -> list[str]:
-        start = prefix + (token.encode() + b"\0" if token else b"")
-        end = after_prefix(prefix) if prefix else None
-        rows = await self.tables.scan(table, start, end, PAGE)
-        return [key[len(prefix) :].decode() for key, _ in rows]
-
-    async def scope_exists(self, scope: str) -> bool:
-        """Whether a scope was created."""
-        (value,) = await self.tables.get(SCOPES_TABLE, [scope.encode()])
-        return value is not None
-
-    # -- numbers of deleted streams ---------------------------------------------------------------
-
-    async def first_number(self, name: StreamName) -> int:
-        """The first segment number a new stream of that name may use."""
-        (value,) = await self.tables.get(DELETED_TABLE, [str(name).encode()])
-        return 0 if value is None else int(value.value)
-
-    async def keep_number(self, name: StreamName, next_number: int) -> None:
-        """Remember where a stream of that name must go on."""
-        update = TableUpdate(str(name).encode(), str(next_number).encode(), NO_VERSION)
-        await self.tables.update(DELETED_TABLE, [update])
-
-    # -- small records ----------------------------------------------------------------------------
-
-    async def get(self, scope: str, key: bytes) -> tuple[bytes, int] | None:
-        """Value and version of a record in a scope; None when it or the scope is missing."""
-        try:
-            (value,) = await self.tables.get(scope_table(scope), [key])
-        except NotFound:
-            return None
-        return None if value is None else (value.value, value.version)
-
-    async def insert(self, scope: str, updates: Sequence[tuple[bytes, bytes]]) -> None:
-        """Add records, all or none.  Raises Conflict when the first is there, NotFound (scope)."""
-        changes = [
-            TableUpdate(key, value, NOT_EXISTS if at == 0 else NO_VERSION) for at, (key, value) in enumerate(updates)
-        ]
-        await self.tables.update(scope_table(scope), changes)
-
-    async def put(self, scope: str, key: bytes, value: bytes | None, version: int) -> None:
-        """Replace or remove a record at a version.  Raises Conflict, NotFound (scope)."""
-        await self.tables.update(scope_table(scope), [TableUpdate(key, value, version)])
+    async def hints(self, prefix: bytes) -> list[bytes]:
+        """What there may be to do."""
+        out: list[bytes] = []
+        start = prefix
+        while rows := await self.tables.scan(keys.WORK_TABLE, start, keys.after_prefix(prefix), PAGE):
+            out += (key for key, _ in rows)
+            start = rows[-1][0] + b"\0"
+        return out
 
 
-__all__ = ["PAGE", "Catalog", "Versioned"]
+__all__ = ["PAGE", "Catalog", "Found"]

@@ -1,134 +1,192 @@
-"""Reader groups (their configuration; their state lives in the `_RG` stream) and subscribers."""
+"""Reader groups: their configuration, and their subscriptions to streams.  (Their state lives in the `_RG` stream.)
+
+A group that is being created, updated or deleted says so in its record; the stream, the subscriptions and then the
+end are carried out from there, by whoever meets it next.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sarit.controller import model
-from sarit.controller.records import ReaderGroupRecord, StreamRecord, group_key
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound
-from sarit.core.limits import NO_VERSION
+from sarit.controller import keys
+from sarit.controller.locks import Locks
+from sarit.controller.model import codec, groups
+from sarit.controller.model.records import GroupRecord, State, SubscriberRecord
+from sarit.controller.ports import TableUpdate
+from sarit.controller.streams import MAX_ATTEMPTS
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
+from sarit.core.limits import NO_VERSION, NOT_EXISTS
 from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 from sarit.core.policies import StreamConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sarit.controller.catalog import Catalog
-    from sarit.controller.ports import TableUpdate
     from sarit.controller.streams import Streams
-
-_RETENTION_NONE = 0
 
 
 class Groups:
-    """Workflows on reader groups.  A configuration is a dictionary of the API message's fields."""
+    """Workflows on reader groups."""
 
     def __init__(self, catalog: Catalog, streams: Streams) -> None:
         self._catalog = catalog
         self._streams = streams
+        self._locks: Locks[tuple[str, str]] = Locks()
 
-    async def create(self, scope: str, group: str, config: dict[str, Any]) -> dict[str, Any]:
+    async def create(self, scope: str, group: str, wanted: GroupRecord) -> GroupRecord:
         """The configuration in force: the one there was, when the group exists.
 
         Raises Invalid (name), NotFound (scope)."""
         if not is_user_name(group):
             raise Invalid(f"{group!r} is not a reader group name")
-        if not await self._catalog.scope_exists(scope):
-            raise NotFound(f"scope {scope} does not exist")
-        found = await self._catalog.get(scope, group_key(group))
-        if found is not None:
-            return ReaderGroupRecord.decode(found[0]).config
-        with suppress(Exists):
-            await self._streams.create(StreamName(scope, READER_GROUP_PREFIX + group), StreamConfig())
-        if config.get("retentionType", _RETENTION_NONE) != _RETENTION_NONE:
-            await self._subscribe(f"{scope}/{group}", config, config)
-        try:
-            await self._catalog.insert(scope, [(group_key(group), ReaderGroupRecord(config).encode())])
-        except Conflict:
-            return await self.find(scope, group)
-        return config
+        async with self._locks.hold((scope, group)):
+            for _ in range(MAX_ATTEMPTS):
+                found = await self._settle(scope, group)
+                if found is not None:
+                    return found[0]
+                new = groups.create(wanted)
+                update = TableUpdate(keys.group_key(group), codec.encode_group(new), NOT_EXISTS)
+                try:
+                    await self._catalog.update(scope, [update])
+                except Conflict:
+                    continue
+        raise _contended(scope, group)
 
-    async def find(self, scope: str, group: str) -> dict[str, Any]:
+    async def find(self, scope: str, group: str) -> GroupRecord:
         """Raises NotFound."""
-        found = await self._catalog.get(scope, group_key(group))
-        if found is None:
+        found = await self._read(scope, group)
+        if found is None or found[0].state is State.DELETING:
             raise NotFound(f"reader group {scope}/{group} does not exist")
-        return ReaderGroupRecord.decode(found[0]).config
+        return found[0]
 
-    async def update(self, scope: str, group: str, config: dict[str, Any]) -> int:
+    async def update(self, scope: str, group: str, wanted: GroupRecord) -> int:
         """The new generation.  Raises NotFound, Conflict (generation or id)."""
-        found = await self._catalog.get(scope, group_key(group))
-        if found is None:
-            raise NotFound(f"reader group {scope}/{group} does not exist")
-        present = ReaderGroupRecord.decode(found[0]).config
-        for field in ("generation", "readerGroupId"):
-            if str(present.get(field, 0)) != str(config.get(field, 0)):
-                raise Conflict(
-                    f"reader group {scope}/{group}: {field} is {present.get(field)}", actual=present.get(field)
-                )
-        generation = int(present.get("generation", 0)) + 1
-        new = {**config, "generation": str(generation)}
-        await self._subscribe(f"{scope}/{group}", present, new)
-        await self._catalog.put(scope, group_key(group), ReaderGroupRecord(new).encode(), found[1])
-        return generation
+        async with self._locks.hold((scope, group)):
+            for _ in range(MAX_ATTEMPTS):
+                found = await self._settle(scope, group)
+                if found is None:
+                    raise NotFound(f"reader group {scope}/{group} does not exist")
+                new = groups.update(found[0], wanted)
+                if await self._replace(scope, group, new, found[1]):
+                    await self._settle(scope, group)
+                    return new.generation
+        raise _contended(scope, group)
 
-    async def delete(self, scope: str, group: str, group_id: str | None = None) -> None:
-        """Raises NotFound, also when the id is another's."""
-        config = await self.find(scope, group)
-        if group_id and config.get("readerGroupId") != group_id:
-            raise NotFound(f"reader group {scope}/{group} has another id")
-        await self._subscribe(f"{scope}/{group}", config, {})
-        stream = StreamName(scope, READER_GROUP_PREFIX + group)
-        with suppress(NotFound):
-            await self._streams.seal(stream)
-            await self._streams.delete(stream)
-        await self._catalog.put(scope, group_key(group), None, NO_VERSION)
+    async def delete(self, scope: str, group: str, group_id: str = "") -> None:
+        """Raises NotFound, also when the id is another's; any will do if none is given."""
+        async with self._locks.hold((scope, group)):
+            for _ in range(MAX_ATTEMPTS):
+                found = await self._read(scope, group)
+                if found is None or (group_id and found[0].group_id != group_id):
+                    raise NotFound(f"reader group {scope}/{group} does not exist, or has another id")
+                doomed = replace(found[0], state=State.DELETING)
+                if doomed == found[0] or await self._replace(scope, group, doomed, found[1]):
+                    await self._settle(scope, group)
+                    return
+        raise _contended(scope, group)
 
     # -- subscribers ------------------------------------------------------------------------------
 
-    async def _subscribe(self, subscriber: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        """Enter the group as a subscriber of its streams, and take it out of those it left."""
-        old, new = _subscribed(before), _subscribed(after)
-        entry = {"generation": int(after.get("generation", 0)), "id": after.get("readerGroupId", ""), "cut": {}}
-        for name in sorted(old | new):
-
-            def decide(record: StreamRecord, name: StreamName = name) -> tuple[StreamRecord, list[TableUpdate]]:
-                subscribers = {k: v for k, v in record.subscribers.items() if k != subscriber}
-                if name in new:
-                    cut = record.subscribers.get(subscriber, {}).get("cut", {})
-                    subscribers[subscriber] = {**entry, "cut": cut}
-                return replace(record, subscribers=subscribers), []
-
-            with suppress(NotFound):
-                await self._catalog.change(name, decide)
+    async def subscribers(self, name: StreamName) -> list[str]:
+        """Who subscribed to a stream.  Raises NotFound."""
+        await self._catalog.require(name)
+        prefix, after, out = keys.of_stream(name.stream, keys.SUBSCRIBERS), b"", list[str]()
+        while rows := await self._catalog.scan(name.scope, prefix, after):
+            after = rows[-1][0]
+            out += (key[len(prefix) :].decode() for key, _ in rows)
+        return out
 
     async def note_cut(
         self, name: StreamName, subscriber: str, generation: int, group_id: str, cut: Mapping[int, int]
     ) -> None:
-        """Record how far a subscriber has consumed.
+        """Record how far a subscriber has released a stream.
 
         Raises NotFound (stream), LookupError (subscriber), Invalid (cut), Conflict (generation)."""
-        history = await self._catalog.history(name)
-
-        def decide(record: StreamRecord) -> tuple[StreamRecord, list[TableUpdate]]:
-            present = record.subscribers.get(subscriber)
-            if present is None or present["id"] != group_id:
+        await self._catalog.require(name)
+        key = keys.subscriber_key(name.stream, subscriber)
+        for _ in range(MAX_ATTEMPTS):
+            (value,) = await self._catalog.get(name.scope, [key])
+            present = None if value is None else codec.decode_subscriber(value.value)
+            if value is None or present is None or present.group_id != group_id:
                 raise LookupError(subscriber)
-            if present["generation"] != generation:
-                raise Conflict(f"subscriber {subscriber} is of generation {present['generation']}")
-            if not model.is_cut(history, cut):
+            if present.generation != generation:
+                raise Conflict(f"subscriber {subscriber} is of generation {present.generation}")
+            if not await self._streams.is_cut(name, cut):
                 raise Invalid(f"the segments of the cut do not cover stream {name} exactly once")
-            subscribers = {**record.subscribers, subscriber: {**present, "cut": {str(k): v for k, v in cut.items()}}}
-            return replace(record, subscribers=subscribers), []
+            noted = codec.encode_subscriber(replace(present, cut=dict(cut)))
+            with suppress(Conflict):
+                await self._catalog.update(name.scope, [TableUpdate(key, noted, value.version)])
+                return
+        raise Unavailable(f"subscriber {subscriber} is changed by too many others at once; try again")
 
-        await self._catalog.change(name, decide)
+    # -- steps ------------------------------------------------------------------------------------
+
+    async def _read(self, scope: str, group: str) -> tuple[GroupRecord, int] | None:
+        (value,) = await self._catalog.get(scope, [keys.group_key(group)])
+        return None if value is None else (codec.decode_group(value.value), value.version)
+
+    async def _replace(self, scope: str, group: str, record: GroupRecord, version: int) -> bool:
+        update = TableUpdate(keys.group_key(group), codec.encode_group(record), version)
+        try:
+            await self._catalog.update(scope, [update])
+        except Conflict:
+            return False
+        return True
+
+    async def _settle(self, scope: str, group: str) -> tuple[GroupRecord, int] | None:
+        """Finish what is pending; the record then, None when there is none."""
+        for _ in range(MAX_ATTEMPTS):
+            found = await self._read(scope, group)
+            if found is None or not groups.is_pending(found[0]):
+                return found
+            record, version = found
+            stream = StreamName(scope, READER_GROUP_PREFIX + group)
+            if record.state is State.DELETING:
+                await self._unsubscribe(f"{scope}/{group}", (*groups.subscribed(record), *record.leaving))
+                await self._streams.remove(stream)
+                with suppress(Conflict):
+                    removal = TableUpdate(keys.group_key(group), None, version)
+                    await self._catalog.update(scope, [removal])
+                continue
+            if record.state is State.CREATING:
+                with suppress(Exists):
+                    await self._streams.create(stream, StreamConfig())
+            await self._subscribe(f"{scope}/{group}", record)
+            await self._unsubscribe(f"{scope}/{group}", record.leaving)
+            await self._replace(scope, group, groups.settled(record), version)
+        raise _contended(scope, group)
+
+    async def _subscribe(self, subscriber: str, record: GroupRecord) -> None:
+        """Enter the group with its streams; a subscriber keeps what it has released.  A missing stream is left out."""
+        for name in groups.subscribed(record):
+            key = keys.subscriber_key(name.stream, subscriber)
+            for _ in range(MAX_ATTEMPTS):
+                try:
+                    stream, value = await self._catalog.get(name.scope, [keys.stream_key(name.stream), key])
+                except NotFound:
+                    break
+                if stream is None:
+                    break
+                before = None if value is None else codec.decode_subscriber(value.value)
+                if before is not None and before.generation > record.generation:
+                    break
+                same = before is not None and before.group_id == record.group_id
+                cut = before.cut if before is not None and same else {}
+                entry = codec.encode_subscriber(SubscriberRecord(record.generation, record.group_id, cut))
+                expected = NOT_EXISTS if value is None else value.version
+                with suppress(Conflict):
+                    await self._catalog.update(name.scope, [TableUpdate(key, entry, expected)])
+                    break
+
+    async def _unsubscribe(self, subscriber: str, streams: Sequence[StreamName]) -> None:
+        for name in streams:
+            with suppress(NotFound):
+                removal = TableUpdate(keys.subscriber_key(name.stream, subscriber), None, NO_VERSION)
+                await self._catalog.update(name.scope, [removal])
 
 
-def _subscribed(config: Mapping[str, Any]) -> set[StreamName]:
-    if config.get("retentionType", _RETENTION_NONE) == _RETENTION_NONE:
-        return set()
-    cuts = config.get("startingStreamCuts", [])
-    return {StreamName(cut["streamInfo"]["scope"], cut["streamInfo"]["stream"]) for cut in cuts}
+def _contended(scope: str, group: str) -> Unavailable:
+    return Unavailable(f"reader group {scope}/{group} is changed by too many others at once; try again")

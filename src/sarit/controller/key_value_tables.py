@@ -1,74 +1,131 @@
-"""Key-value tables: their partitions are table segments of fixed key length."""
+"""Key-value tables: their partitions are table segments with keys of one length."""
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sarit.controller.model import even_ranges
-from sarit.controller.records import TableRecord, table_key
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound
-from sarit.core.limits import MAX_TABLE_KEY_BYTES, NO_VERSION
+from sarit.controller import keys
+from sarit.controller.locks import Locks
+from sarit.controller.model import codec
+from sarit.controller.model.effects import CreateTable, DeleteSegment
+from sarit.controller.model.epochs import SegmentRange, first_epoch
+from sarit.controller.model.records import State, TableRecord
+from sarit.controller.ports import TableUpdate
+from sarit.controller.streams import MAX_ATTEMPTS
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
+from sarit.core.limits import MAX_TABLE_KEY_BYTES, NO_VERSION, NOT_EXISTS
 from sarit.core.names import TABLE_SUFFIX, SegmentId, is_user_name, segment_name
 from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
 
 if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog
-    from sarit.controller.ports import Segments
+    from sarit.controller.runner import Runner
+    from sarit.env.ports import Env
 
 
 class KeyValueTables:
     """Workflows on key-value tables."""
 
-    def __init__(self, catalog: Catalog, segments: Segments) -> None:
+    def __init__(self, catalog: Catalog, runner: Runner, env: Env) -> None:
         self._catalog = catalog
-        self._segments = segments
+        self._runner = runner
+        self._env = env
+        self._locks: Locks[tuple[str, str]] = Locks()
 
-    async def create(self, scope: str, table: str, record: TableRecord) -> None:
+    async def create(self, scope: str, table: str, wanted: TableRecord) -> None:
         """Raises Invalid, NotFound (scope), Exists."""
-        key_length = record.primary_key_length + record.secondary_key_length
-        if not is_user_name(table):
-            raise Invalid(f"{table!r} is not a table name")
-        if not 1 <= record.partitions <= MAX_SEGMENTS_PER_STREAM:
-            raise Invalid(f"a table has 1 to {MAX_SEGMENTS_PER_STREAM} partitions, not {record.partitions}")
-        if record.primary_key_length <= 0 or record.secondary_key_length < 0 or key_length > MAX_TABLE_KEY_BYTES:
-            raise Invalid(f"a table's primary key has 1 byte or more, both keys at most {MAX_TABLE_KEY_BYTES}")
-        if not await self._catalog.scope_exists(scope):
-            raise NotFound(f"scope {scope} does not exist")
-        if await self._catalog.get(scope, table_key(table)) is not None:
-            raise Exists(f"table {scope}/{table} exists")
-
-        async def partition(number: int) -> None:
-            with suppress(Exists):
-                await self._segments.create_table(_segment(scope, table, number), key_length=key_length)
-
-        await asyncio.gather(*(partition(number) for number in range(record.partitions)))
-        try:
-            await self._catalog.insert(scope, [(table_key(table), record.encode())])
-        except Conflict:
-            raise Exists(f"table {scope}/{table} exists") from None
+        _check(table, wanted)
+        async with self._locks.hold((scope, table)):
+            for _ in range(MAX_ATTEMPTS):
+                if await self._settle(scope, table) is not None:
+                    raise Exists(f"table {scope}/{table} exists")
+                key = keys.number_key(table + TABLE_SUFFIX)
+                (number,) = await self._catalog.get(scope, [key])
+                first = 0 if number is None else codec.decode_number(number.value)
+                record = replace(wanted, state=State.CREATING, first_number=first, created_ms=self._env.clock.wall_ms())
+                updates = [
+                    TableUpdate(keys.table_key(table), codec.encode_table(record), NOT_EXISTS),
+                    TableUpdate(key, None, NOT_EXISTS if number is None else number.version),
+                ]
+                try:
+                    await self._catalog.update(scope, updates)
+                except Conflict:
+                    continue
+                await self._settle(scope, table)
+                return
+        raise _contended(scope, table)
 
     async def find(self, scope: str, table: str) -> TableRecord:
-        """Raises NotFound."""
-        found = await self._catalog.get(scope, table_key(table))
-        if found is None:
+        """A table whose partitions exist.  Raises NotFound."""
+        found = await self._read(scope, table)
+        if found is not None and found[0].state is State.CREATING:
+            async with self._locks.hold((scope, table)):
+                found = await self._settle(scope, table)
+        if found is None or found[0].state is State.DELETING:
             raise NotFound(f"table {scope}/{table} does not exist")
-        return TableRecord.decode(found[0])
-
-    async def partitions(self, scope: str, table: str) -> list[tuple[int, float, float]]:
-        """(packed id, low, high) of each partition.  Raises NotFound."""
-        record = await self.find(scope, table)
-        return [(SegmentId(0, i).packed, low, high) for i, (low, high) in enumerate(even_ranges(record.partitions))]
+        return found[0]
 
     async def delete(self, scope: str, table: str) -> None:
         """Raises NotFound."""
-        record = await self.find(scope, table)
-        for number in range(record.partitions):
-            with suppress(NotFound):
-                await self._segments.delete(_segment(scope, table, number))
-        await self._catalog.put(scope, table_key(table), None, NO_VERSION)
+        async with self._locks.hold((scope, table)):
+            for _ in range(MAX_ATTEMPTS):
+                found = await self._read(scope, table)
+                if found is None:
+                    raise NotFound(f"table {scope}/{table} does not exist")
+                doomed = codec.encode_table(replace(found[0], state=State.DELETING))
+                with suppress(Conflict):
+                    await self._catalog.update(scope, [TableUpdate(keys.table_key(table), doomed, found[1])])
+                    await self._settle(scope, table)
+                    return
+        raise _contended(scope, table)
+
+    async def _read(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
+        (value,) = await self._catalog.get(scope, [keys.table_key(table)])
+        return None if value is None else (codec.decode_table(value.value), value.version)
+
+    async def _settle(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
+        """Finish what is pending; the record then, None when there is none."""
+        for _ in range(MAX_ATTEMPTS):
+            found = await self._read(scope, table)
+            if found is None or found[0].state is State.ACTIVE:
+                return found
+            record, version = found
+            segments = [_segment(scope, table, partition) for partition in partitions(record)]
+            updates = [TableUpdate(keys.table_key(table), None, version)]
+            if record.state is State.DELETING:
+                await self._runner.run([DeleteSegment(segment) for segment in segments])
+                number = codec.encode_number(record.first_number + record.partitions)
+                updates.append(TableUpdate(keys.number_key(table + TABLE_SUFFIX), number, NO_VERSION))
+            else:
+                length = record.primary_key_length + record.secondary_key_length
+                await self._runner.run([CreateTable(segment, length) for segment in segments])
+                active = codec.encode_table(replace(record, state=State.ACTIVE))
+                updates = [TableUpdate(keys.table_key(table), active, version)]
+            with suppress(Conflict):
+                await self._catalog.update(scope, updates)
+        raise _contended(scope, table)
 
 
-def _segment(scope: str, table: str, number: int) -> str:
-    return segment_name(scope, table + TABLE_SUFFIX, SegmentId(0, number))
+def partitions(record: TableRecord) -> tuple[SegmentRange, ...]:
+    """The partitions of a table, by the range of the key space they serve."""
+    return first_epoch(record.partitions, record.first_number, record.created_ms).segments
+
+
+def _check(table: str, wanted: TableRecord) -> None:
+    key_length = wanted.primary_key_length + wanted.secondary_key_length
+    if not is_user_name(table):
+        raise Invalid(f"{table!r} is not a table name")
+    if not 1 <= wanted.partitions <= MAX_SEGMENTS_PER_STREAM:
+        raise Invalid(f"a table has 1 to {MAX_SEGMENTS_PER_STREAM} partitions, not {wanted.partitions}")
+    if wanted.primary_key_length <= 0 or wanted.secondary_key_length < 0 or key_length > MAX_TABLE_KEY_BYTES:
+        raise Invalid(f"a table's primary key has 1 byte or more, both keys at most {MAX_TABLE_KEY_BYTES}")
+
+
+def _segment(scope: str, table: str, partition: SegmentRange) -> str:
+    return segment_name(scope, table + TABLE_SUFFIX, SegmentId.unpack(partition.segment))
+
+
+def _contended(scope: str, table: str) -> Unavailable:
+    return Unavailable(f"table {scope}/{table} is changed by too many others at once; try again")

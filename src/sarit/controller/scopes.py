@@ -1,72 +1,143 @@
-"""Scopes: create, delete, delete with everything in it."""
+"""Scopes: create, delete, delete with everything in it.
+
+A scope has a table of its own, named by name and incarnation, and it is gone when that table is: a deletion first
+deletes the table, on the condition that it is empty, then the scope's record.  Whoever finds a record without a table
+finishes the deletion.  What is written late for a scope that went meets a table that does not exist.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sarit.controller import keys
+from sarit.controller.model import codec
+from sarit.controller.model.records import ScopeRecord
 from sarit.controller.ports import TableUpdate
-from sarit.controller.records import SCOPES_TABLE, scope_table
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
-from sarit.core.names import StreamName, is_internal_name
+from sarit.core.names import SYSTEM_SCOPE, StreamName, is_internal_name
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from sarit.controller.catalog import Catalog
     from sarit.controller.groups import Groups
     from sarit.controller.key_value_tables import KeyValueTables
     from sarit.controller.streams import Streams
+    from sarit.env.ports import Env
+
+_INCARNATION_BYTES = 8
 
 
 class Scopes:
     """Workflows on scopes."""
 
-    def __init__(self, catalog: Catalog, streams: Streams, groups: Groups, tables: KeyValueTables) -> None:
+    def __init__(self, catalog: Catalog, streams: Streams, groups: Groups, tables: KeyValueTables, env: Env) -> None:
         self._catalog = catalog
         self._streams = streams
         self._groups = groups
         self._tables = tables
+        self._env = env
 
     async def create(self, scope: str) -> None:
         """Raises Invalid, Exists.  The scope's table exists before the scope does."""
         if not is_internal_name(scope):
             raise Invalid(f"{scope!r} is not a scope name")
-        with suppress(Exists):
-            await self._catalog.tables.create(scope_table(scope))
+        found = await self._catalog.scope(scope)
+        if found is not None:
+            if await self._has_table(scope, found[0]):
+                raise Exists(f"scope {scope} exists")
+            await self._forget(scope, found[1])
+        record = ScopeRecord(self._env.random.bytes(_INCARNATION_BYTES), self._env.clock.wall_ms())
+        table = keys.scope_table(scope, record.incarnation)
+        await self._catalog.tables.create(table)
+        update = TableUpdate(scope.encode(), codec.encode_scope(record), NOT_EXISTS)
         try:
-            await self._catalog.tables.update(SCOPES_TABLE, [TableUpdate(scope.encode(), b"\x01", NOT_EXISTS)])
+            await self._catalog.tables.update(keys.SCOPES_TABLE, [update])
         except Conflict:
+            with suppress(NotFound):
+                await self._catalog.tables.delete(table, must_be_empty=True)
             raise Exists(f"scope {scope} exists") from None
 
     async def delete(self, scope: str) -> None:
         """Raises NotFound, Exists (not empty)."""
-        if not await self._catalog.scope_exists(scope):
+        found = await self._catalog.scope(scope)
+        if found is None:
             raise NotFound(f"scope {scope} does not exist")
+        record, version = found
+        if scope == SYSTEM_SCOPE:
+            raise Exists("the system's scope is never empty")
+        await self._clear(scope)
         with suppress(NotFound):  # an earlier deletion came so far
-            await self._catalog.tables.delete(scope_table(scope), must_be_empty=True)
-        await self._catalog.tables.update(SCOPES_TABLE, [TableUpdate(scope.encode(), None, NO_VERSION)])
+            await self._catalog.tables.delete(keys.scope_table(scope, record.incarnation), must_be_empty=True)
+        await self._forget(scope, version)
 
     async def delete_recursive(self, scope: str) -> None:
-        """Seal and delete every stream, reader group and key-value table, then the scope.  Raises NotFound."""
+        """Seal and delete every reader group, key-value table and stream, then the scope.  Raises NotFound."""
         if not await self._catalog.scope_exists(scope):
             raise NotFound(f"scope {scope} does not exist")
-        while groups := await self._names(scope, b"g/"):
-            for group in groups:
-                with suppress(NotFound):
-                    await self._groups.delete(scope, group)
-        while tables := await self._names(scope, b"k/"):
-            for table in tables:
-                with suppress(NotFound):
-                    await self._tables.delete(scope, table)
-        while streams := await self._names(scope, b"s/"):
-            for stream in streams:
-                with suppress(NotFound):
-                    await self._streams.seal(StreamName(scope, stream))
-                    await self._streams.delete(StreamName(scope, stream))
+        if scope == SYSTEM_SCOPE:
+            raise Invalid("the system's scope cannot be deleted")
+
+        async def stream(scope: str, stream: str) -> None:
+            name = StreamName(scope, stream)
+            await self._streams.seal(name)
+            await self._streams.delete(name)
+
+        await self._each(scope, keys.GROUPS, self._groups.delete)
+        await self._each(scope, keys.TABLES, self._tables.delete)
+        await self._each(scope, keys.STREAMS, stream)
         await self.delete(scope)
 
-    async def _names(self, scope: str, prefix: bytes) -> list[str]:
+    async def _each(self, scope: str, prefix: bytes, delete: Callable[[str, str], Awaitable[None]]) -> None:
+        """Delete all of a kind, those too that another call left half deleted."""
+        after = b""
+        while rows := await self._catalog.scan(scope, prefix, after):
+            after = rows[-1][0]
+            for key, _ in rows:
+                with suppress(NotFound):
+                    await delete(scope, key[len(prefix) :].decode())
+
+    async def _has_table(self, scope: str, record: ScopeRecord) -> bool:
         try:
-            return await self._catalog.list_names(scope, prefix, "")
+            await self._catalog.tables.get(keys.scope_table(scope, record.incarnation), [])
         except NotFound:
-            return []
+            return False
+        return True
+
+    async def _clear(self, scope: str) -> None:
+        """Take out what does not count as content: the numbers of deleted streams, and what belonged to them.
+
+        Raises Exists when there is content."""
+
+        async def finish_stream(scope: str, stream: str) -> None:
+            await self._streams.delete(StreamName(scope, stream))
+
+        kinds = (
+            (keys.GROUPS, self._groups.delete),
+            (keys.TABLES, self._tables.delete),
+            (keys.STREAMS, finish_stream),
+        )
+        with suppress(NotFound):
+            for prefix, finish in kinds:
+                while rows := await self._catalog.scan(scope, prefix, limit=1):
+                    key, value = rows[0]
+                    if not codec.is_leaving(value.value):
+                        raise Exists(f"scope {scope} is not empty")
+                    with suppress(NotFound):
+                        await finish(scope, key[len(prefix) :].decode())
+            for prefix in (keys.NUMBERS, keys.OWNED):
+                while rows := await self._catalog.scan(scope, prefix):
+                    streams = {key[len(prefix) :].split(b"/")[0] for key, _ in rows}
+                    # A stream that was created meanwhile keeps what it has.
+                    updates = [TableUpdate(keys.STREAMS + stream, None, NOT_EXISTS) for stream in sorted(streams)]
+                    updates += (TableUpdate(key, None, NO_VERSION) for key, _ in rows)
+                    try:
+                        await self._catalog.update(scope, updates)
+                    except Conflict:
+                        raise Exists(f"scope {scope} is not empty") from None
+
+    async def _forget(self, scope: str, version: int) -> None:
+        with suppress(Conflict):  # somebody else did
+            await self._catalog.tables.update(keys.SCOPES_TABLE, [TableUpdate(scope.encode(), None, version)])

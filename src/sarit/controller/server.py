@@ -1,91 +1,81 @@
-"""The controller as one object: its workflows, and the gRPC service in front of them."""
+"""The controller as one object: its workflows, its background work, and the gRPC service in front of them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
+from sarit.controller.calls.groups import GroupCalls
+from sarit.controller.calls.scopes import ScopeCalls
+from sarit.controller.calls.segments import SegmentCalls
+from sarit.controller.calls.streams import StreamCalls
+from sarit.controller.calls.tables import TableCalls
+from sarit.controller.calls.transactions import TransactionCalls
 from sarit.controller.catalog import Catalog
 from sarit.controller.groups import Groups
 from sarit.controller.key_value_tables import KeyValueTables
+from sarit.controller.runner import Runner
 from sarit.controller.scopes import Scopes
 from sarit.controller.service import ControllerService
 from sarit.controller.streams import Streams
-from sarit.core.errors import Exists, NotFound
-from sarit.core.names import SYSTEM_SCOPE, StreamName
+from sarit.controller.sweeper import Sweeper
+from sarit.controller.transactions import Transactions
+from sarit.controller.writers import Writers
+from sarit.core.errors import Exists
+from sarit.core.names import SYSTEM_SCOPE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sarit.controller.ports import Segments, Tables, TableUpdate
-    from sarit.controller.records import StreamRecord
+    from sarit.controller.ports import Segments, Tables
     from sarit.env.ports import Env
-
-_SUCCESS, _INVALID_TIME, _INVALID_POSITION, _INTERNAL_ERROR = range(4)
-
-
-class _Backwards(Exception):
-    """A writer's note that does not advance; carries the status."""
 
 
 class Controller:
-    """Stateless but for what its tables hold; several may run on the same tables."""
+    """Stateless but for what its tables hold; several may run on the same tables.
+
+    `advertised`: the address and port clients are told for this controller."""
 
     def __init__(self, tables: Tables, segments: Segments, env: Env, advertised: tuple[str, int]) -> None:
         self.advertised = advertised
         self.segments = segments
+        runner = Runner(segments)
         self.catalog = Catalog(tables)
-        self.streams = Streams(self.catalog, segments, env)
+        self.streams = Streams(self.catalog, runner, env)
         self.groups = Groups(self.catalog, self.streams)
-        self.tables = KeyValueTables(self.catalog, segments)
-        self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables)
+        self.tables = KeyValueTables(self.catalog, runner, env)
+        self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables, env)
+        self.transactions = Transactions(self.catalog, self.streams, runner, env)
+        self.writers = Writers(self.catalog, self.streams)
+        self.sweeper = Sweeper(self.catalog, self.streams, self.transactions, env)
+        self._sweeping: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<Controller at {self.advertised[0]}:{self.advertised[1]}>"
 
     async def start(self) -> None:
-        """Create the controller's tables and the system scope where they are missing."""
+        """Create the controller's tables and the system scope where they are missing; begin to sweep.
+
+        Raises Unavailable."""
         await self.catalog.start()
-        try:
+        with contextlib.suppress(Exists):
             await self.scopes.create(SYSTEM_SCOPE)
-        except Exists:
-            return
+        self._sweeping = asyncio.ensure_future(self.sweeper.run())
+
+    async def stop(self) -> None:
+        """End the background work; what it leaves is finished by the next start, here or elsewhere."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await self.transactions.stop()
 
     def services(self) -> list[Any]:
         """What a grpclib server serves."""
-        return [ControllerService(self)]
-
-    # -- event time: noted now, turned into watermarks later -----------------------------------------
-
-    async def note_time(self, name: StreamName, writer: str, time: int, position: Mapping[int, int]) -> int:
-        """Record a writer's time and position; the status of TimestampResponse."""
-
-        def decide(record: StreamRecord) -> tuple[StreamRecord, list[TableUpdate]]:
-            before = record.writers.get(writer)
-            if before is not None:
-                if time < before["time"]:
-                    raise _Backwards(_INVALID_TIME)
-                if any(position.get(int(s), offset) < offset for s, offset in before["position"].items()):
-                    raise _Backwards(_INVALID_POSITION)
-            note = {"time": time, "position": {str(s): offset for s, offset in position.items()}}
-            return replace(record, writers={**record.writers, writer: note}), []
-
-        try:
-            await self.catalog.change(name, decide)
-        except _Backwards as refusal:
-            return int(refusal.args[0])
-        except NotFound:
-            return _INTERNAL_ERROR
-        return _SUCCESS
-
-    async def remove_writer(self, name: StreamName, writer: str) -> bool:
-        """Forget a writer's notes; whether it was known.  Raises NotFound (stream)."""
-        known = False
-
-        def decide(record: StreamRecord) -> tuple[StreamRecord, list[TableUpdate]]:
-            nonlocal known
-            known = writer in record.writers
-            return replace(record, writers={w: n for w, n in record.writers.items() if w != writer}), []
-
-        await self.catalog.change(name, decide)
-        return known
+        families = (
+            ScopeCalls(self.catalog, self.scopes, lambda: self.advertised),
+            StreamCalls(self.catalog, self.streams),
+            SegmentCalls(self.streams, self.segments),
+            TransactionCalls(self.catalog, self.transactions, self.writers),
+            GroupCalls(self.groups),
+            TableCalls(self.catalog, self.tables),
+        )
+        return [ControllerService(families)]

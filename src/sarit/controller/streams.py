@@ -1,269 +1,371 @@
-"""The life of a stream: create, update, scale, truncate, seal, delete.
+"""The life of a stream, carried out: reads records, asks `model.streams`, stores what it says, runs its effects.
 
-Every workflow writes its intention into the stream's record before it acts, acts
-idempotently, and clears the intention: any controller can finish what another began.
-Creating goes the other way round: segments first, then one insert that makes the stream
-exist; segments of a creation that lost or died are empty and are taken over by the next.
-
-A scale makes the successors, then publishes the new epoch, then seals the old segments:
-a writer told "sealed" always finds successors.
+A change is a loop: finish what is pending, decide, store by compare-and-set; after a conflict read and decide again.
+Whatever was begun is finished by whoever meets it: the next change of the stream, a question that needs its segments,
+or the sweeper, which follows the hints left before anything but a creation begins.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from sarit.controller import model
-from sarit.controller.ports import Segments, TableUpdate
-from sarit.controller.records import (
-    EpochRecord,
-    SegmentRange,
-    StreamRecord,
-    StreamState,
-    epoch_key,
-    scope_table,
-    stream_key,
-    tag_key,
-)
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed
-from sarit.core.limits import NO_VERSION
-from sarit.core.names import MARK_PREFIX, READER_GROUP_PREFIX, SegmentId, StreamName, is_internal_name
-from sarit.core.policies import ScaleType, StreamConfig
+from sarit.controller import keys
+from sarit.controller.catalog import Found
+from sarit.controller.locks import Locks
+from sarit.controller.model import codec, streams
+from sarit.controller.model.cuts import is_cut, segments_between
+from sarit.controller.model.effects import RemoveMark
+from sarit.controller.model.epochs import Epoch, SegmentRange, known_segments, successors
+from sarit.controller.model.records import CompletedRecord, State, StreamRecord, TxnState
+from sarit.controller.ports import TableUpdate
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
+from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.names import SegmentId, StreamName, is_internal_name
+from sarit.core.policies import StreamConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from sarit.controller.catalog import Catalog
+    from sarit.controller.model.effects import Effect
+    from sarit.controller.ports import TableValue
+    from sarit.controller.runner import Runner
+    from sarit.core.keyspace import KeyRange
     from sarit.env.ports import Env
 
-_SEGMENTS_AT_ONCE = 32
+Epochs = tuple[Epoch, ...]
+Decide: TypeAlias = "Callable[[StreamRecord, Epochs], StreamRecord]"
+Drain: TypeAlias = "Callable[[StreamName, StreamRecord], Awaitable[StreamRecord | None]]"
+
+MAX_ATTEMPTS: Final = 50
+_REMOVALS_AT_ONCE: Final = 1000
 
 
 class Streams:
-    """Workflows on streams."""
+    """Workflows on streams, and questions about them."""
 
-    def __init__(self, catalog: Catalog, segments: Segments, env: Env) -> None:
+    def __init__(self, catalog: Catalog, runner: Runner, env: Env) -> None:
         self.catalog = catalog
-        self.segments = segments
+        self.runner = runner
+        self.locks: Locks[StreamName] = Locks()
+        self.drain: Drain = _nothing_to_drain
         self._env = env
 
+    # -- changes ----------------------------------------------------------------------------------
+
     async def create(self, name: StreamName, config: StreamConfig) -> None:
-        """Raises Invalid (name or policy), NotFound (scope), Exists."""
+        """Raises Invalid (name or configuration), NotFound (scope), Exists.
+
+        A creation that was cut short counts as this one if the configuration is the same."""
         if not is_internal_name(name.stream):
             raise Invalid(f"{name.stream!r} is not a stream name")
-        config.scaling.check()
-        if not await self.catalog.scope_exists(name.scope):
-            raise NotFound(f"scope {name.scope} does not exist")
-        if await self.catalog.find(name) is not None:
-            raise Exists(f"stream {name} exists")
-        now = self._env.clock.wall_ms()
-        wanted = [(name, config)]
-        if not name.stream.startswith((MARK_PREFIX, READER_GROUP_PREFIX)):
-            wanted.append((StreamName(name.scope, MARK_PREFIX + name.stream), StreamConfig()))
-        records: list[tuple[bytes, bytes]] = []
-        for stream, stream_config in wanted:
-            epoch = model.first_epoch(stream_config.scaling.min_segments, await self.catalog.first_number(stream), now)
-            await self._create_segments(stream, epoch.segments, stream_config)
-            record = StreamRecord(stream_config, StreamState.ACTIVE, epoch, now)
-            records.append((stream_key(stream.stream), record.encode()))
-            records.append((epoch_key(stream.stream, 0), epoch.encode()))
-            records.extend((tag_key(tag, stream.stream), b"") for tag in stream_config.tags)
-        try:
-            await self.catalog.insert(name.scope, records)
-        except Conflict:
-            raise Exists(f"stream {name} exists") from None
+        for tag in config.tags:
+            keys.tag_prefix(tag)
+        async with self.locks.hold(name):
+            for _ in range(MAX_ATTEMPTS):
+                stream, number, *mark = await self.catalog.get(name.scope, _creation_keys(name))
+                if stream is not None:
+                    record = self.catalog.decoded(name, stream).record
+                    ours = record.state is State.CREATING and record.config == config
+                    if record.state in (State.CREATING, State.DELETING):
+                        await self._settle(name)
+                    if record.state is State.DELETING:
+                        continue
+                    if ours:
+                        return
+                    raise Exists(f"stream {name} exists")
+                record, updates = self._creation(name, config, number)
+                if mark and mark[0] is None:
+                    updates += self._creation(streams.mark_of(name), StreamConfig(), mark[1])[1]
+                try:
+                    versions = await self.catalog.update(name.scope, updates)
+                except Conflict:
+                    continue
+                await self._carry_out(name, record, versions[0])
+                return
+        raise _contended(name)
+
+    def _creation(
+        self, name: StreamName, config: StreamConfig, number: TableValue | None
+    ) -> tuple[StreamRecord, list[TableUpdate]]:
+        first = 0 if number is None else codec.decode_number(number.value)
+        record = streams.create(config, first, self._env.clock.wall_ms())
+        updates = [
+            TableUpdate(keys.stream_key(name.stream), codec.encode_stream(record), NOT_EXISTS),
+            # Also when there is none: the number must be what was read, or a segment name could be used again.
+            TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS if number is None else number.version),
+        ]
+        updates += (TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in config.tags)
+        return record, updates
 
     async def update(self, name: StreamName, config: StreamConfig) -> None:
-        """Replace the configuration; a new epoch where the number of segments asks for one.
+        """Replace the configuration; and the segments, where it asks for another number of them.
 
         Raises NotFound, Sealed, Invalid."""
-        config.scaling.check()
-
-        def decide(record: StreamRecord) -> tuple[StreamRecord, list[TableUpdate]]:
-            _require_active(name, record)
-            gone = set(record.config.tags) - set(config.tags)
-            tags = [TableUpdate(tag_key(tag, name.stream), None, NO_VERSION) for tag in sorted(gone)]
-            tags += [TableUpdate(tag_key(tag, name.stream), b"", NO_VERSION) for tag in config.tags]
-            return replace(record, config=config), tags
-
-        record = await self.catalog.change(name, decide)
-        count, wanted = len(record.current.segments), config.scaling.min_segments
-        if (config.scaling.type is ScaleType.FIXED and count != wanted) or count < wanted:
-            await self.scale(name, [s.segment for s in record.current.segments], model.even_ranges(wanted))
+        for tag in config.tags:
+            keys.tag_prefix(tag)
+        await self.change(name, lambda record, _: streams.update(record, config, self._env.clock.wall_ms()))
 
     async def scale(
-        self, name: StreamName, replaced: Sequence[int], ranges: Sequence[tuple[float, float]]
-    ) -> tuple[int, EpochRecord]:
-        """Put `ranges` in the place of segments; (epoch before, new epoch).
+        self, name: StreamName, replaced: Sequence[int], ranges: Sequence[KeyRange]
+    ) -> tuple[int, tuple[SegmentRange, ...]]:
+        """Put new segments in the place of others; the epoch before, and the new ones in the order of `ranges`.
 
         Raises NotFound, Sealed, Invalid."""
-        await self.finish(name)
-        found = await self.catalog.require(name)
-        _require_active(name, found.record)
-        before = found.record.current
-        epoch = model.next_epoch(before, replaced, ranges, self._env.clock.wall_ms())
-        known = {s.segment for s in before.segments}
-        await self._create_segments(name, [s for s in epoch.segments if s.segment not in known], found.record.config)
-        stream = replace(found.record, current=epoch, sealing=tuple(replaced))
-        updates = [
-            TableUpdate(stream_key(name.stream), stream.encode(), found.version),
-            TableUpdate(epoch_key(name.stream, epoch.epoch), epoch.encode(), NO_VERSION),
-        ]
-        try:
-            await self.catalog.tables.update(scope_table(name.scope), updates)
-        except Conflict:
-            raise Invalid(f"stream {name} changed meanwhile: ask for its segments again") from None
-        await self.finish(name)
-        return before.epoch, epoch
+        planned: list[Epoch] = []
+
+        def decide(record: StreamRecord, _: Epochs) -> StreamRecord:
+            changed = streams.scale(record, replaced, ranges, self._env.clock.wall_ms())
+            planned[:] = changed.work.epochs or changed.epochs[-1:]
+            return changed
+
+        await self.change(name, decide)
+        epoch = planned[0]
+        brought = [s for s in epoch.segments if SegmentId.unpack(s.segment).epoch == epoch.number]
+        return epoch.number - 1, tuple(sorted(brought, key=lambda s: s.segment))
 
     async def truncate(self, name: StreamName, cut: Mapping[int, int]) -> None:
         """Drop everything before a cut.  Raises NotFound, Sealed, Invalid."""
-        history = await self.catalog.history(name)
-
-        def decide(record: StreamRecord) -> tuple[StreamRecord, list[TableUpdate]]:
-            _require_active(name, record)
-            if not model.is_cut(history, cut):
-                raise Invalid(f"the segments of the cut do not cover stream {name} exactly once")
-            if record.head and not model.precedes(history, record.head, cut):
-                raise Invalid(f"stream {name} is truncated behind this cut already")
-            return replace(record, head=dict(cut)), []
-
-        await self._check_offsets(name, cut)
-        await self.catalog.change(name, decide)
-        for segment, offset in sorted(cut.items()):
-            with suppress(NotFound):
-                await self.segments.truncate(_segment(name, segment), offset)
-        await self._each(name, model.segments_before(history, cut), self.segments.delete)
+        record = await self.ready(name)
+        await self._check_offsets(name, await self.catalog.epochs_of(name, record, list(streams.head(record))), cut)
+        await self.change(name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True)
 
     async def seal(self, name: StreamName) -> None:
         """Raises NotFound.  Sealing a sealed stream succeeds."""
-
-        def begin(record: StreamRecord) -> tuple[StreamRecord, list[TableUpdate]]:
-            return (record.with_state(StreamState.SEALING) if record.state is StreamState.ACTIVE else record), []
-
-        record = await self.catalog.change(name, begin)
-        if record.state is not StreamState.SEALING:
-            return
-        segments = {s.segment for s in record.current.segments} | set(record.sealing)
-        await self._each(name, sorted(segments), self.segments.seal)
-
-        def end(record: StreamRecord) -> tuple[StreamRecord, list[TableUpdate]]:
-            if record.state is not StreamState.SEALING:
-                return record, []
-            return replace(record, state=StreamState.SEALED, sealing=()), []
-
-        await self.catalog.change(name, end)
+        await self.change(name, lambda record, _: streams.seal(record))
 
     async def delete(self, name: StreamName) -> None:
         """Raises NotFound, Conflict (not sealed)."""
+        async with self.locks.hold(name):
+            found = await self.catalog.find(name)
+            if found is None:
+                raise NotFound(f"stream {name} does not exist")
+            if found.record.state is State.DELETING:  # begun by a call that was cut short, perhaps this one's
+                await self._settle(name)
+                return
+        await self.change(name, lambda record, _: streams.delete(record))
 
-        def begin(record: StreamRecord) -> tuple[StreamRecord, list[TableUpdate]]:
-            if record.state not in (StreamState.SEALED, StreamState.DELETING):
-                raise Conflict(f"stream {name} is not sealed: seal it before you delete it")
-            return record.with_state(StreamState.DELETING), []
+    async def change(self, name: StreamName, decide: Decide, *, history: bool = False) -> StreamRecord:
+        """Replace the record by what `decide` makes of it, and carry out what that asks for; the record decided.
 
-        await self.catalog.change(name, begin)
-        await self._remove(name)
-        mark = StreamName(name.scope, MARK_PREFIX + name.stream)
-        if not name.stream.startswith((MARK_PREFIX, READER_GROUP_PREFIX)):
-            with suppress(NotFound):
-                await self._remove(mark)
+        With `history`, `decide` gets all epochs from the head on.  Raises NotFound, and what `decide` raises."""
+        async with self.locks.hold(name):
+            for _ in range(MAX_ATTEMPTS):
+                found = await self._settle(name)
+                if found is None:
+                    raise NotFound(f"stream {name} does not exist")
+                record, version = found
+                first = list(streams.head(record)) if history else ()
+                changed = decide(
+                    record, await self.catalog.epochs_of(name, record, first) if history else record.epochs
+                )
+                if changed is record or changed == record:
+                    return record
+                hint = keys.stream_hint(name)
+                if changed.pending:
+                    await self.catalog.hint(hint)
+                updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(changed), version)]
+                updates += _tag_updates(name, record, changed)
+                try:
+                    versions = await self.catalog.update(name.scope, updates)
+                except Conflict:
+                    continue
+                if changed.pending:
+                    await self._carry_out(name, changed, versions[0])
+                    await self.catalog.forget([hint])
+                return changed
+        raise _contended(name)
 
-    async def finish(self, name: StreamName) -> None:
-        """Carry out what a scale left to do."""
-        record = (await self.catalog.require(name)).record
-        if not record.sealing:
-            return
-        await self._each(name, record.sealing, self.segments.seal)
+    async def remove(self, name: StreamName) -> None:
+        """Delete a stream in whatever state it is; a missing one is fine."""
+        async with self.locks.hold(name):
+            for _ in range(MAX_ATTEMPTS):
+                found = await self.catalog.find(name)
+                if found is None:
+                    return
+                record, version = found
+                if record.state is not State.DELETING:
+                    record = streams.doomed(record)
+                    update = TableUpdate(keys.stream_key(name.stream), codec.encode_stream(record), version)
+                    try:
+                        (version,) = await self.catalog.update(name.scope, [update])
+                    except Conflict:
+                        continue
+                await self._carry_out(name, record, version)
+                return
+        raise _contended(name)
 
-        def done(now: StreamRecord) -> tuple[StreamRecord, list[TableUpdate]]:
-            return (replace(now, sealing=()) if now.sealing == record.sealing else now), []
-
-        await self.catalog.change(name, done)
+    async def settle(self, name: StreamName) -> Found | None:
+        """Finish what is pending; the record then, None when there is none."""
+        async with self.locks.hold(name):
+            return await self._settle(name)
 
     # -- questions --------------------------------------------------------------------------------
 
-    async def head(self, name: StreamName) -> dict[int, int]:
-        """The cut at which the stream begins.  Raises NotFound."""
-        record = (await self.catalog.require(name)).record
-        if record.head:
-            return dict(record.head)
-        first = record.current if record.current.epoch == 0 else (await self.catalog.history(name))[0]
-        return {s.segment: 0 for s in first.segments}
+    async def ready(self, name: StreamName) -> StreamRecord:
+        """A stream whose segments exist.  Raises NotFound."""
+        found = await self.catalog.require(name)
+        if found.record.state is State.CREATING:
+            settled = await self.settle(name)
+            if settled is None:
+                raise NotFound(f"stream {name} does not exist")
+            return settled.record
+        return found.record
 
-    async def tail(self, name: StreamName) -> dict[int, int]:
-        """The cut at which the stream ends now.  Raises NotFound."""
-        record = (await self.catalog.require(name)).record
-        infos = await asyncio.gather(*(self.segments.info(_segment(name, s.segment)) for s in record.current.segments))
-        return {s.segment: info.length for s, info in zip(record.current.segments, infos, strict=True)}
+    async def active(self, name: StreamName) -> tuple[SegmentRange, ...]:
+        """Segments that take appends: none once sealing began.  Raises NotFound."""
+        record = await self.ready(name)
+        return record.current.segments if record.state is State.ACTIVE else ()
+
+    async def epoch(self, name: StreamName, number: int) -> Epoch:
+        """Raises NotFound."""
+        record = await self.ready(name)
+        epochs = await self.catalog.epochs(name, record, max(0, number))
+        if not epochs or epochs[0].number != number:
+            raise NotFound(f"stream {name} has no epoch {number}")
+        return epochs[0]
 
     async def followers(self, name: StreamName, segment: int) -> list[tuple[SegmentRange, list[int]]]:
-        """Successors of a segment with their predecessors; empty when it is active or its stream is sealed.
+        """Successors of a segment with their predecessors; empty while it is active, or sealed with its stream.
 
-        Raises NotFound (stream), Invalid (negative id)."""
-        await self.catalog.require(name)
-        return model.successors(await self.catalog.history(name, SegmentId.unpack(segment).epoch), segment)
+        Raises NotFound, Invalid (negative id)."""
+        record = await self.ready(name)
+        try:
+            return successors(await self.catalog.epochs_of(name, record, [segment]), segment)
+        except KeyError:
+            raise NotFound(f"stream {name} never had a segment {SegmentId.unpack(segment)}") from None
+
+    async def is_cut(self, name: StreamName, cut: Mapping[int, int]) -> bool:
+        """Whether segments of the stream cover its key space exactly once.  Raises NotFound."""
+        record = await self.ready(name)
+        if min(cut, default=-1) < 0:
+            return False
+        return is_cut(known_segments(await self.catalog.epochs_of(name, record, list(cut))), cut)
 
     async def between(self, name: StreamName, start: Mapping[int, int], end: Mapping[int, int]) -> list[int]:
-        """Segments from one cut to another (empty: head, tail).  Raises NotFound, Invalid."""
-        history = await self.catalog.history(name)
-        await self.catalog.require(name)
-        start = dict(start) or await self.head(name)
-        end = dict(end) or {s.segment: 0 for s in history[-1].segments}
-        for cut in (start, end):
-            if not model.is_cut(history, cut):
-                raise Invalid(f"the segments of a cut do not cover stream {name} exactly once")
-        return model.segments_between(history, start, end)
+        """Segments from one cut to another; empty means the head or the tail.  Raises NotFound, Invalid."""
+        record = await self.ready(name)
+        start = start or streams.head(record)
+        end = end or {s.segment: 0 for s in record.current.segments}
+        known = known_segments(await self.catalog.epochs_of(name, record, [*start, *end]))
+        if not (is_cut(known, start) and is_cut(known, end)):
+            raise Invalid(f"the segments of a cut do not cover stream {name} exactly once")
+        return segments_between(known, start, end)
 
-    # -- pieces -----------------------------------------------------------------------------------
+    # -- steps ------------------------------------------------------------------------------------
 
-    async def _create_segments(self, name: StreamName, segments: Iterable[SegmentRange], config: StreamConfig) -> None:
-        async def create(segment: str) -> None:
-            with suppress(Exists):
-                await self.segments.create(
-                    segment, scale_type=int(config.scaling.type), target_rate=config.scaling.target_rate,
-                    rollover_bytes=config.rollover_bytes,
-                )  # fmt: skip
+    async def _settle(self, name: StreamName) -> Found | None:
+        found = await self.catalog.find(name)
+        if found is None or not found.record.pending:
+            return found
+        return await self._carry_out(name, found.record, found.version)
 
-        await self._each(name, [s.segment for s in segments], create)
+    async def _carry_out(self, name: StreamName, record: StreamRecord, version: int) -> Found | None:
+        """Take all steps the record asks for; the record then, None when it is gone."""
+        for _ in range(MAX_ATTEMPTS):
+            step = streams.step(name, record, await self._doomed_epochs(name, record))
+            if step is None:
+                return Found(record, version)
+            try:
+                rolled = await self.drain(name, record) if step.drain else None
+                if rolled is None:
+                    for stage in step.stages:
+                        await self._run(stage)
+                if rolled is None and step.then is None:
+                    await self._forget(name, record, version)
+                    return None
+                then = rolled or step.then
+                assert then is not None
+                updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(then), version)]
+                updates += self._beside(name, step) if rolled is None else []
+                record, version = then, (await self.catalog.update(name.scope, updates))[0]
+            except Conflict:  # somebody else took this step, and perhaps more
+                found = await self.catalog.find(name)
+                if found is None:
+                    return None
+                record, version = found
+        raise _contended(name)
 
-    async def _remove(self, name: StreamName) -> None:
-        record = (await self.catalog.require(name)).record
-        history = await self.catalog.history(name)
-        known = sorted(model.ranges_of(history))
-        await self.catalog.keep_number(name, max(SegmentId.unpack(segment).number for segment in known) + 1)
-        await self._each(name, known, self.segments.delete)
-        gone = [stream_key(name.stream), *(epoch_key(name.stream, epoch.epoch) for epoch in history)]
-        gone += [tag_key(tag, name.stream) for tag in record.config.tags]
-        await self.catalog.tables.update(scope_table(name.scope), [TableUpdate(key, None, NO_VERSION) for key in gone])
+    def _beside(self, name: StreamName, step: streams.Step) -> list[TableUpdate]:
+        """What changes together with the record."""
+        updates = []
+        if step.spilled:
+            chunk = keys.chunk_key(name.stream, step.spilled[0].number)
+            updates.append(TableUpdate(chunk, codec.encode_chunk(step.spilled), NO_VERSION))
+        for transaction in step.committed:
+            updates += ended(name, transaction, TxnState.COMMITTED, self._env.clock.wall_ms())
+        return updates
 
-    async def _each(self, name: StreamName, segments: Sequence[int], act: Any) -> None:
-        """Act on segments, some at once; a missing one was dealt with before."""
+    async def _run(self, stage: Sequence[Effect]) -> None:
+        for effect in stage:
+            if isinstance(effect, RemoveMark):
+                await self.remove(streams.mark_of(effect.stream))
+        await self.runner.run([effect for effect in stage if not isinstance(effect, RemoveMark)])
+
+    async def _doomed_epochs(self, name: StreamName, record: StreamRecord) -> tuple[Epoch, ...]:
+        if record.state is not State.DELETING:
+            return record.epochs
+        return await self.catalog.epochs_of(name, record, list(streams.head(record)))
+
+    async def _forget(self, name: StreamName, record: StreamRecord, version: int) -> None:
+        """Remove all that is stored of a stream; its record last, with the number to go on from.  Raises Conflict."""
+        # Each batch names the version: a late controller must not clear what a new stream of this name has stored.
+        mine = keys.stream_key(name.stream)
+        while rows := await self.catalog.scan(name.scope, keys.of_stream(name.stream), limit=_REMOVALS_AT_ONCE):
+            removals = [TableUpdate(key, None, NO_VERSION) for key, _ in rows]
+            kept = TableUpdate(mine, codec.encode_stream(record), version)
+            version = (await self.catalog.update(name.scope, [kept, *removals]))[0]
+        updates = [
+            TableUpdate(keys.stream_key(name.stream), None, version),
+            TableUpdate(keys.number_key(name.stream), codec.encode_number(streams.next_number(record)), NO_VERSION),
+        ]
+        updates += (TableUpdate(keys.tag_key(tag, name.stream), None, NO_VERSION) for tag in record.config.tags)
+        await self.catalog.update(name.scope, updates)
+
+    async def _check_offsets(self, name: StreamName, epochs: Sequence[Epoch], cut: Mapping[int, int]) -> None:
+        """Raises Invalid for an offset behind the end of its segment."""
+        known = known_segments(epochs)
+        asked = [segment for segment, offset in cut.items() if offset > 0 and segment in known]
 
         async def one(segment: int) -> None:
-            with suppress(NotFound):
-                await act(_segment(name, segment))
-
-        for at in range(0, len(segments), _SEGMENTS_AT_ONCE):
-            await asyncio.gather(*(one(segment) for segment in segments[at : at + _SEGMENTS_AT_ONCE]))
-
-    async def _check_offsets(self, name: StreamName, cut: Mapping[int, int]) -> None:
-        for segment, offset in sorted(cut.items()):
             try:
-                info = await self.segments.info(_segment(name, segment))
+                info = await self.runner.segments.info(name.segment(SegmentId.unpack(segment)))
             except NotFound:
-                raise Invalid(f"segment {segment} of stream {name} does not exist any more") from None
-            if not 0 <= offset <= info.length:
-                raise Invalid(f"segment {segment} of stream {name} has {info.length} bytes, the cut names {offset}")
+                raise Invalid(f"segment {segment} of stream {name} was truncated away") from None
+            if cut[segment] > info.length:
+                raise Invalid(f"segment {segment} of stream {name} has {info.length} bytes, not {cut[segment]}")
+
+        await asyncio.gather(*(one(segment) for segment in asked))
 
 
-def _segment(name: StreamName, segment: int) -> str:
-    return name.segment(SegmentId.unpack(segment))
+def _creation_keys(name: StreamName) -> list[bytes]:
+    """The records that decide a creation: of the stream, and of its watermark stream if it has one."""
+    wanted = [name.stream]
+    if streams.has_mark(name.stream):
+        wanted.append(streams.mark_of(name).stream)
+    return [key for stream in wanted for key in (keys.stream_key(stream), keys.number_key(stream))]
 
 
-def _require_active(name: StreamName, record: StreamRecord) -> None:
-    if record.state is not StreamState.ACTIVE:
-        raise Sealed(f"stream {name} is {record.state.value}")
+def _tag_updates(name: StreamName, before: StreamRecord, after: StreamRecord) -> list[TableUpdate]:
+    old, new = set(before.config.tags), set(after.config.tags)
+    updates = [TableUpdate(keys.tag_key(tag, name.stream), None, NO_VERSION) for tag in sorted(old - new)]
+    return updates + [TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in sorted(new - old)]
+
+
+def ended(name: StreamName, transaction: int, state: TxnState, now_ms: int) -> list[TableUpdate]:
+    """What is stored when a transaction has ended."""
+    completed = codec.encode_completed(CompletedRecord(state, now_ms))
+    return [
+        TableUpdate(keys.transaction_key(name.stream, transaction), None, NO_VERSION),
+        TableUpdate(keys.completed_key(name.stream, transaction), completed, NO_VERSION),
+        TableUpdate(keys.ending_key(name.stream, now_ms, transaction), b"", NO_VERSION),
+    ]
+
+
+async def _nothing_to_drain(name: StreamName, record: StreamRecord) -> StreamRecord | None:
+    return None
+
+
+def _contended(name: StreamName) -> Unavailable:
+    return Unavailable(f"stream {name} is changed by too many others at once; try again")

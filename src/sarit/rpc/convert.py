@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.core.errors import Invalid
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
 from sarit.rpc.generated import controller_pb2 as pb
@@ -23,13 +24,15 @@ def stream_info(name: StreamName) -> pb.StreamInfo:
 
 
 def stream_config(message: pb.StreamConfig) -> StreamConfig:
-    """The configuration a client sent; its policies are checked elsewhere."""
+    """The configuration a client sent; its numbers are checked elsewhere.  Raises Invalid for an unknown type."""
     scaling, retention = message.scalingPolicy, message.retentionPolicy
+    try:
+        scale_type, retention_type = ScaleType(scaling.scaleType), RetentionType(retention.retentionType)
+    except ValueError as error:
+        raise Invalid(f"a policy of a type this server does not know: {error}") from None
     return StreamConfig(
-        ScalingPolicy(
-            ScaleType(scaling.scaleType), scaling.targetRate, scaling.scaleFactor, max(1, scaling.minNumSegments)
-        ),
-        RetentionPolicy(RetentionType(retention.retentionType), retention.retentionParam, retention.retentionMax),
+        ScalingPolicy(scale_type, scaling.targetRate, scaling.scaleFactor, max(1, scaling.minNumSegments)),
+        RetentionPolicy(retention_type, retention.retentionParam, retention.retentionMax),
         tuple(sorted(set(message.tags.tag))),
         message.timestampAggregationTimeout,
         message.rolloverSizeBytes,
@@ -71,3 +74,20 @@ def segment_range(name: StreamName, segment: int, low: float, high: float) -> pb
 def cut_message(name: StreamName, cut: Mapping[int, int]) -> pb.StreamCut:
     """A stream cut."""
     return pb.StreamCut(streamInfo=stream_info(name), cut=dict(cut))
+
+
+_LOW_64_BITS = (1 << 64) - 1
+
+
+def transaction(message: pb.TxnId) -> int:
+    """The 128-bit id of a transaction."""
+    return (message.highBits & _LOW_64_BITS) << 64 | message.lowBits & _LOW_64_BITS
+
+
+def transaction_message(txn: int) -> pb.TxnId:
+    """The message for a transaction's id."""
+    return pb.TxnId(highBits=_signed(txn >> 64), lowBits=_signed(txn & _LOW_64_BITS))
+
+
+def _signed(bits: int) -> int:
+    return bits - (1 << 64) if bits >> 63 else bits

@@ -30,6 +30,7 @@ async def controller(world=None):
         stub.store, stub.subject = store, subject
         await stub.createScope(pb.ScopeInfo(scope="s"))
         yield stub
+    await subject.stop()
     await store.stop()
 
 
@@ -219,7 +220,8 @@ def test_names_that_do_not_exist_have_an_address_and_a_token():
             uri = await c.getURI(pb.SegmentId(streamInfo=nowhere, segmentId=0))
             assert (uri.endpoint, uri.port) == ("127.0.0.1", 12345)
             assert (await c.getDelegationToken(nowhere)).delegationToken == ""
-            assert await status_of(c.createTransaction(pb.CreateTxnRequest(streamInfo=STREAM))) is Status.UNIMPLEMENTED
+            bucket = c.getControllerToBucketMapping(pb.ControllerToBucketMappingRequest())
+            assert await status_of(bucket) is Status.UNIMPLEMENTED
 
     run(main())
 

@@ -198,6 +198,10 @@ class ControllerServiceBase(abc.ABC):
     async def deleteReaderGroup(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.controller_pb2.ReaderGroupInfo, sarit.rpc.generated.controller_pb2.DeleteReaderGroupStatus]') -> None:
         pass
 
+    @abc.abstractmethod
+    async def getControllerToBucketMapping(self, stream: 'grpclib.server.Stream[sarit.rpc.generated.controller_pb2.ControllerToBucketMappingRequest, sarit.rpc.generated.controller_pb2.ControllerToBucketMappingResponse]') -> None:
+        pass
+
     def __mapping__(self) -> typing.Dict[str, grpclib.const.Handler]:
         return {
             '/io.pravega.controller.stream.api.grpc.v1.ControllerService/getControllerServerList': grpclib.const.Handler(
@@ -475,6 +479,12 @@ class ControllerServiceBase(abc.ABC):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 sarit.rpc.generated.controller_pb2.ReaderGroupInfo,
                 sarit.rpc.generated.controller_pb2.DeleteReaderGroupStatus,
+            ),
+            '/io.pravega.controller.stream.api.grpc.v1.ControllerService/getControllerToBucketMapping': grpclib.const.Handler(
+                self.getControllerToBucketMapping,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                sarit.rpc.generated.controller_pb2.ControllerToBucketMappingRequest,
+                sarit.rpc.generated.controller_pb2.ControllerToBucketMappingResponse,
             ),
         }
 
@@ -757,4 +767,10 @@ class ControllerServiceStub:
             '/io.pravega.controller.stream.api.grpc.v1.ControllerService/deleteReaderGroup',
             sarit.rpc.generated.controller_pb2.ReaderGroupInfo,
             sarit.rpc.generated.controller_pb2.DeleteReaderGroupStatus,
+        )
+        self.getControllerToBucketMapping = grpclib.client.UnaryUnaryMethod(
+            channel,
+            '/io.pravega.controller.stream.api.grpc.v1.ControllerService/getControllerToBucketMapping',
+            sarit.rpc.generated.controller_pb2.ControllerToBucketMappingRequest,
+            sarit.rpc.generated.controller_pb2.ControllerToBucketMappingResponse,
         )

@@ -893,3 +893,34 @@ class DeleteReaderGroupStatus(_message.Message):
     STATUS_FIELD_NUMBER: _ClassVar[int]
     status: DeleteReaderGroupStatus.Status
     def __init__(self, status: _Optional[_Union[DeleteReaderGroupStatus.Status, str]] = ...) -> None: ...
+
+class ControllerToBucketMappingRequest(_message.Message):
+    __slots__ = ("serviceType",)
+    class BucketType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        RetentionService: _ClassVar[ControllerToBucketMappingRequest.BucketType]
+        WatermarkingService: _ClassVar[ControllerToBucketMappingRequest.BucketType]
+    RetentionService: ControllerToBucketMappingRequest.BucketType
+    WatermarkingService: ControllerToBucketMappingRequest.BucketType
+    SERVICETYPE_FIELD_NUMBER: _ClassVar[int]
+    serviceType: ControllerToBucketMappingRequest.BucketType
+    def __init__(self, serviceType: _Optional[_Union[ControllerToBucketMappingRequest.BucketType, str]] = ...) -> None: ...
+
+class BucketIds(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ControllerToBucketMappingResponse(_message.Message):
+    __slots__ = ("mapping",)
+    class MappingEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: BucketIds
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[BucketIds, _Mapping]] = ...) -> None: ...
+    MAPPING_FIELD_NUMBER: _ClassVar[int]
+    mapping: _containers.MessageMap[str, BucketIds]
+    def __init__(self, mapping: _Optional[_Mapping[str, BucketIds]] = ...) -> None: ...

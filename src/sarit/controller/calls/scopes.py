@@ -1,0 +1,71 @@
+"""Scopes and the controllers there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.controller.calls.paging import token
+from sarit.core.errors import Exists, Invalid, NotFound
+from sarit.rpc.generated import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.scopes import Scopes
+
+_Create = pb.CreateScopeStatus
+_Delete = pb.DeleteScopeStatus
+
+
+class ScopeCalls:
+    """Rpcs on scopes."""
+
+    def __init__(self, catalog: Catalog, scopes: Scopes, advertised: Callable[[], tuple[str, int]]) -> None:
+        self._catalog = catalog
+        self._scopes = scopes
+        self._advertised = advertised
+
+    async def getControllerServerList(self, request: pb.ServerRequest) -> pb.ServerResponse:
+        host, port = self._advertised()
+        return pb.ServerResponse(nodeURI=[pb.NodeUri(endpoint=host, port=port)])
+
+    async def getControllerToBucketMapping(
+        self, request: pb.ControllerToBucketMappingRequest
+    ) -> pb.ControllerToBucketMappingResponse:
+        raise NotImplementedError("this server has no buckets")
+
+    async def createScope(self, request: pb.ScopeInfo) -> pb.CreateScopeStatus:
+        try:
+            await self._scopes.create(request.scope)
+        except Invalid:
+            return _Create(status=_Create.INVALID_SCOPE_NAME)
+        except Exists:
+            return _Create(status=_Create.SCOPE_EXISTS)
+        return _Create(status=_Create.SUCCESS)
+
+    async def deleteScope(self, request: pb.ScopeInfo) -> pb.DeleteScopeStatus:
+        try:
+            await self._scopes.delete(request.scope)
+        except NotFound:
+            return _Delete(status=_Delete.SCOPE_NOT_FOUND)
+        except Exists:
+            return _Delete(status=_Delete.SCOPE_NOT_EMPTY)
+        return _Delete(status=_Delete.SUCCESS)
+
+    async def deleteScopeRecursive(self, request: pb.ScopeInfo) -> pb.DeleteScopeStatus:
+        try:
+            await self._scopes.delete_recursive(request.scope)
+        except NotFound:
+            return _Delete(status=_Delete.SCOPE_NOT_FOUND)
+        except Exists:  # somebody creates while we delete
+            return _Delete(status=_Delete.SCOPE_NOT_EMPTY)
+        return _Delete(status=_Delete.SUCCESS)
+
+    async def checkScopeExists(self, request: pb.ScopeInfo) -> pb.ExistsResponse:
+        return pb.ExistsResponse(exists=await self._catalog.scope_exists(request.scope))
+
+    async def listScopes(self, request: pb.ScopesRequest) -> pb.ScopesResponse:
+        asked = request.continuationToken.token
+        names = await self._catalog.list_scopes(asked)
+        return pb.ScopesResponse(scopes=names, continuationToken=token(names, asked))

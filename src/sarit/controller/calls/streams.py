@@ -1,0 +1,127 @@
+"""Streams: their lives, their configurations, their listings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.controller import keys
+from sarit.controller.calls.paging import token
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed
+from sarit.core.keyspace import KeyRange
+from sarit.core.names import is_internal_name
+from sarit.rpc.convert import config_message, segment_range, stream_config, stream_name
+from sarit.rpc.generated import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.streams import Streams
+    from sarit.core.names import StreamName
+
+_Create = pb.CreateStreamStatus
+_Update = pb.UpdateStreamStatus
+_Delete = pb.DeleteStreamStatus
+_Page = pb.StreamsInScopeResponse
+_Scale = pb.ScaleResponse
+_Check = pb.ScaleStatusResponse
+
+
+class StreamCalls:
+    """Rpcs on streams."""
+
+    def __init__(self, catalog: Catalog, streams: Streams) -> None:
+        self._catalog = catalog
+        self._streams = streams
+
+    async def createStream(self, request: pb.StreamConfig) -> pb.CreateStreamStatus:
+        name = stream_name(request.streamInfo)
+        if not is_internal_name(name.stream):
+            return _Create(status=_Create.INVALID_STREAM_NAME)
+        try:
+            await self._streams.create(name, stream_config(request))
+        except NotFound:
+            return _Create(status=_Create.SCOPE_NOT_FOUND)
+        except Exists:
+            return _Create(status=_Create.STREAM_EXISTS)
+        return _Create(status=_Create.SUCCESS)
+
+    async def updateStream(self, request: pb.StreamConfig) -> pb.UpdateStreamStatus:
+        name = stream_name(request.streamInfo)
+        return await self._update(name, self._streams.update(name, stream_config(request)))
+
+    async def truncateStream(self, request: pb.StreamCut) -> pb.UpdateStreamStatus:
+        name = stream_name(request.streamInfo)
+        try:
+            return await self._update(name, self._streams.truncate(name, dict(request.cut)))
+        except Invalid:
+            return _Update(status=_Update.FAILURE)
+
+    async def sealStream(self, request: pb.StreamInfo) -> pb.UpdateStreamStatus:
+        name = stream_name(request)
+        return await self._update(name, self._streams.seal(name))
+
+    async def _update(self, name: StreamName, work: Awaitable[None]) -> pb.UpdateStreamStatus:
+        try:
+            await work
+        except NotFound:
+            exists = await self._catalog.scope_exists(name.scope)
+            return _Update(status=_Update.STREAM_NOT_FOUND if exists else _Update.SCOPE_NOT_FOUND)
+        except Sealed:
+            return _Update(status=_Update.STREAM_SEALED)
+        return _Update(status=_Update.SUCCESS)
+
+    async def deleteStream(self, request: pb.StreamInfo) -> pb.DeleteStreamStatus:
+        try:
+            await self._streams.delete(stream_name(request))
+        except NotFound:
+            return _Delete(status=_Delete.STREAM_NOT_FOUND)
+        except Conflict:
+            return _Delete(status=_Delete.STREAM_NOT_SEALED)
+        return _Delete(status=_Delete.SUCCESS)
+
+    async def checkStreamExists(self, request: pb.StreamInfo) -> pb.ExistsResponse:
+        try:
+            await self._catalog.require(stream_name(request))
+        except NotFound:
+            return pb.ExistsResponse(exists=False)
+        return pb.ExistsResponse(exists=True)
+
+    async def getStreamConfiguration(self, request: pb.StreamInfo) -> pb.StreamConfig:
+        name = stream_name(request)
+        return config_message(name, (await self._catalog.require(name)).record.config)
+
+    async def listStreamsInScope(self, request: pb.StreamsInScopeRequest) -> pb.StreamsInScopeResponse:
+        return await self._list(request.scope.scope, keys.STREAMS, request.continuationToken.token)
+
+    async def listStreamsInScopeForTag(self, request: pb.StreamsInScopeWithTagRequest) -> pb.StreamsInScopeResponse:
+        return await self._list(request.scope.scope, keys.tag_prefix(request.tag), request.continuationToken.token)
+
+    async def _list(self, scope: str, prefix: bytes, asked: str) -> pb.StreamsInScopeResponse:
+        try:
+            names = await self._catalog.page(scope, prefix, asked)
+        except NotFound:
+            return _Page(status=_Page.SCOPE_NOT_FOUND, continuationToken=token([], asked))
+        streams = [pb.StreamInfo(scope=scope, stream=name) for name in names]
+        return _Page(streams=streams, continuationToken=token(names, asked), status=_Page.SUCCESS)
+
+    # -- scaling ----------------------------------------------------------------------------------
+
+    async def scale(self, request: pb.ScaleRequest) -> pb.ScaleResponse:
+        name = stream_name(request.streamInfo)
+        try:
+            ranges = [KeyRange(entry.start, entry.end) for entry in request.newKeyRanges]
+            before, new = await self._streams.scale(name, list(request.sealedSegments), ranges)
+        except (Invalid, Sealed):
+            return _Scale(status=_Scale.PRECONDITION_FAILED)
+        segments = [segment_range(name, s.segment, s.low, s.high) for s in new]
+        return _Scale(status=_Scale.STARTED, segments=segments, epoch=before)
+
+    async def checkScale(self, request: pb.ScaleStatusRequest) -> pb.ScaleStatusResponse:
+        found = await self._catalog.require(stream_name(request.streamInfo))
+        current = found.record.current.number
+        if request.epoch > current or request.epoch < 0:
+            return _Check(status=_Check.INVALID_INPUT)
+        # Done when what was replaced is sealed, too.
+        busy = request.epoch == current or (request.epoch == current - 1 and found.record.pending)
+        return _Check(status=_Check.IN_PROGRESS if busy else _Check.SUCCESS)

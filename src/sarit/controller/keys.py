@@ -1,0 +1,146 @@
+"""Where the controller's records are: table names, and keys in them.
+
+    _system/_tables/scopes              <scope>                      ScopeRecord
+    _system/_tables/work                s/<scope>/<stream>           a stream with something to do (a hint)
+                                        x/<scope>/<stream>/<txn>     a transaction that lives (a hint)
+    _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
+      (the hex digits are the           d/<stream>                   first number a new stream of the name may use
+      scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
+                                        g/<reader group>             GroupRecord
+                                        k/<table>                    TableRecord
+                                        o/<stream>/ and then
+                                          e/<epoch, 8 hex>           epochs from that one on, which left the record
+                                          b/<subscriber>             SubscriberRecord
+                                          w/<writer>                 WriterRecord
+                                          x/<transaction, 32 hex>    TransactionRecord, while it lives
+                                          z/<transaction>            CompletedRecord
+                                          y/<ms, 12 hex>/<transaction>  the same in order of time; no value
+
+All of a scope is in one table, so that one atomic batch may change a stream with its tags, its watermark stream and
+its number.  The table of another incarnation has another name: what a late controller writes for a scope that was
+deleted fails, and a scope is deleted by deleting its table on the condition that it is empty.
+
+Names of scopes and streams have no "/"; keys are in unsigned byte order, so everything behind a prefix is one range.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.errors import Invalid
+from sarit.core.names import SYSTEM_SCOPE, StreamName
+
+SCOPES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/scopes"
+WORK_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/work"
+STREAMS: Final = b"s/"
+NUMBERS: Final = b"d/"
+GROUPS: Final = b"g/"
+TABLES: Final = b"k/"
+OWNED: Final = b"o/"
+TAGS: Final = b"t/"
+EPOCHS: Final = b"e/"
+SUBSCRIBERS: Final = b"b/"
+WRITERS: Final = b"w/"
+LIVE: Final = b"x/"
+ENDINGS: Final = b"y/"
+MAX_TAG_BYTES: Final = 1024
+_TXN_DIGITS: Final = 32
+
+
+def scope_table(scope: str, incarnation: bytes) -> str:
+    """The table of a scope."""
+    return f"{SYSTEM_SCOPE}/_tables/{scope}/{incarnation.hex()}"
+
+
+def stream_key(stream: str) -> bytes:
+    """A stream's record."""
+    return STREAMS + stream.encode()
+
+
+def number_key(stream: str) -> bytes:
+    """Where a deleted stream's numbers go on."""
+    return NUMBERS + stream.encode()
+
+
+def chunk_key(stream: str, epoch: int) -> bytes:
+    """Epochs from `epoch` on that left the record."""
+    return of_stream(stream, EPOCHS) + f"{epoch:08x}".encode()
+
+
+def tag_prefix(tag: str) -> bytes:
+    """All streams that bear a tag.  Raises Invalid for a tag that cannot be part of a key."""
+    raw = tag.encode()
+    if not raw or b"\0" in raw or len(raw) > MAX_TAG_BYTES:
+        raise Invalid(f"a tag has 1 to {MAX_TAG_BYTES} bytes, none of them 0")
+    return TAGS + raw + b"\0"
+
+
+def tag_key(tag: str, stream: str) -> bytes:
+    """That a stream bears a tag.  Raises Invalid."""
+    return tag_prefix(tag) + stream.encode()
+
+
+def subscriber_key(stream: str, subscriber: str) -> bytes:
+    """A subscriber, `scope/reader group`, of a stream."""
+    return of_stream(stream, SUBSCRIBERS) + subscriber.encode()
+
+
+def writer_key(stream: str, writer: str) -> bytes:
+    """The last note of a writer."""
+    return of_stream(stream, WRITERS) + writer.encode()
+
+
+def transaction_key(stream: str, transaction: int) -> bytes:
+    """A transaction that lives."""
+    return of_stream(stream, LIVE) + f"{transaction:032x}".encode()
+
+
+def completed_key(stream: str, transaction: int) -> bytes:
+    """A transaction that ended."""
+    return of_stream(stream, b"z/") + f"{transaction:032x}".encode()
+
+
+def ending_key(stream: str, ended_ms: int, transaction: int) -> bytes:
+    """When a transaction ended."""
+    return of_stream(stream, ENDINGS) + f"{ended_ms:012x}/{transaction:032x}".encode()
+
+
+def group_key(group: str) -> bytes:
+    """A reader group's record."""
+    return GROUPS + group.encode()
+
+
+def table_key(table: str) -> bytes:
+    """A key-value table's record."""
+    return TABLES + table.encode()
+
+
+def of_stream(stream: str, kind: bytes = b"") -> bytes:
+    """The prefix of what belongs to a stream: all of it, or one kind."""
+    return OWNED + stream.encode() + b"/" + kind
+
+
+def transaction_of(key: bytes) -> int:
+    """The transaction that a key ends with."""
+    return int(key[-_TXN_DIGITS:], 16)
+
+
+def stream_hint(name: StreamName) -> bytes:
+    """That a stream may have something to do."""
+    return f"s/{name}".encode()
+
+
+def transaction_hint(name: StreamName, transaction: int) -> bytes:
+    """That a transaction may live."""
+    return f"x/{name}/{transaction:032x}".encode()
+
+
+def parse_hint(key: bytes) -> tuple[StreamName, int | None]:
+    """The stream of a hint, and its transaction if it is one's."""
+    kind, scope, stream, *rest = key.decode().split("/")
+    return StreamName(scope, stream), int(rest[0], 16) if kind == "x" else None
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The least key above all that begin with `prefix`, whose last byte is not ff."""
+    return prefix[:-1] + bytes((prefix[-1] + 1,))

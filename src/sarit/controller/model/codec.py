@@ -1,0 +1,358 @@
+"""The bytes of the controller's records: docs/formats/controller-records.md.
+
+Every record begins with a version byte; a newer version is refused (Corrupt), never guessed at.  Streams, groups and
+tables have their state in the second byte, so that a listing need not decode.  Numbers are compact where they are
+small (core/versioned.py), int64 where a client chose them.  An epoch stores low bounds alone: since it tiles the key
+space, each segment ends where the next begins; an epoch after the first stores what it dropped and what it brought.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sarit.controller.model.epochs import Epoch, SegmentRange
+from sarit.controller.model.records import (
+    CompletedRecord,
+    GroupRecord,
+    ScopeRecord,
+    State,
+    StreamRecord,
+    SubscriberRecord,
+    TableRecord,
+    TransactionRecord,
+    TxnState,
+    Work,
+    WorkKind,
+    WriterRecord,
+)
+from sarit.core.errors import Corrupt, Invalid
+from sarit.core.names import StreamName
+from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
+from sarit.core.versioned import Cursor, pack_int, pack_long, pack_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sarit.controller.model.cuts import Cut
+
+T = TypeVar("T")
+
+VERSION: Final = 1
+_VERSION: Final = bytes((VERSION,))
+_CONFIG: Final = struct.Struct(">BiiiBqqqq")
+_GROUP: Final = struct.Struct(">Bqqqiiq?")
+_TABLE: Final = struct.Struct(">Bqiiiqq")
+_TRANSACTION: Final = struct.Struct(">Biqqq?q")
+_SUBSCRIBER: Final = struct.Struct(">q")
+_DOUBLE: Final = struct.Struct(">d")
+_INT64: Final = struct.Struct(">q")
+_TXN_BYTES: Final = 16
+
+
+def encode_scope(record: ScopeRecord) -> bytes:
+    """`decode_scope` inverted."""
+    return _VERSION + record.incarnation + _INT64.pack(record.created_ms)
+
+
+def decode_scope(data: bytes) -> ScopeRecord:
+    """Raises Corrupt, as all that decode here."""
+    return _decode(data, lambda c: ScopeRecord(c.take(8), *_INT64.unpack(c.take(8))))
+
+
+def encode_stream(record: StreamRecord) -> bytes:
+    """`decode_stream` inverted."""
+    work = record.work
+    return b"".join(
+        (
+            _VERSION,
+            bytes((record.state,)),
+            _encode_config(record.config),
+            pack_long(record.created_ms),
+            _encode_epochs(record.epochs),
+            _encode_cut(record.head),
+            bytes((work.kind,)),
+            b""
+            if work.kind is WorkKind.NONE
+            else b"".join(
+                (
+                    _encode_ids(work.segments),
+                    _encode_epochs(work.epochs),
+                    pack_int(len(work.transactions)),
+                    *(txn.to_bytes(_TXN_BYTES, "big") for txn in work.transactions),
+                )
+            ),
+        )
+    )
+
+
+def decode_stream(data: bytes) -> StreamRecord:
+    """The stream's record."""
+    return _decode(data, _stream)
+
+
+def _stream(c: Cursor) -> StreamRecord:
+    state, config, created_ms = State(c.number(1)), _decode_config(c), c.compact_long()
+    epochs, head, kind = _decode_epochs(c), _decode_cut(c), WorkKind(c.number(1))
+    if kind is WorkKind.NONE:
+        return StreamRecord(state, config, created_ms, epochs, head)
+    segments, planned = _decode_ids(c), _decode_epochs(c)
+    transactions = tuple(c.number(_TXN_BYTES) for _ in range(c.compact_int()))
+    return StreamRecord(state, config, created_ms, epochs, head, Work(kind, segments, planned, transactions))
+
+
+def encode_chunk(epochs: Sequence[Epoch]) -> bytes:
+    """Epochs that a stream's record has no more room for."""
+    return _VERSION + _encode_epochs(epochs)
+
+
+def decode_chunk(data: bytes) -> tuple[Epoch, ...]:
+    """The epochs of a chunk."""
+    return _decode(data, _decode_epochs)
+
+
+def encode_group(r: GroupRecord) -> bytes:
+    """`decode_group` inverted."""
+    fixed = _GROUP.pack(
+        r.state,
+        r.generation,
+        r.refresh_ms,
+        r.checkpoint_ms,
+        r.max_outstanding,
+        r.retention,
+        r.rollover_bytes,
+        r.pending,
+    )
+    leaving = pack_int(len(r.leaving)) + b"".join(_encode_name(name) for name in r.leaving)
+    return _VERSION + fixed + pack_text(r.group_id) + _encode_cuts(r.starts) + _encode_cuts(r.ends) + leaving
+
+
+def decode_group(data: bytes) -> GroupRecord:
+    """The reader group's record."""
+    return _decode(data, _group)
+
+
+def _group(c: Cursor) -> GroupRecord:
+    state, generation, refresh, checkpoint, outstanding, retention, rollover, pending = _GROUP.unpack(
+        c.take(_GROUP.size)
+    )
+    group_id, starts, ends = c.text(), _decode_cuts(c), _decode_cuts(c)
+    leaving = tuple(_decode_name(c) for _ in range(c.compact_int()))
+    return GroupRecord(
+        State(state), group_id, generation, refresh, checkpoint, outstanding, retention, rollover, starts, ends,
+        pending, leaving,
+    )  # fmt: skip
+
+
+def encode_table(r: TableRecord) -> bytes:
+    """`decode_table` inverted."""
+    return _VERSION + _TABLE.pack(
+        r.state, r.first_number, r.partitions, r.primary_key_length, r.secondary_key_length, r.rollover_bytes,
+        r.created_ms,
+    )  # fmt: skip
+
+
+def decode_table(data: bytes) -> TableRecord:
+    """The key-value table's record."""
+
+    def read(c: Cursor) -> TableRecord:
+        state, *rest = _TABLE.unpack(c.take(_TABLE.size))
+        return TableRecord(State(state), *rest)
+
+    return _decode(data, read)
+
+
+def encode_subscriber(record: SubscriberRecord) -> bytes:
+    """`decode_subscriber` inverted."""
+    return _VERSION + _SUBSCRIBER.pack(record.generation) + pack_text(record.group_id) + _encode_cut(record.cut)
+
+
+def decode_subscriber(data: bytes) -> SubscriberRecord:
+    """The subscriber's record."""
+    return _decode(data, lambda c: SubscriberRecord(_int64(c), c.text(), _decode_cut(c)))
+
+
+def encode_writer(record: WriterRecord) -> bytes:
+    """`decode_writer` inverted."""
+    return _VERSION + _INT64.pack(record.time) + _encode_cut(record.position)
+
+
+def decode_writer(data: bytes) -> WriterRecord:
+    """The writer's record."""
+    return _decode(data, lambda c: WriterRecord(_int64(c), _decode_cut(c)))
+
+
+def encode_transaction(r: TransactionRecord) -> bytes:
+    """`decode_transaction` inverted."""
+    fixed = _TRANSACTION.pack(
+        r.state, r.epoch, r.lease_ms, r.renewal, r.created_ms, r.timestamp is not None, r.timestamp or 0
+    )
+    return _VERSION + fixed + pack_text(r.writer)
+
+
+def decode_transaction(data: bytes) -> TransactionRecord:
+    """The transaction's record."""
+
+    def read(c: Cursor) -> TransactionRecord:
+        state, epoch, lease, renewal, created, noted, time = _TRANSACTION.unpack(c.take(_TRANSACTION.size))
+        return TransactionRecord(TxnState(state), epoch, lease, renewal, created, c.text(), time if noted else None)
+
+    return _decode(data, read)
+
+
+def encode_completed(record: CompletedRecord) -> bytes:
+    """`decode_completed` inverted."""
+    return _VERSION + bytes((record.state,)) + _INT64.pack(record.ended_ms)
+
+
+def decode_completed(data: bytes) -> CompletedRecord:
+    """How a transaction ended."""
+    return _decode(data, lambda c: CompletedRecord(TxnState(c.number(1)), _int64(c)))
+
+
+def encode_number(number: int) -> bytes:
+    """The first segment number that a name may use again."""
+    return _VERSION + pack_long(number)
+
+
+def decode_number(data: bytes) -> int:
+    """`encode_number` inverted."""
+    return _decode(data, lambda c: c.compact_long())
+
+
+def is_leaving(value: bytes) -> bool:
+    """Whether the record of a stream, group or table says that it is being deleted."""
+    return value[1:2] == bytes((State.DELETING,))
+
+
+# -- pieces ---------------------------------------------------------------------------------------
+
+
+def _decode(data: bytes, read: Callable[[Cursor], T]) -> T:
+    if data[:1] != _VERSION:
+        found = data[:1].hex() or "none"
+        raise Corrupt(f"a controller record is of version {found}; this release of Sarit reads version {VERSION}")
+    cursor = Cursor(data)
+    cursor.take(1)
+    try:
+        value = read(cursor)
+    except (Invalid, ValueError, struct.error, IndexError) as error:
+        raise Corrupt(f"a controller record cannot be read: {error}") from error
+    if not cursor.at_end:
+        raise Corrupt("a controller record has bytes behind its end")
+    return value
+
+
+def _int64(c: Cursor) -> int:
+    value: int = _INT64.unpack(c.take(8))[0]
+    return value
+
+
+def _encode_config(config: StreamConfig) -> bytes:
+    scaling, retention = config.scaling, config.retention
+    fixed = _CONFIG.pack(
+        scaling.type, scaling.target_rate, scaling.scale_factor, scaling.min_segments,
+        retention.type, retention.limit, retention.maximum, config.timestamp_aggregation_ms, config.rollover_bytes,
+    )  # fmt: skip
+    return fixed + pack_int(len(config.tags)) + b"".join(pack_text(tag) for tag in config.tags)
+
+
+def _decode_config(c: Cursor) -> StreamConfig:
+    fixed = c.take(_CONFIG.size)
+    return _config(fixed, tuple(c.text() for _ in range(c.compact_int())))
+
+
+@lru_cache(maxsize=256)
+def _config(fixed: bytes, tags: tuple[str, ...]) -> StreamConfig:
+    """Most streams share a few configurations: share the objects too."""
+    scale, rate, factor, least, retention, limit, maximum, aggregation, rollover = _CONFIG.unpack(fixed)
+    return StreamConfig(
+        ScalingPolicy(ScaleType(scale), rate, factor, least),
+        RetentionPolicy(RetentionType(retention), limit, maximum),
+        tags,
+        aggregation,
+        rollover,
+    )
+
+
+def _encode_epochs(epochs: Sequence[Epoch]) -> bytes:
+    parts = [pack_int(len(epochs))]
+    before: frozenset[int] = frozenset()
+    for epoch in epochs:
+        ids = epoch.ids
+        brought = [s for s in epoch.segments if s.segment not in before]
+        parts += (pack_int(epoch.number), pack_long(epoch.created_ms), _encode_ids(sorted(before - ids)))
+        parts.append(pack_int(len(brought)))
+        parts += (pack_long(s.segment) + _DOUBLE.pack(s.low) for s in brought)
+        before = ids
+    return b"".join(parts)
+
+
+def _decode_epochs(c: Cursor) -> tuple[Epoch, ...]:
+    out: list[Epoch] = []
+    alive: dict[int, SegmentRange] = {}
+    for _ in range(c.compact_int()):
+        number, created_ms = c.compact_int(), c.compact_long()
+        for gone in _decode_ids(c):
+            alive.pop(gone, None)
+        lows = {segment: s.low for segment, s in alive.items()}
+        for _ in range(c.compact_int()):
+            segment = c.compact_long()
+            lows[segment] = _DOUBLE.unpack(c.take(8))[0]
+        alive = _tile(lows, alive)
+        out.append(Epoch(number, tuple(alive.values()), created_ms))
+    return tuple(out)
+
+
+def _tile(lows: Mapping[int, float], known: Mapping[int, SegmentRange]) -> dict[int, SegmentRange]:
+    """Segments by low bound, each up to the next; objects already known are used again."""
+    order = sorted(lows, key=lows.__getitem__)
+    bounds = [lows[segment] for segment in order] + [1.0]
+    if bounds[0] != 0.0 or any(low >= high for low, high in itertools.pairwise(bounds)):
+        raise Invalid("an epoch does not tile the key space")
+    out = {}
+    for at, segment in enumerate(order):
+        before = known.get(segment)
+        same = before is not None and before.high == bounds[at + 1]
+        out[segment] = before if before is not None and same else SegmentRange(bounds[at], bounds[at + 1], segment)
+    return out
+
+
+def _encode_ids(ids: Sequence[int]) -> bytes:
+    return pack_int(len(ids)) + b"".join(map(pack_long, ids))
+
+
+def _decode_ids(c: Cursor) -> tuple[int, ...]:
+    return tuple(c.compact_long() for _ in range(c.compact_int()))
+
+
+def _encode_cut(cut: Mapping[int, int]) -> bytes:
+    pairs = (_INT64.pack(segment) + _INT64.pack(offset) for segment, offset in sorted(cut.items()))
+    return pack_int(len(cut)) + b"".join(pairs)
+
+
+def _decode_cut(c: Cursor) -> Cut:
+    count = c.compact_int()
+    numbers = struct.unpack(f">{2 * count}q", c.take(16 * count))
+    return dict(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+Cuts = tuple[tuple[StreamName, tuple[tuple[int, int], ...]], ...]
+
+
+def _encode_cuts(cuts: Cuts) -> bytes:
+    return pack_int(len(cuts)) + b"".join(_encode_name(name) + _encode_cut(dict(cut)) for name, cut in cuts)
+
+
+def _decode_cuts(c: Cursor) -> Cuts:
+    return tuple((_decode_name(c), tuple(_decode_cut(c).items())) for _ in range(c.compact_int()))
+
+
+def _encode_name(name: StreamName) -> bytes:
+    return pack_text(name.scope) + pack_text(name.stream)
+
+
+def _decode_name(c: Cursor) -> StreamName:
+    return StreamName(c.text(), c.text())

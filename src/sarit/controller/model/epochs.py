@@ -1,0 +1,160 @@
+"""Epochs: the generations of a stream's active segments.
+
+The segments of an epoch tile [0, 1) exactly: sorted, each begins with the very double with which the one before ends.
+A scale makes the next epoch; segments it leaves alone keep their ids, new ones bear the new epoch and are numbered on
+from the highest number of the epoch before, which is the highest there ever was.  Hence two laws used all over:
+
+* A segment's id names the epoch that created it.
+* Of two different segments whose ranges overlap, the one of the lower creation epoch came first: they were never
+  active at the same time, and the second took over from the first (perhaps through others in between).
+
+A transaction that commits after its epoch has passed is rolled in: one epoch in which copies of its sealed segments
+(same numbers, same ranges) stand in for what replaced them, and at once another in which copies of the replacements
+return.  Numbers thus repeat across epochs, ids never do.  Source: Pravega `RecordHelper`; naming.md par. 2.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Invalid
+from sarit.core.keyspace import KeyRange, split_evenly, tiles
+from sarit.core.names import SegmentId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_LOW = attrgetter("low")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SegmentRange:
+    """A segment (packed id) and the range of the key space it serves."""
+
+    low: float
+    high: float
+    segment: int
+
+    def overlaps(self, other: SegmentRange) -> bool:
+        """Whether some key could belong to both; neighbours do not overlap."""
+        return self.low < other.high and other.low < self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One generation of active segments, by low bound; `created_ms` since 1970."""
+
+    number: int
+    segments: tuple[SegmentRange, ...]
+    created_ms: int
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """The packed ids of its segments."""
+        return frozenset(s.segment for s in self.segments)
+
+    def overlapping(self, part: SegmentRange) -> tuple[SegmentRange, ...]:
+        """The segments that serve any key of `part`, ascending."""
+        first = bisect_right(self.segments, part.low, key=_LOW) - 1
+        return tuple(itertools.takewhile(lambda s: s.low < part.high, self.segments[first:]))
+
+
+def check_epoch(epoch: Epoch) -> Epoch:
+    """The epoch; an AssertionError when its segments do not tile the key space in order."""
+    ranges = [KeyRange(s.low, s.high) for s in epoch.segments]
+    assert ranges == sorted(ranges), f"epoch {epoch.number} is not in order"
+    assert tiles(ranges), f"epoch {epoch.number} does not tile the key space"
+    assert len(epoch.ids) == len(epoch.segments), f"epoch {epoch.number} has a segment twice"
+    assert all(creation_epoch(s.segment) <= epoch.number for s in epoch.segments)
+    return epoch
+
+
+def creation_epoch(segment: int) -> int:
+    """The epoch a segment was created in."""
+    return SegmentId.unpack(segment).epoch
+
+
+def highest_number(epoch: Epoch) -> int:
+    """The highest segment number there has been up to this epoch."""
+    return max(SegmentId.unpack(s.segment).number for s in epoch.segments)
+
+
+def first_epoch(count: int, first_number: int, now_ms: int) -> Epoch:
+    """Epoch 0 of a new stream: `count` equal ranges, numbered from `first_number`."""
+    ranges = enumerate(split_evenly(count))
+    segments = tuple(SegmentRange(r.low, r.high, SegmentId(0, first_number + i).packed) for i, r in ranges)
+    return check_epoch(Epoch(0, segments, now_ms))
+
+
+def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> Epoch:
+    """The epoch in which `ranges`, in their order, take the place of the segments `replaced`.
+
+    Raises Invalid when `replaced` are not distinct active segments, or the ranges do not cover exactly theirs."""
+    gone = set(replaced)
+    if not gone or len(gone) != len(replaced) or not gone <= current.ids:
+        raise Invalid("the segments to replace are not all active")
+    kept = [s for s in current.segments if s.segment not in gone]
+    if not tiles([KeyRange(s.low, s.high) for s in kept] + list(ranges)):
+        raise Invalid("the new key ranges do not cover exactly what the replaced segments cover")
+    number, first = current.number + 1, highest_number(current) + 1
+    new = [SegmentRange(r.low, r.high, SegmentId(number, first + i).packed) for i, r in enumerate(ranges)]
+    return check_epoch(Epoch(number, tuple(sorted(kept + new)), now_ms))
+
+
+def rolled_epochs(current: Epoch, past: Epoch, now_ms: int) -> tuple[Epoch, Epoch]:
+    """The two epochs that take the transactions of `past` in: copies of what is gone, then copies of what there is.
+
+    Segments active in both stay as they are."""
+    stay = current.ids & past.ids
+    old = _copies((s for s in past.segments if s.segment not in stay), current.number + 1)
+    new = _copies((s for s in current.segments if s.segment not in stay), current.number + 2)
+    kept = [s for s in current.segments if s.segment in stay]
+    first = Epoch(current.number + 1, tuple(sorted(kept + old)), now_ms)
+    return check_epoch(first), check_epoch(Epoch(current.number + 2, tuple(sorted(kept + new)), now_ms))
+
+
+def _copies(segments: Iterable[SegmentRange], epoch: int) -> list[SegmentRange]:
+    return [SegmentRange(s.low, s.high, SegmentId(epoch, SegmentId.unpack(s.segment).number).packed) for s in segments]
+
+
+def created_in(epoch: Epoch) -> tuple[SegmentRange, ...]:
+    """The segments that the epoch brought."""
+    return tuple(s for s in epoch.segments if creation_epoch(s.segment) == epoch.number)
+
+
+def successors(epochs: Sequence[Epoch], segment: int) -> list[tuple[SegmentRange, list[int]]]:
+    """Who follows `segment`, each with all of its predecessors; empty while it is active, or sealed with its stream.
+
+    `epochs`: all, in order, from the one that created the segment on.  Raises KeyError when it never was."""
+    mine = next((s for s in epochs[0].segments if s.segment == segment), None) if epochs else None
+    if mine is None:
+        raise KeyError(segment)
+    for before, after in itertools.pairwise(epochs):
+        if not _has(after, mine):
+            return [(s, [p.segment for p in before.overlapping(s)]) for s in after.overlapping(mine)]
+    return []
+
+
+def _has(epoch: Epoch, segment: SegmentRange) -> bool:
+    at = bisect_right(epoch.segments, segment.low, key=_LOW) - 1
+    return epoch.segments[at].segment == segment.segment
+
+
+def known_segments(epochs: Iterable[Epoch]) -> dict[int, SegmentRange]:
+    """Every segment of these epochs, by id."""
+    return {s.segment: s for epoch in epochs for s in epoch.segments}
+
+
+def even_replacement(current: Epoch, count: int, now_ms: int) -> Epoch:
+    """The epoch in which `count` equal ranges replace all active segments."""
+    return next_epoch(current, [s.segment for s in current.segments], split_evenly(count), now_ms)
+
+
+def replaced_by(current: Epoch, after: Epoch) -> list[int]:
+    """Segments active in `current` and no more in `after`."""
+    last = after.ids
+    return [s.segment for s in current.segments if s.segment not in last]

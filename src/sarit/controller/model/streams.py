@@ -1,0 +1,286 @@
+"""The life of a stream, decided.
+
+A *command* (create, update, scale, roll, truncate, seal, delete) turns a record into one that states an intention.  A
+*step* says what to do about the intention, in stages of effects (all of a stage may run at once, stages run in order),
+and the record to store when it is done.  `None` for that record means: remove it.  Commands are only given on a record
+with nothing pending; the shell takes the steps first.
+
+    CREATING  create segments                                        → ACTIVE
+    SCALE     create the new segments                                → publish, SEAL
+    ROLL      create copies of the past epoch's and the present segments; merge the transactions into the former;
+              seal these                                             → publish both epochs, SEAL
+    SEAL      seal what was replaced                                 → nothing
+    TRUNCATE  truncate to the head; delete what lies before          → nothing
+    POLICY    tell the active segments                               → nothing
+    SEALING   end all transactions; seal all segments                → SEALED
+    DELETING  delete the watermark stream and all segments           → removed
+
+Publishing comes before sealing: a writer that is told "sealed" always finds successors, and one that finds none
+rightly takes the stream for sealed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sarit.controller.model import cuts
+from sarit.controller.model.effects import (
+    CreateSegment,
+    DeleteSegment,
+    MergeSegments,
+    RemoveMark,
+    SealSegment,
+    SetPolicy,
+    Stages,
+    TruncateSegment,
+)
+from sarit.controller.model.epochs import (
+    Epoch,
+    created_in,
+    even_replacement,
+    first_epoch,
+    highest_number,
+    known_segments,
+    next_epoch,
+    replaced_by,
+    rolled_epochs,
+)
+from sarit.controller.model.records import NO_WORK, State, StreamRecord, Work, WorkKind
+from sarit.core.errors import Conflict, Invalid, Sealed
+from sarit.core.names import MARK_PREFIX, SegmentId, StreamName, transaction_segment
+from sarit.core.policies import ScaleType, StreamConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sarit.core.keyspace import KeyRange
+
+# Epochs a record holds before it hands the earlier ones to a chunk, and the segments in them together.
+EPOCHS_PER_CHUNK = 64
+SEGMENTS_PER_CHUNK = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do now, and the record to store then: None removes it.
+
+    `drain`: no transaction may be alive before the stages.  `spilled`: epochs to store as a chunk with the record.
+    `committed`: transactions that have ended once it is stored."""
+
+    stages: Stages
+    then: StreamRecord | None
+    drain: bool = False
+    spilled: tuple[Epoch, ...] = ()
+    committed: tuple[int, ...] = ()
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+def create(config: StreamConfig, first_number: int, now_ms: int) -> StreamRecord:
+    """A new stream whose segments are numbered from `first_number`.  Raises Invalid."""
+    config.scaling.check()
+    return StreamRecord(
+        State.CREATING, config, now_ms, (first_epoch(config.scaling.min_segments, first_number, now_ms),)
+    )
+
+
+def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRecord:
+    """Replace the configuration; and all segments, when their number is not what it asks for.
+
+    Raises Sealed, Invalid."""
+    _require_active(record)
+    config.scaling.check()
+    count, wanted = len(record.current.segments), config.scaling.min_segments
+    changed = replace(record, config=config)
+    if count < wanted or (config.scaling.type is ScaleType.FIXED and count != wanted):
+        return _plan(changed, even_replacement(record.current, wanted, now_ms))
+    if _metering(config) != _metering(record.config):
+        return replace(changed, work=Work(WorkKind.POLICY))
+    return changed
+
+
+def scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> StreamRecord:
+    """Put `ranges` in the place of the segments `replaced`; a record that just did exactly this is left as it is.
+
+    Raises Sealed, Invalid."""
+    _require_active(record)
+    if _was_scaled(record, replaced, ranges):
+        return record
+    return _plan(record, next_epoch(record.current, replaced, ranges, now_ms))
+
+
+def roll(record: StreamRecord, past: Epoch, transactions: Iterable[int], now_ms: int) -> StreamRecord:
+    """Take transactions of an epoch that has passed in, in the order given; also while it is being sealed.
+
+    Raises Sealed."""
+    if record.state is State.SEALED:
+        raise Sealed("the stream is sealed")
+    assert record.work.kind is WorkKind.NONE, "a command on a stream in the middle of another"
+    epochs = rolled_epochs(record.current, past, now_ms)
+    past_ids = tuple(s.segment for s in past.segments)
+    return replace(record, work=Work(WorkKind.ROLL, past_ids, epochs, tuple(transactions)))
+
+
+def truncate(record: StreamRecord, epochs: Sequence[Epoch], cut: Mapping[int, int]) -> StreamRecord:
+    """Begin the stream at a cut.  `epochs`: all from the earliest segment of the present head on.
+
+    Raises Sealed; Invalid when it is no cut, or not behind the present head."""
+    _require_active(record)
+    known = known_segments(epochs)
+    if not cuts.is_cut(known, cut):
+        raise Invalid("the segments of the cut do not cover the stream exactly once, or begin before its head")
+    before = head(record)
+    if not cuts.follows(known, before, cut):
+        raise Invalid("the stream is truncated behind this cut already")
+    alive = set(known) - set(cuts.segments_before(known, before))
+    doomed = [segment for segment in cuts.segments_before(known, cut) if segment in alive]
+    return replace(record, head=dict(cut), work=Work(WorkKind.TRUNCATE, tuple(doomed)))
+
+
+def seal(record: StreamRecord) -> StreamRecord:
+    """End the stream; a sealed one is left as it is."""
+    return record if record.state is State.SEALED else replace(record, state=State.SEALING)
+
+
+def delete(record: StreamRecord) -> StreamRecord:
+    """Forget the stream.  Raises Conflict when it is not sealed."""
+    if record.state is not State.SEALED:
+        raise Conflict("the stream is not sealed: seal it before you delete it")
+    return replace(record, state=State.DELETING)
+
+
+def doomed(record: StreamRecord) -> StreamRecord:
+    """Forget the stream whatever it is doing: for streams that nobody but the server made."""
+    return replace(record, state=State.DELETING)
+
+
+# -- questions ------------------------------------------------------------------------------------
+
+
+def head(record: StreamRecord) -> cuts.Cut:
+    """The cut at which the stream begins."""
+    return dict(record.head) or {s.segment: 0 for s in record.epochs[0].segments}
+
+
+def next_number(record: StreamRecord) -> int:
+    """The first segment number that a stream of this name may use after this one."""
+    planned = [highest_number(epoch) for epoch in record.work.epochs]
+    return max([highest_number(record.current), *planned]) + 1
+
+
+# -- steps ----------------------------------------------------------------------------------------
+
+
+def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Step | None:
+    """What the record's intention asks for; None when there is none.
+
+    `epochs`: for a stream that is being deleted all epochs from the earliest segment of its head on."""
+    work, current = record.work, record.current
+    if record.state is State.CREATING:
+        return Step((_creations(name, record, [current]),), replace(record, state=State.ACTIVE))
+    if record.state is State.DELETING:
+        return Step(_deletions(name, record, epochs), None)
+    done = replace(record, work=NO_WORK)
+    if work.kind is WorkKind.SCALE:
+        return _publish((_creations(name, record, work.epochs),), record)
+    if work.kind is WorkKind.ROLL:
+        return _publish(_rolling(name, record), record)
+    if work.kind is WorkKind.SEAL:
+        return Step((tuple(SealSegment(_segment(name, s)) for s in work.segments),), done)
+    if work.kind is WorkKind.TRUNCATE:
+        truncations = tuple(TruncateSegment(_segment(name, s), offset) for s, offset in record.head.items() if offset)
+        return Step((truncations + tuple(DeleteSegment(_segment(name, s)) for s in work.segments),), done)
+    if work.kind is WorkKind.POLICY:
+        policy = _metering(record.config)
+        return Step((tuple(SetPolicy(_segment(name, s.segment), *policy) for s in current.segments),), done)
+    if record.state is State.SEALING:
+        seals = tuple(SealSegment(_segment(name, s.segment)) for s in current.segments)
+        return Step((seals,), replace(record, state=State.SEALED), drain=True)
+    return None
+
+
+def _publish(stages: Stages, record: StreamRecord) -> Step:
+    """Make the planned epochs the latest, and leave the sealing of what they replace to do."""
+    planned = record.work.epochs
+    old = replaced_by(record.current, planned[-1])
+    epochs: tuple[Epoch, ...] = record.epochs + planned
+    spilled: tuple[Epoch, ...] = ()
+    if len(epochs) > EPOCHS_PER_CHUNK or sum(len(e.segments) for e in epochs) > SEGMENTS_PER_CHUNK:
+        epochs, spilled = planned[-1:], epochs[:-1]
+    begins = head(record) if spilled else record.head
+    published = replace(record, epochs=epochs, work=Work(WorkKind.SEAL, tuple(old)), head=begins)
+    return Step(stages, published, spilled=spilled, committed=record.work.transactions)
+
+
+def _creations(name: StreamName, record: StreamRecord, epochs: Iterable[Epoch]) -> tuple[CreateSegment, ...]:
+    scale_type, rate = _metering(record.config)
+    return tuple(
+        CreateSegment(_segment(name, s.segment), scale_type, rate, record.config.rollover_bytes)
+        for epoch in epochs
+        for s in created_in(epoch)
+    )
+
+
+def _rolling(name: StreamName, record: StreamRecord) -> Stages:
+    """A segment that is still active takes its part of the transactions itself, any other by its copy."""
+    work = record.work
+    copies = {SegmentId.unpack(s.segment).number: s.segment for s in created_in(work.epochs[0])}
+    active = record.current.ids
+    targets = {p: p if p in active else copies[SegmentId.unpack(p).number] for p in work.segments}
+    merges = tuple(merge(name, past, work.transactions, target) for past, target in targets.items())
+    seals = tuple(SealSegment(_segment(name, copy)) for copy in copies.values())
+    return (_creations(name, record, work.epochs), merges, seals)
+
+
+def merge(name: StreamName, past: int, transactions: Iterable[int], target: int) -> MergeSegments:
+    """Move the parts that transactions wrote for segment `past` to the end of `target`, in order."""
+    parent = _segment(name, past)
+    return MergeSegments(_segment(name, target), tuple(transaction_segment(parent, txn) for txn in transactions))
+
+
+def _deletions(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Stages:
+    known = known_segments((*epochs, *record.work.epochs))
+    gone = set(cuts.segments_before(known, head(record)))
+    segments = tuple(DeleteSegment(_segment(name, s)) for s in sorted(known) if s not in gone)
+    return ((RemoveMark(name),), segments) if has_mark(name.stream) else (segments,)
+
+
+def has_mark(stream: str) -> bool:
+    """Whether a stream of this name has a watermark stream at its side: users' streams do."""
+    return not stream.startswith("_")
+
+
+def mark_of(name: StreamName) -> StreamName:
+    """The watermark stream of a stream."""
+    return StreamName(name.scope, MARK_PREFIX + name.stream)
+
+
+def _plan(record: StreamRecord, epoch: Epoch) -> StreamRecord:
+    return replace(record, work=Work(WorkKind.SCALE, (), (epoch,)))
+
+
+def _was_scaled(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange]) -> bool:
+    """Whether the last scale was exactly this one: the reply to it was lost, and it is asked for again."""
+    if len(record.epochs) < 2:
+        return False
+    before, after = record.epochs[-2:]
+    brought = sorted(created_in(after), key=lambda s: s.segment)
+    return set(replaced_by(before, after)) == set(replaced) and [(s.low, s.high) for s in brought] == [
+        (r.low, r.high) for r in ranges
+    ]
+
+
+def _require_active(record: StreamRecord) -> None:
+    assert record.state in (State.ACTIVE, State.SEALED), "a command on a stream in the middle of another"
+    if record.state is State.SEALED:
+        raise Sealed("the stream is sealed")
+
+
+def _metering(config: StreamConfig) -> tuple[int, int]:
+    return int(config.scaling.type), config.scaling.target_rate
+
+
+def _segment(name: StreamName, segment: int) -> str:
+    return name.segment(SegmentId.unpack(segment))

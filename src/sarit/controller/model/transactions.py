@@ -1,0 +1,101 @@
+"""The life of a transaction, decided.
+
+    OPEN → COMMITTING → COMMITTED        OPEN → ABORTING → ABORTED
+
+A transaction that lives has a record under its stream; the *version* of that record as it became COMMITTING is its
+place in the order of commits, since a table's versions rise across keys.  A commit merges the parts into the segments
+of the transaction's epoch while all of these are active, and is rolled in otherwise (`streams.roll`).  What has ended
+keeps a short record for a while, so that asking again finds the same answer.
+
+Leases do not trust the wall clock: a ping raises the record's `renewal`, and a transaction has expired for a
+controller that saw the same renewal for a whole lease by its own monotonic clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from sarit.controller.model.records import TransactionRecord, TxnState
+from sarit.core.errors import Conflict, Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MIN_LEASE_MS: Final = 10_000
+MAX_LEASE_MS: Final = 600_000
+MAX_EXECUTION_LEASES: Final = 1000
+MAX_EXECUTION_MS: Final = 24 * 3600 * 1000
+NO_TIMESTAMP: Final = -(1 << 63)
+
+
+def transaction_id(epoch: int, chance: bytes) -> int:
+    """A 128-bit id: the epoch in its upper 32 bits, then 96 bits of chance less the sign of the lower half.
+
+    The Rust client extends that sign over the whole id.  `chance` is 12 bytes."""
+    upper, lower = chance[:4], bytes((chance[4] & 0x7F,)) + chance[5:]
+    return epoch << 96 | int.from_bytes(upper + lower, "big")
+
+
+def epoch_of(transaction: int) -> int:
+    """The epoch a transaction was begun in."""
+    return transaction >> 96
+
+
+def begin(epoch: int, lease_ms: int, now_ms: int) -> TransactionRecord:
+    """A new transaction.  Raises Invalid (lease)."""
+    if not MIN_LEASE_MS <= lease_ms <= MAX_LEASE_MS:
+        raise Invalid(f"a transaction's lease is {MIN_LEASE_MS} to {MAX_LEASE_MS} ms, not {lease_ms}")
+    return TransactionRecord(TxnState.OPEN, epoch, lease_ms, 0, now_ms)
+
+
+class LeaseTooLarge(Invalid):
+    """A ping asked for more than the longest lease."""
+
+
+class TooOld(Invalid):
+    """A transaction may not be kept open any longer."""
+
+
+def ping(record: TransactionRecord, lease_ms: int, now_ms: int) -> TransactionRecord:
+    """Renew the lease.  Raises LeaseTooLarge, TooOld, Conflict (not open any more)."""
+    if record.state is not TxnState.OPEN:
+        raise Conflict("the transaction is not open", actual=record.state)
+    if not 0 < lease_ms <= MAX_LEASE_MS:
+        raise LeaseTooLarge(f"a lease of {lease_ms} ms; the longest is {MAX_LEASE_MS}")
+    if now_ms + lease_ms - record.created_ms > min(MAX_EXECUTION_LEASES * lease_ms, MAX_EXECUTION_MS):
+        raise TooOld("the transaction was kept open too long")
+    return replace(record, lease_ms=lease_ms, renewal=record.renewal + 1)
+
+
+def commit(record: TransactionRecord, writer: str, timestamp: int) -> TransactionRecord:
+    """Decide for the commit; once decided it stays.  Raises Conflict when it was decided against."""
+    if record.state is TxnState.COMMITTING:
+        return record
+    if record.state is not TxnState.OPEN:
+        raise Conflict("the transaction is being aborted", actual=record.state)
+    noted = None if timestamp == NO_TIMESTAMP else timestamp
+    return replace(record, state=TxnState.COMMITTING, writer=writer, timestamp=noted)
+
+
+def abort(record: TransactionRecord) -> TransactionRecord:
+    """Decide against it.  Raises Conflict when it was decided for."""
+    if record.state is TxnState.ABORTING:
+        return record
+    if record.state is not TxnState.OPEN:
+        raise Conflict("the transaction is being committed", actual=record.state)
+    return replace(record, state=TxnState.ABORTING)
+
+
+Committing = tuple[int, TransactionRecord, int]  # id, record, version: the order of commits
+
+
+def next_batch(live: Iterable[Committing], at_most: int) -> list[Committing]:
+    """The transactions to commit now: the first in order, and those of its epoch that follow it directly."""
+    order = sorted((entry for entry in live if entry[1].state is TxnState.COMMITTING), key=lambda entry: entry[2])
+    batch: list[Committing] = []
+    for entry in order[:at_most]:
+        if batch and entry[1].epoch != batch[0][1].epoch:
+            break
+        batch.append(entry)
+    return batch

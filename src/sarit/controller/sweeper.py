@@ -1,0 +1,105 @@
+"""Follows the hints: finishes streams that stopped half way, ends transactions that were decided or have expired.
+
+A hint is written before the thing it points at and removed after; it may point at nothing.  What another controller
+is busy with is left alone for a while: a stream must have been seen unfinished for `patience` seconds, a transaction
+must not have been renewed for its whole lease, both by this controller's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from sarit.controller import keys
+from sarit.controller.model import codec
+from sarit.controller.model.records import TransactionRecord, TxnState
+from sarit.core.errors import Conflict, NotFound, SaritError
+
+if TYPE_CHECKING:
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.streams import Streams
+    from sarit.controller.transactions import Transactions
+    from sarit.core.names import StreamName
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.controller")
+
+INTERVAL_SECONDS: Final = 1.0
+PATIENCE_SECONDS: Final = 5.0
+
+
+class Sweeper:
+    """One sweep a second, over what the hints name."""
+
+    def __init__(self, catalog: Catalog, streams: Streams, transactions: Transactions, env: Env) -> None:
+        self._catalog = catalog
+        self._streams = streams
+        self._transactions = transactions
+        self._env = env
+        self._seen: dict[bytes, tuple[int, float]] = {}  # hint → (renewal, when it was first seen)
+        self._first = True
+
+    def __repr__(self) -> str:
+        return f"<Sweeper, {len(self._seen)} hints>"
+
+    async def run(self) -> None:
+        """Sweep for ever."""
+        while True:
+            try:
+                await self.sweep()
+            except SaritError as error:
+                _log.info("the sweep is put off: %s", error)
+            await asyncio.sleep(INTERVAL_SECONDS)
+
+    async def sweep(self) -> None:
+        """Look at every hint once."""
+        hints = await self._catalog.hints(b"s/") + await self._catalog.hints(b"x/")
+        self._seen = {key: seen for key, seen in self._seen.items() if key in set(hints)} if self._seen else {}
+        for key in hints:
+            name, txn = keys.parse_hint(key)
+            try:
+                if txn is None:
+                    await self._look_at_stream(key, name)
+                else:
+                    await self._look_at_transaction(key, name, txn)
+            except SaritError as error:
+                _log.warning("%s cannot be finished yet: %s", key.decode(), error)
+
+    async def _look_at_stream(self, key: bytes, name: StreamName) -> None:
+        if self._age(key, 0) >= PATIENCE_SECONDS:
+            await self._streams.settle(name)
+            await self._catalog.forget([key])
+
+    async def _look_at_transaction(self, key: bytes, name: StreamName, txn: int) -> None:
+        record = await self._find(name, txn)
+        if record is None:
+            # It ended, or is about to be written.
+            if self._age(key, -1) >= PATIENCE_SECONDS:
+                await self._catalog.forget([key])
+            return
+        age = self._age(key, record.renewal)
+        if record.state is not TxnState.OPEN:
+            self._transactions.finish_soon(name)
+        elif age * 1000 >= record.lease_ms:
+            try:
+                await self._transactions.abort(name, txn)
+                _log.info("transaction %032x of %s outlived its lease of %d ms", txn, name, record.lease_ms)
+            except (Conflict, NotFound):
+                return
+
+    async def _find(self, name: StreamName, txn: int) -> TransactionRecord | None:
+        try:
+            (value,) = await self._catalog.get(name.scope, [keys.transaction_key(name.stream, txn)])
+        except NotFound:
+            return None
+        return None if value is None else codec.decode_transaction(value.value)
+
+    def _age(self, key: bytes, renewal: int) -> float:
+        """Seconds since this controller saw the hint at this renewal first."""
+        now = self._env.clock.monotonic()
+        seen = self._seen.get(key)
+        if seen is None or seen[0] != renewal:
+            self._seen[key] = (renewal, now)
+            return 0.0
+        return now - seen[1]

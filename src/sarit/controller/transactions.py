@@ -1,0 +1,318 @@
+"""Transactions, carried out: begin, ping, commit, abort; commits in order; leases; what was left unfinished.
+
+A commit or an abort is decided by the reply of one compare-and-set, and carried out in the background, by one task a
+stream; the sweeper starts that task for what a lost controller left, aborts what outlived its lease, and finishes
+streams that stopped half way.  It finds all of these by the hints in the work table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.controller import keys
+from sarit.controller.model import codec, streams, transactions
+from sarit.controller.model.effects import CreateSegment, DeleteSegment
+from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState, WriterRecord
+from sarit.controller.ports import TableUpdate
+from sarit.controller.streams import MAX_ATTEMPTS, ended
+from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
+from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.names import SegmentId, StreamName, transaction_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.model.epochs import SegmentRange
+    from sarit.controller.runner import Runner
+    from sarit.controller.streams import Streams
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.controller")
+
+COMMITS_AT_ONCE: Final = 100
+MAX_LISTED: Final = 500
+_COMPLETED_MS: Final = 10 * 60 * 1000
+_PRUNE_AFTER: Final = 200
+_RETRY_SECONDS: Final = 0.5
+
+Live = tuple[int, TransactionRecord, int]
+
+
+@dataclass(slots=True)
+class Finisher:
+    """The background task of one stream; `again`: something came while it ran."""
+
+    task: asyncio.Task[None]
+    again: bool = False
+
+
+class Transactions:
+    """Workflows on transactions."""
+
+    def __init__(self, catalog: Catalog, streams: Streams, runner: Runner, env: Env) -> None:
+        self._catalog = catalog
+        self._streams = streams
+        self._runner = runner
+        self._env = env
+        self._finishers: dict[StreamName, Finisher] = {}
+        self._since_prune: dict[StreamName, int] = {}
+        streams.drain = self.drain
+
+    def __repr__(self) -> str:
+        return f"<Transactions, {len(self._finishers)} streams have some to end>"
+
+    # -- calls ------------------------------------------------------------------------------------
+
+    async def create(self, name: StreamName, lease_ms: int) -> tuple[int, tuple[SegmentRange, ...]]:
+        """Begin; the id, and the segments it has a part for.  Raises NotFound, Sealed, Invalid (lease)."""
+        stream = await self._streams.ready(name)
+        if stream.state is not State.ACTIVE:
+            raise Sealed(f"stream {name} is sealed")
+        epoch = stream.current
+        record = transactions.begin(epoch.number, lease_ms, self._env.clock.wall_ms())
+        txn = transactions.transaction_id(epoch.number, self._env.random.bytes(12))
+        await self._catalog.hint(keys.transaction_hint(name, txn))
+        key = keys.transaction_key(name.stream, txn)
+        await self._catalog.update(name.scope, [TableUpdate(key, codec.encode_transaction(record), NOT_EXISTS)])
+        await self._runner.run([CreateSegment(part) for part in _parts(name, epoch.segments, txn)])
+        # Whoever seals the stream first says so, then looks for transactions: one of us sees the other.
+        found = await self._catalog.find(name)
+        if found is None or found.record.state is not State.ACTIVE:
+            with suppress(SaritError):
+                await self.abort(name, txn)
+            raise Sealed(f"stream {name} was sealed meanwhile")
+        return txn, epoch.segments
+
+    async def ping(self, name: StreamName, txn: int, lease_ms: int) -> TxnState:
+        """Renew the lease; the state the transaction is in.  Raises LeaseTooLarge, TooOld."""
+        now = self._env.clock.wall_ms()
+        try:
+            await self._change(name, txn, lambda record: transactions.ping(record, lease_ms, now))
+        except (Conflict, NotFound):
+            return await self.state(name, txn)
+        return TxnState.OPEN
+
+    async def commit(self, name: StreamName, txn: int, writer: str, timestamp: int) -> None:
+        """Decide for a transaction; it is merged soon.
+
+        Raises NotFound (stream, transaction), Conflict (it was decided against)."""
+        await self._decide(name, txn, TxnState.COMMITTED, lambda r: transactions.commit(r, writer, timestamp))
+
+    async def abort(self, name: StreamName, txn: int) -> None:
+        """Decide against a transaction.  Raises NotFound (transaction), Conflict (it was decided for)."""
+        await self._decide(name, txn, TxnState.ABORTED, transactions.abort)
+
+    async def state(self, name: StreamName, txn: int) -> TxnState:
+        """Where a transaction is; UNKNOWN when it never was, or ended long ago.  Raises NotFound (scope)."""
+        live, ended = await self._catalog.get(
+            name.scope, [keys.transaction_key(name.stream, txn), keys.completed_key(name.stream, txn)]
+        )
+        if live is not None:
+            return codec.decode_transaction(live.value).state
+        return TxnState.UNKNOWN if ended is None else codec.decode_completed(ended.value).state
+
+    async def completed(self, name: StreamName) -> list[tuple[int, TxnState]]:
+        """The transactions that ended last, at most MAX_LISTED.  Raises NotFound."""
+        await self._catalog.require(name)
+        prefix, after, last = keys.of_stream(name.stream, keys.ENDINGS), b"", list[bytes]()
+        while rows := await self._catalog.scan(name.scope, prefix, after):
+            after = rows[-1][0]
+            last = [*last, *(key for key, _ in rows)][-MAX_LISTED:]
+        txns = [keys.transaction_of(key) for key in last]
+        values = await self._catalog.get(name.scope, [keys.completed_key(name.stream, txn) for txn in txns])
+        ends = {txn: value for txn, value in zip(txns, values, strict=True) if value is not None}
+        return [(txn, codec.decode_completed(value.value).state) for txn, value in ends.items()]
+
+    async def _decide(
+        self, name: StreamName, txn: int, end: TxnState, decide: Callable[[TransactionRecord], TransactionRecord]
+    ) -> None:
+        try:
+            await self._change(name, txn, decide)
+        except NotFound:
+            state = await self.state(name, txn)
+            if state is TxnState.UNKNOWN:
+                raise
+            if state is not end:
+                raise Conflict(f"transaction {txn:032x} ended otherwise", actual=state) from None
+        else:
+            self.finish_soon(name)
+
+    async def _change(
+        self, name: StreamName, txn: int, decide: Callable[[TransactionRecord], TransactionRecord]
+    ) -> TransactionRecord:
+        key = keys.transaction_key(name.stream, txn)
+        for _ in range(MAX_ATTEMPTS):
+            (value,) = await self._catalog.get(name.scope, [key])
+            if value is None:
+                raise NotFound(f"stream {name} has no transaction {txn:032x}")
+            record = codec.decode_transaction(value.value)
+            changed = decide(record)
+            if changed == record:
+                return record
+            try:
+                update = TableUpdate(key, codec.encode_transaction(changed), value.version)
+                await self._catalog.update(name.scope, [update])
+            except Conflict:
+                continue
+            return changed
+        raise Unavailable(f"transaction {txn:032x} is changed by too many others at once; try again")
+
+    # -- ending them ------------------------------------------------------------------------------
+
+    def finish_soon(self, name: StreamName) -> None:
+        """Carry out, in the background, what was decided on a stream's transactions."""
+        finisher = self._finishers.get(name)
+        if finisher is not None:
+            finisher.again = True
+            return
+        task = asyncio.ensure_future(self._finish(name))
+        self._finishers[name] = Finisher(task)
+
+    async def _finish(self, name: StreamName) -> None:
+        try:
+            while True:
+                self._finishers[name].again = False
+                try:
+                    more = await self._finish_some(name)
+                except (Conflict, Sealed):  # somebody else was there first: look again
+                    more = True
+                except SaritError as error:
+                    _log.warning("transactions of %s are not ended yet: %s", name, error)
+                    await asyncio.sleep(_RETRY_SECONDS)
+                    more = True
+                if not more and not self._finishers[name].again:
+                    return
+        finally:
+            del self._finishers[name]
+
+    async def _finish_some(self, name: StreamName) -> bool:
+        """End what is decided, as far as one batch goes; whether there may be more."""
+        found = await self._catalog.find(name)
+        if found is None:
+            await self._forget_orphans(name)
+            return False
+        if found.record.state in (State.SEALING, State.CREATING, State.DELETING):
+            await self._streams.settle(name)  # which ends them all
+            return False
+        live = await self.live(name)
+        await self._end_aborts(name, [entry for entry in live if entry[1].state is TxnState.ABORTING])
+        batch = transactions.next_batch(live, COMMITS_AT_ONCE)
+        if not batch:
+            return False
+        if not await self._merge(name, found.record, batch):
+            past = await self._streams.epoch(name, batch[0][1].epoch)
+            ids, now = [txn for txn, _, _ in batch], self._env.clock.wall_ms()
+            await self._streams.change(name, lambda record, _: streams.roll(record, past, ids, now))
+            await self._catalog.forget([keys.transaction_hint(name, txn) for txn in ids])
+        return True
+
+    async def _forget_orphans(self, name: StreamName) -> None:
+        """A stream went while a transaction began: nobody was told of it."""
+        try:
+            live = await self.live(name)
+            gone = [TableUpdate(keys.transaction_key(name.stream, txn), None, NO_VERSION) for txn, _, _ in live]
+            still = TableUpdate(keys.stream_key(name.stream), None, NOT_EXISTS)
+            await self._catalog.update(name.scope, [still, *gone])
+        except NotFound:  # the scope, too
+            return
+        await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in live])
+
+    async def drain(self, name: StreamName, record: StreamRecord) -> StreamRecord | None:
+        """End all transactions of a stream that is being sealed.
+
+        A record is returned to be stored first: it takes some of them in that are of an epoch that has passed."""
+        while live := await self.live(name):
+            for txn, txn_record, _ in live:
+                if txn_record.state is TxnState.OPEN:
+                    with suppress(Conflict, NotFound):
+                        await self._change(name, txn, transactions.abort)
+            live = await self.live(name)
+            await self._end_aborts(name, [entry for entry in live if entry[1].state is TxnState.ABORTING])
+            batch = transactions.next_batch(live, COMMITS_AT_ONCE)
+            if batch and not await self._merge(name, record, batch):
+                epochs = await self._catalog.epochs(name, record, batch[0][1].epoch)
+                return streams.roll(record, epochs[0], [txn for txn, _, _ in batch], self._env.clock.wall_ms())
+        return None
+
+    async def live(self, name: StreamName) -> list[Live]:
+        """All transactions that have not ended.  Read until two readings agree, if it takes several pages: the order
+        of commits is only known of a set that was there at one moment."""
+        before: list[Live] | None = None
+        while True:
+            prefix, after, out, pages = keys.of_stream(name.stream, keys.LIVE), b"", list[Live](), 0
+            while rows := await self._catalog.scan(name.scope, prefix, after):
+                after, pages = rows[-1][0], pages + 1
+                out += (
+                    (keys.transaction_of(key), codec.decode_transaction(value.value), value.version)
+                    for key, value in rows
+                )
+            if pages <= 1 or out == before:
+                return out
+            before = out
+
+    async def _merge(self, name: StreamName, stream: StreamRecord, batch: Sequence[Live]) -> bool:
+        """Merge transactions into the active segments and say so; False when their epoch has passed."""
+        epochs = await self._catalog.epochs(name, stream, batch[0][1].epoch)
+        past = epochs[0]
+        if not past.ids <= stream.current.ids:
+            return False
+        ids = [txn for txn, _, _ in batch]
+        merges = [streams.merge(name, s.segment, ids, s.segment) for s in past.segments]
+        try:
+            lengths = await asyncio.gather(*(self._runner.segments.merge(m.target, m.sources) for m in merges))
+        except Sealed:
+            raise Conflict(f"stream {name} was scaled meanwhile") from None
+        now = self._env.clock.wall_ms()
+        updates = [update for txn in ids for update in ended(name, txn, TxnState.COMMITTED, now)]
+        for at, (_, record, _) in enumerate(batch):
+            if record.timestamp is not None and record.writer:
+                position = {s.segment: length[at] for s, length in zip(past.segments, lengths, strict=True)}
+                note = codec.encode_writer(WriterRecord(record.timestamp, position))
+                updates.append(TableUpdate(keys.writer_key(name.stream, record.writer), note, NO_VERSION))
+        await self._catalog.update(name.scope, updates)
+        await self._catalog.forget([keys.transaction_hint(name, txn) for txn in ids])
+        await self._prune(name, len(ids))
+        return True
+
+    async def _end_aborts(self, name: StreamName, aborting: Sequence[Live]) -> None:
+        for txn, record, _ in aborting:
+            stream = await self._catalog.find(name)
+            if stream is not None:
+                epochs = await self._catalog.epochs(name, stream.record, record.epoch)
+                await self._runner.run([DeleteSegment(part) for part in _parts(name, epochs[0].segments, txn)])
+            updates = ended(name, txn, TxnState.ABORTED, self._env.clock.wall_ms())
+            await self._catalog.update(name.scope, updates)
+            await self._catalog.forget([keys.transaction_hint(name, txn)])
+            await self._prune(name, 1)
+
+    async def _prune(self, name: StreamName, count: int) -> None:
+        """Forget how old transactions ended, when enough new ones have."""
+        since = self._since_prune.get(name, 0) + count
+        if since < _PRUNE_AFTER:
+            self._since_prune[name] = since
+            return
+        self._since_prune.pop(name, None)
+        prefix, limit = keys.of_stream(name.stream, keys.ENDINGS), 10 * _PRUNE_AFTER
+        rows = await self._catalog.scan(name.scope, prefix, limit=limit)
+        latest = keys.ending_key(name.stream, max(0, self._env.clock.wall_ms() - _COMPLETED_MS), 0)
+        old = [key for key, _ in rows[:-MAX_LISTED] if key < latest]
+        updates = [TableUpdate(key, None, NO_VERSION) for key in old]
+        updates += (TableUpdate(keys.completed_key(name.stream, keys.transaction_of(k)), None, NO_VERSION) for k in old)
+        if updates:
+            await self._catalog.update(name.scope, updates)
+
+    async def stop(self) -> None:
+        """End the background tasks; what they leave is finished by the next start."""
+        tasks = [finisher.task for finisher in self._finishers.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _parts(name: StreamName, segments: Sequence[SegmentRange], txn: int) -> list[str]:
+    return [transaction_segment(name.segment(SegmentId.unpack(s.segment)), txn) for s in segments]

@@ -1,0 +1,66 @@
+"""Writers' notes of event time: how far a writer was in the stream at what time.  Watermarks will be made of them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sarit.controller import keys
+from sarit.controller.model import codec
+from sarit.controller.model.cuts import follows
+from sarit.controller.model.epochs import known_segments
+from sarit.controller.model.records import WriterRecord
+from sarit.controller.ports import TableUpdate
+from sarit.controller.streams import MAX_ATTEMPTS
+from sarit.core.errors import Conflict, Invalid, Unavailable
+from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.names import StreamName, is_user_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.streams import Streams
+
+
+class EarlierTime(Invalid):
+    """A writer's time went backwards."""
+
+
+class Writers:
+    """Notes of writers."""
+
+    def __init__(self, catalog: Catalog, streams: Streams) -> None:
+        self._catalog = catalog
+        self._streams = streams
+
+    async def note(self, name: StreamName, writer: str, time: int, position: Mapping[int, int]) -> None:
+        """Record a writer's time and position, which need not cover the key space.
+
+        Raises NotFound (stream), EarlierTime, Invalid (writer's name, or the position is not behind the last one)."""
+        if not is_user_name(writer):
+            raise Invalid(f"{writer!r} is not a writer's name")
+        record = await self._streams.ready(name)
+        key = keys.writer_key(name.stream, writer)
+        for _ in range(MAX_ATTEMPTS):
+            (value,) = await self._catalog.get(name.scope, [key])
+            if value is not None:
+                before = codec.decode_writer(value.value)
+                if time < before.time:
+                    raise EarlierTime(f"writer {writer} was at {before.time} already")
+                segments = [*position, *before.position]
+                known = known_segments(await self._catalog.epochs_of(name, record, segments))
+                if not known.keys() >= set(segments) or not follows(known, before.position, position):
+                    raise Invalid(f"writer {writer} was further in the stream already")
+            note = codec.encode_writer(WriterRecord(time, dict(position)))
+            with suppress(Conflict):
+                expected = NOT_EXISTS if value is None else value.version
+                await self._catalog.update(name.scope, [TableUpdate(key, note, expected)])
+                return
+        raise Unavailable(f"writer {writer} of {name} notes too fast; try again")
+
+    async def remove(self, name: StreamName, writer: str) -> None:
+        """Forget a writer's notes; one that never noted anything is forgotten already.  Raises NotFound (stream)."""
+        await self._catalog.require(name)
+        update = TableUpdate(keys.writer_key(name.stream, writer), None, NO_VERSION)
+        await self._catalog.update(name.scope, [update])

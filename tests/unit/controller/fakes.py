@@ -1,0 +1,265 @@
+"""The controller's ports in memory, with faults; and a world with a clock that the test moves.
+
+What a store may do to the controller is drawn from here: any call may raise Unavailable before or after it took
+effect, a call may be the last one (Crash), every call gives up its turn of the event loop at both ends.  Tables keep
+the promises of `controller.ports` to the letter: conditions are judged against the state before the batch, versions
+rise across keys, a scan may give fewer entries than asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Unavailable
+from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.env.ports import Env
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Crash(BaseException):
+    """The controller dies here: nobody catches this."""
+
+
+class ManualClock:
+    """Both clocks stand still until the test moves them."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+        self.wall_offset_ms = 1_600_000_000_000
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def wall_ms(self) -> int:
+        return self.wall_offset_ms + int(self.seconds * 1000)
+
+
+class SeededRandom:
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def bytes(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+    def random(self) -> float:
+        return self._random.random()
+
+
+def fake_env(seed: int = 1) -> Env:
+    """An Env without files, threads and network: the controller uses none."""
+    nothing: Any = None
+    return Env(ManualClock(), SeededRandom(seed), nothing, nothing, nothing)
+
+
+@dataclass
+class Faults:
+    """What happens to the calls of the ports.  `before` and `after` see each call's number and name and may raise."""
+
+    before: Callable[[int, str], None] = lambda number, call: None
+    after: Callable[[int, str], None] = lambda number, call: None
+    calls: list[str] = field(default_factory=list)
+
+    async def enter(self, call: str) -> int:
+        await asyncio.sleep(0)
+        self.calls.append(call)
+        number = len(self.calls)
+        self.before(number, call)
+        return number
+
+    async def leave(self, number: int, call: str) -> None:
+        self.after(number, call)
+        await asyncio.sleep(0)
+
+
+def crash_at(number: int, *, after: bool) -> Faults:
+    """Die at call `number`: before it takes effect, or after."""
+    faults = Faults()
+
+    def die(at: int, call: str) -> None:
+        if at >= number:
+            raise Crash(f"at call {at}, {call}")
+
+    if after:
+        faults.after = die
+        # Nothing runs on after the crash, whatever was started at the same time.
+        faults.before = lambda at, call: die(at - 1, call)
+    else:
+        faults.before = die
+    return faults
+
+
+def flaky(seed: int, rate: float) -> Faults:
+    """Each call is Unavailable with probability `rate`, half of them after it took effect."""
+    chance = random.Random(seed)
+
+    def maybe(number: int, call: str) -> None:
+        if chance.random() < rate / 2:
+            raise Unavailable(f"injected at call {number}, {call}")
+
+    return Faults(maybe, maybe)
+
+
+class FakeTables:
+    """`controller.ports.Tables` in dictionaries."""
+
+    def __init__(self, faults: Faults | None = None, page: int = 1 << 30) -> None:
+        self.faults = faults or Faults()
+        self.tables: dict[str, dict[bytes, TableValue]] = {}
+        self.page = page
+        self._position = 0
+
+    async def create(self, table: str) -> None:
+        at = await self.faults.enter(f"tables.create {table}")
+        if table in self.tables:
+            raise Exists(table)
+        self.tables[table] = {}
+        await self.faults.leave(at, "tables.create")
+
+    async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
+        at = await self.faults.enter(f"tables.get {table}")
+        values = [self._table(table).get(key) for key in keys]
+        await self.faults.leave(at, "tables.get")
+        return values
+
+    async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
+        keys = " ".join(repr(update.key) for update in updates[:3])
+        at = await self.faults.enter(f"tables.update {table} {keys}")
+        entries = self._table(table)
+        for update in updates:
+            present = entries.get(update.key)
+            actual = NOT_EXISTS if present is None else present.version
+            if update.expected not in (NO_VERSION, actual):
+                raise Conflict(f"{update.key!r}", expected=update.expected, actual=actual)
+        versions = []
+        for update in updates:
+            if update.value is None:
+                entries.pop(update.key, None)
+                versions.append(NOT_EXISTS)
+            else:
+                self._position += 1
+                entries[update.key] = TableValue(update.value, self._position)
+                versions.append(self._position)
+        await self.faults.leave(at, "tables.update")
+        return versions
+
+    async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
+        at = await self.faults.enter(f"tables.scan {table}")
+        found = sorted((k, v) for k, v in self._table(table).items() if k >= start and (end is None or k < end))
+        await self.faults.leave(at, "tables.scan")
+        return found[: min(limit, self.page)]
+
+    async def delete(self, table: str, *, must_be_empty: bool = False) -> None:
+        at = await self.faults.enter(f"tables.delete {table}")
+        if self._table(table) and must_be_empty:
+            raise Exists(f"{table} is not empty")
+        del self.tables[table]
+        await self.faults.leave(at, "tables.delete")
+
+    def _table(self, table: str) -> dict[bytes, TableValue]:
+        if table not in self.tables:
+            raise NotFound(f"table {table}")
+        return self.tables[table]
+
+
+@dataclass
+class FakeSegment:
+    """A segment; `parts` is what was appended, each with its length in bytes."""
+
+    policy: tuple[int, int] = (0, 0)
+    rollover_bytes: int = 0
+    key_length: int | None = None
+    parts: list[tuple[str, int]] = field(default_factory=list)
+    start: int = 0
+    sealed: bool = False
+
+    @property
+    def length(self) -> int:
+        return sum(length for _, length in self.parts)
+
+
+class FakeSegments:
+    """`controller.ports.Segments` in a dictionary.  A segment name must never be used twice."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults or Faults()
+        self.segments: dict[str, FakeSegment] = {}
+        self.deleted: set[str] = set()
+        self.created: list[str] = []
+
+    def append(self, segment: str, what: str, length: int = 10) -> None:
+        """What a writer does."""
+        if self._segment(segment).sealed:
+            raise Sealed(segment)
+        self._segment(segment).parts.append((what, length))
+
+    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
+        await self._create(segment, FakeSegment((scale_type, target_rate), rollover_bytes))
+
+    async def create_table(self, segment: str, *, key_length: int) -> None:
+        await self._create(segment, FakeSegment(key_length=key_length))
+
+    async def _create(self, segment: str, new: FakeSegment) -> None:
+        at = await self.faults.enter(f"segments.create {segment}")
+        if segment in self.segments:
+            raise Exists(segment)
+        self.segments[segment] = new
+        self.created.append(segment)
+        await self.faults.leave(at, "segments.create")
+
+    async def seal(self, segment: str) -> None:
+        at = await self.faults.enter(f"segments.seal {segment}")
+        self._segment(segment).sealed = True
+        await self.faults.leave(at, "segments.seal")
+
+    async def delete(self, segment: str) -> None:
+        at = await self.faults.enter(f"segments.delete {segment}")
+        self._segment(segment)
+        del self.segments[segment]
+        self.deleted.add(segment)
+        await self.faults.leave(at, "segments.delete")
+
+    async def truncate(self, segment: str, offset: int) -> None:
+        at = await self.faults.enter(f"segments.truncate {segment} {offset}")
+        found = self._segment(segment)
+        if offset > found.length:
+            raise Invalid(f"{segment} has {found.length} bytes")
+        found.start = max(found.start, offset)
+        await self.faults.leave(at, "segments.truncate")
+
+    async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
+        at = await self.faults.enter(f"segments.merge {target} {len(sources)}")
+        into = self._segment(target)
+        lengths = []
+        for source in sources:
+            if source in self.segments:
+                if into.sealed:
+                    raise Sealed(target)
+                into.parts += self.segments.pop(source).parts
+            lengths.append(into.length)
+        await self.faults.leave(at, "segments.merge")
+        return lengths
+
+    async def info(self, segment: str) -> SegmentInfo:
+        at = await self.faults.enter(f"segments.info {segment}")
+        found = self._segment(segment)
+        await self.faults.leave(at, "segments.info")
+        return SegmentInfo(found.length, found.start, found.sealed, 0)
+
+    async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
+        at = await self.faults.enter(f"segments.update_policy {segment}")
+        self._segment(segment).policy = (scale_type, target_rate)
+        await self.faults.leave(at, "segments.update_policy")
+
+    def endpoint(self, segment: str) -> tuple[str, int]:
+        return "127.0.0.1", 12345
+
+    def _segment(self, segment: str) -> FakeSegment:
+        if segment not in self.segments:
+            raise NotFound(f"segment {segment}")
+        return self.segments[segment]
