@@ -1,0 +1,79 @@
+"""A full disk: appends wait, reads go on, and the service resumes when there is room."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from sarit.client.aio import connect
+from tests.nodes import RunningNode
+
+STREAM = "full/disk"
+EVENT = b"x" * 50_000
+
+
+def mount(directory, *options):
+    subprocess.run(["mount", *options, str(directory)], check=True, capture_output=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 800 MiB in memory."""
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("mounting a small file system needs root")
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    try:
+        mount(directory, "-t", "tmpfs", "-o", "size=800m", "tmpfs")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no tmpfs can be mounted here: {error.stderr}")
+    yield directory
+    subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+def test_appends_wait_for_room_and_reads_go_on(small_disk):
+    node = RunningNode(small_disk / "data", "--containers", "2").start()
+
+    async def main():
+        async with await connect(node.controller) as client:
+            await client.create_scope("full")
+            await client.create_stream(STREAM)
+            writer = client.writer(STREAM)
+            count = 20_000  # 1 GB: more than there is room for
+            writing = asyncio.create_task(fill(writer, count))
+            while "the disk is full" not in log().read_text():
+                assert not writing.done()
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(1)
+            waiting = await client.stream_cut_tail(STREAM)
+            await asyncio.sleep(1)
+            assert await client.stream_cut_tail(STREAM) == waiting  # nothing is appended, nothing refused
+            assert not writing.done()
+            first = await client.reader(STREAM).read_events(10)
+            assert first == [EVENT] * len(first) != []
+            await client.create_stream("full/other")  # control goes on
+            mount(small_disk, "-o", "remount,size=3000m")
+            await asyncio.wait_for(writing, 60)
+            got = 0
+            async for batch in client.reader(STREAM, end="tail").batches():
+                got += len(batch)
+            assert got == count
+
+    def log():
+        return small_disk / "data.log"
+
+    try:
+        asyncio.run(asyncio.wait_for(main(), 100))
+    finally:
+        node.stop()
+
+
+async def fill(writer, count):
+    for _ in range(count // 100):
+        writer.write_many([EVENT] * 100)
+        await writer.drain()
+    await writer.flush()
