@@ -179,7 +179,7 @@ class RunReader:
                     at = max(at, found.end - position)
             if len(data) < self._read_bytes:
                 return highest
-            position += len(data) - RECORD_HEADER_BYTES
+            position += len(data) - (RECORD_HEADER_BYTES - 1)  # a header may lie across the border
 
     def _record_at(self, window: Window, at: int) -> Record | None:
         position = window.position + at

@@ -41,9 +41,13 @@ def test_after_a_failed_sync_or_write_the_log_is_dead_and_what_the_next_owner_re
         assert any(isinstance(result, Unavailable) for result in results)
         failed = next(at for at, result in enumerate(results) if result is not None)
         assert all(result is not None for result in results[failed:]), "none after the first failure"
+        touched: list[str] = []
+        machine.disk.on_change = touched.append
         with pytest.raises(Unavailable):
             await append(log, 10, b"late")
         await log.close()
+        assert not touched, "nothing is written after a failure"
+        machine.disk.on_change = None
         log = await provider(machine).open(1)  # the same machine: the cache is what it was
         found = await frames(log)
         assert found == expected(range(1, len(found) + 1))
