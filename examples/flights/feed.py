@@ -19,6 +19,9 @@ FIELDS = ("carrier", "flight", "tailnum", "origin", "dest", "sched_dep_time", "d
 # The last event carries no flight but a later time: it moves the watermark past the last hour, which closes it.
 HEARTBEAT = '{"n":%d,"time":"2014-02-01T00:00:00Z"}'
 
+# All flights and the heartbeat.
+TOTAL = 336_777
+
 
 @dataclass(frozen=True, slots=True)
 class Flight:

@@ -25,7 +25,8 @@ class Node:
     def __enter__(self) -> str:
         self._directory.mkdir(parents=True, exist_ok=True)
         log = self._directory / "node.log"
-        command = [str(Path(sys.executable).with_name("sarit")), "standalone", "--data-dir", str(self._directory / "node")]
+        sarit = str(Path(sys.executable).with_name("sarit"))
+        command = [sarit, "standalone", "--data-dir", str(self._directory / "node")]
         with log.open("a") as log_file:
             self._process = subprocess.Popen(
                 [*command, "--controller-port", "0", "--store-port", "0"],
