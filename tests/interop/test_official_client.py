@@ -1,43 +1,67 @@
-"""The official Python client, unmodified, against a node; and again after the node was killed."""
+"""The official Python client, unmodified: against a fresh node, and against one that was killed and started anew.
+
+With `--interop-endpoint HOST:PORT` the same scenarios run against a controller that is there already.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
+import time
 
 import pytest
 
+from tests.interop.running import Batch
 from tests.nodes import RunningNode
 
-SCENARIOS = ["events", "two_readers", "byte_stream", "large_events", "head_and_tail"]
-SCENARIO_SECONDS = 90
-
-
-def run(scenario: str, node: RunningNode) -> None:
-    script = Path(__file__).with_name("scenario.py")
-    port = node.controller.rpartition(":")[2]
-    done = subprocess.run(
-        [sys.executable, script, scenario, port], capture_output=True, text=True, timeout=SCENARIO_SECONDS, check=False
-    )
-    assert f"passed {scenario}" in done.stdout, f"{scenario} failed:\n{done.stdout}\n{done.stderr[-4000:]}"
+# Long ones first, so that they run beside the others.
+SCENARIOS = [
+    "groups.shared_by_two",
+    "groups.vanished",
+    "management.listing",
+    "events.large",
+    "groups.one_goes_offline",
+    "groups.deleted",
+    "groups.two_streams",
+    "management.scopes",
+    "management.streams",
+    "management.tags",
+    "management.sealing",
+    "management.deleting",
+    "events.keys_and_no_keys",
+    "events.awaited",
+    "events.several_writers",
+    "events.bytes_as_they_are",
+    "events.follow_the_tail",
+    "positions.head_and_tail",
+    "positions.from_a_cut",
+    "positions.byte_stream",
+    "positions.byte_stream_truncated",
+]
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    node = RunningNode(tmp_path_factory.mktemp("node") / "data").start()
-    run("management", node)
-    yield node
-    assert node.stop() == 0
+    with RunningNode(tmp_path_factory.mktemp("interop") / "data") as node:
+        yield node
+
+
+@pytest.fixture(scope="module", params=["fresh", "killed"])
+def batch(request, tmp_path_factory):
+    """All scenarios, running; second on the node of the first after it was killed."""
+    endpoint = request.config.getoption("--interop-endpoint", default=None)
+    notes = tmp_path_factory.mktemp("notes")
+    if endpoint is None:
+        node = request.getfixturevalue("node")
+        if request.param == "killed":
+            node.kill()
+            node.start()
+        endpoint = node.controller
+    elif request.param == "killed":
+        pytest.skip("the node of --interop-endpoint is not ours to kill")
+    running = Batch(SCENARIOS, endpoint, f"{request.param}-{int(time.time())}", notes)
+    yield running
+    running.close()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(node, scenario):
-    run(scenario, node)
-
-
-def test_everything_acknowledged_survives_a_kill(node):
-    run("continue_before", node)
-    node.kill()
-    node.start()
-    run("continue_after", node)
+def test_scenario(batch, scenario):
+    batch.result(scenario)
