@@ -1,0 +1,87 @@
+"""`sarit bench`: a small load test of a running node through the Python client."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sarit.cli.options import controller_option, format_option, show
+
+if TYPE_CHECKING:
+    from sarit.client.aio import Client
+
+_BATCH_EVENTS = 1000
+
+
+@click.command()
+@click.option("--events", type=click.IntRange(1), default=1_000_000, show_default=True, help="How many to write.")
+@click.option("--size", type=click.IntRange(1, 1 << 20), default=100, show_default=True, help="Bytes per event.")
+@click.option("--segments", type=click.IntRange(1), default=1, show_default=True, help="Segments of the stream.")
+@click.option("--keep", is_flag=True, help="Do not delete the stream afterwards.")
+@controller_option
+@format_option
+def bench(events: int, size: int, segments: int, keep: bool, controller: str, output: str) -> None:
+    """Write and read events, and measure flush times; in a stream of its own in scope "bench"."""
+    import uvloop
+
+    figures = uvloop.run(_bench(controller, events, size, segments, keep))
+    text = "\n".join(f"{name:<24} {value:>14,.2f}" for name, value in figures.items())
+    show(output, figures, text)
+
+
+async def _bench(controller: str, events: int, size: int, segments: int, keep: bool) -> dict[str, float]:
+    from sarit.client.aio import connect
+
+    async with await connect(controller) as client:
+        await client.create_scope("bench")
+        stream = f"bench/cli-{os.getpid()}-{time.time_ns()}"
+        await client.create_stream(stream, segments=segments)
+        try:
+            return {
+                **await _write(client, stream, events, size),
+                **await _read(client, stream),
+                **await _latency(client, stream, size),
+            }
+        finally:
+            if not keep:
+                await client.delete_stream(stream, seal=True)
+
+
+async def _write(client: Client, stream: str, events: int, size: int) -> dict[str, float]:
+    batch = [b"x" * size] * _BATCH_EVENTS
+    async with client.writer(stream) as writer:
+        begun = time.perf_counter()
+        for _ in range(-(-events // _BATCH_EVENTS)):
+            writer.write_many(batch)
+            await writer.drain()
+        await writer.flush()
+        seconds = time.perf_counter() - begun
+    return {"written events/s": events / seconds, "written MB/s": events * size / seconds / 1e6}
+
+
+async def _read(client: Client, stream: str) -> dict[str, float]:
+    begun = time.perf_counter()
+    rows = size = 0
+    reader: Any = client.reader(stream, end="tail")
+    async for batch in reader.arrow_batches():
+        rows += batch.num_rows
+        size += batch.nbytes
+    seconds = time.perf_counter() - begun
+    return {"read events/s": rows / seconds, "read MB/s": size / seconds / 1e6}
+
+
+async def _latency(client: Client, stream: str, size: int) -> dict[str, float]:
+    times = []
+    async with client.writer(stream) as writer:
+        for _ in range(500):
+            begun = time.perf_counter()
+            writer.write(b"x" * size)
+            await writer.flush()
+            times.append((time.perf_counter() - begun) * 1000)
+            await asyncio.sleep(0.001)
+    times.sort()
+    return {f"flush ms p{p}": times[min(len(times) - 1, len(times) * p // 100)] for p in (50, 95, 99)}

@@ -1,0 +1,56 @@
+"""`sarit read`: events to standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+import sarit
+from sarit.cli.options import STREAM, controller_option, format_option
+from sarit.core import cuts
+
+if TYPE_CHECKING:
+    from sarit.core.names import StreamName
+
+
+@click.command()
+@click.argument("name", type=STREAM)
+@click.option("--from", "start", default="head", show_default=True, metavar="head|tail|CUT", help="Where to begin.")
+@click.option("--follow", is_flag=True, help="Do not end at the tail: wait for more.")
+@click.option("--limit", type=click.IntRange(1), help="End after so many events.")
+@click.option("--print-cut", is_flag=True, help="At the end, print the cut reached on standard error.")
+@controller_option
+@format_option
+def read(
+    name: StreamName, start: str, follow: bool, limit: int | None, print_cut: bool, controller: str, output: str
+) -> None:
+    """Print the events of SCOPE/STREAM, one a line; with --format json, one JSON document a line.
+
+    Ends at the tail as it was when reading began, unless --follow.
+    """
+    count = 0
+    out = sys.stdout.buffer
+    with (
+        sarit.connect(controller) as client,
+        client.reader(name, start=start, end=None if follow else "tail") as reader,
+    ):
+        try:
+            while limit is None or count < limit:
+                most = 10_000 if limit is None else min(10_000, limit - count)
+                events = reader.read_events(most)
+                if not events:
+                    break
+                count += len(events)
+                if output == "json":
+                    lines = [json.dumps({"event": event.decode("utf-8", "replace")}).encode() for event in events]
+                else:
+                    lines = events
+                out.write(b"\n".join(lines) + b"\n")
+                out.flush()
+        except KeyboardInterrupt:
+            pass
+        if print_cut:
+            click.echo(cuts.to_text(reader.position()), err=True)

@@ -1,0 +1,187 @@
+"""`sarit stream`: streams and their configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+import sarit
+from sarit.cli.options import STREAM, controller_option, format_option, show, show_rows
+from sarit.core import cuts
+from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
+
+if TYPE_CHECKING:
+    from sarit.client.values import StreamInfo
+    from sarit.core.names import StreamName
+
+_MS_PER_SECOND = 1000
+
+
+@click.group()
+def stream() -> None:
+    """Create, list, inspect, seal, truncate and delete streams."""
+
+
+@stream.command()
+@click.argument("name", type=STREAM)
+@click.option("--segments", type=click.IntRange(1), default=1, show_default=True, help="How many it begins with.")
+@click.option("--events-per-second", type=click.IntRange(1), help="Scale by events per second and segment.")
+@click.option("--kilobytes-per-second", type=click.IntRange(1), help="Scale by KB per second and segment.")
+@click.option("--keep-seconds", type=click.IntRange(1), help="Retention by time.")
+@click.option("--keep-bytes", type=click.IntRange(1), help="Retention by size.")
+@click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
+@click.option("--create-scope", is_flag=True, help="Create the scope too, when it is missing.")
+@controller_option
+@format_option
+def create(
+    name: StreamName,
+    segments: int,
+    events_per_second: int | None,
+    kilobytes_per_second: int | None,
+    keep_seconds: int | None,
+    keep_bytes: int | None,
+    tags: tuple[str, ...],
+    create_scope: bool,
+    controller: str,
+    output: str,
+) -> None:
+    """Create stream SCOPE/STREAM; succeeds when it exists (and leaves it as it is)."""
+    if events_per_second and kilobytes_per_second:
+        raise click.UsageError("scale by events or by bytes, not by both")
+    if keep_seconds and keep_bytes:
+        raise click.UsageError("keep by time or by size, not by both")
+    scaling = ScalingPolicy(min_segments=segments)
+    if events_per_second:
+        scaling = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, events_per_second, 2, segments)
+    elif kilobytes_per_second:
+        scaling = ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, 2, segments)
+    retention = RetentionPolicy()
+    if keep_seconds:
+        retention = RetentionPolicy(RetentionType.TIME, keep_seconds * _MS_PER_SECOND)
+    elif keep_bytes:
+        retention = RetentionPolicy(RetentionType.SIZE, keep_bytes)
+    with sarit.connect(controller) as client:
+        if create_scope:
+            client.create_scope(name.scope)
+        created = client.create_stream(name, scaling=scaling, retention=retention, tags=tags)
+    show(
+        output,
+        {"stream": str(name), "created": created},
+        f"stream {name} {'created' if created else 'exists already; it was left as it is'}",
+    )
+
+
+@stream.command("list")
+@click.argument("scope")
+@click.option("--tag", help="Only streams that bear this tag.")
+@click.option("--internal", is_flag=True, help="Also streams kept by the system.")
+@controller_option
+@format_option
+def list_streams(scope: str, tag: str | None, internal: bool, controller: str, output: str) -> None:
+    """List the streams of SCOPE."""
+    with sarit.connect(controller) as client:
+        names = client.list_streams(scope, tag=tag, internal=internal)
+    show_rows(output, [{"stream": str(name)} for name in names], ["stream"])
+
+
+@stream.command()
+@click.argument("name", type=STREAM)
+@controller_option
+@format_option
+def info(name: StreamName, controller: str, output: str) -> None:
+    """Show configuration, segments, head and tail of SCOPE/STREAM."""
+    with sarit.connect(controller) as client:
+        found = client.stream_info(name)
+    show(output, _as_json(found), _as_text(found))
+
+
+@stream.command()
+@click.argument("name", type=STREAM)
+@click.option("--segments", type=click.IntRange(1), help="A new number of segments: makes a new epoch.")
+@click.option("--tag", "tags", multiple=True, help="The new tags, all of them.")
+@click.option("--no-tags", is_flag=True, help="Take all tags away.")
+@controller_option
+@format_option
+def update(
+    name: StreamName, segments: int | None, tags: tuple[str, ...], no_tags: bool, controller: str, output: str
+) -> None:
+    """Change the configuration of SCOPE/STREAM."""
+    with sarit.connect(controller) as client:
+        client.update_stream(name, segments=segments, tags=() if no_tags else tags or None)
+        found = client.stream_info(name)
+    show(output, _as_json(found), _as_text(found))
+
+
+@stream.command()
+@click.argument("name", type=STREAM)
+@controller_option
+@format_option
+def seal(name: StreamName, controller: str, output: str) -> None:
+    """Let SCOPE/STREAM take no more events, for ever."""
+    with sarit.connect(controller) as client:
+        client.seal_stream(name)
+    show(output, {"stream": str(name), "sealed": True}, f"stream {name} sealed")
+
+
+@stream.command()
+@click.argument("name", type=STREAM)
+@click.argument("cut")
+@controller_option
+@format_option
+def truncate(name: StreamName, cut: str, controller: str, output: str) -> None:
+    """Forget everything in SCOPE/STREAM before CUT: "tail", or the text of a stream cut."""
+    with sarit.connect(controller) as client:
+        client.truncate_stream(name, cut=cut)
+    show(output, {"stream": str(name), "truncated": cut}, f"stream {name} truncated")
+
+
+@stream.command()
+@click.argument("name", type=STREAM)
+@click.option("--seal", is_flag=True, help="Seal it first.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@controller_option
+@format_option
+def delete(name: StreamName, seal: bool, yes: bool, controller: str, output: str) -> None:
+    """Delete the sealed stream SCOPE/STREAM with all its data."""
+    if not yes:
+        click.confirm(f"delete stream {name} with all its data?", abort=True, err=True)
+    with sarit.connect(controller) as client:
+        client.delete_stream(name, seal=seal)
+    show(output, {"stream": str(name), "deleted": True}, f"stream {name} deleted")
+
+
+def _as_json(found: StreamInfo) -> dict[str, object]:
+    return {
+        "stream": str(found.stream),
+        "sealed": found.sealed,
+        "tags": list(found.config.tags),
+        "scaling": {
+            "type": found.config.scaling.type.name.lower(),
+            "target_rate": found.config.scaling.target_rate,
+            "min_segments": found.config.scaling.min_segments,
+        },
+        "segments": [
+            {"segment": f"{s.segment.number}.#epoch.{s.segment.epoch}", "low": s.low, "high": s.high}
+            for s in found.segments
+        ],
+        "head": cuts.to_text(found.head),
+        "tail": cuts.to_text(found.tail),
+        "head_offsets": {f"{s.number}.#epoch.{s.epoch}": at for s, at in found.head.positions.items()},
+        "tail_offsets": {f"{s.number}.#epoch.{s.epoch}": at for s, at in found.tail.positions.items()},
+    }
+
+
+def _as_text(found: StreamInfo) -> str:
+    lines = [
+        f"stream    {found.stream}{' (sealed)' if found.sealed else ''}",
+        f"scaling   {found.config.scaling.type.name.lower()}, at least {found.config.scaling.min_segments} segments",
+        f"tags      {', '.join(found.config.tags) or '-'}",
+    ]
+    tail = found.tail.positions
+    lines += [
+        f"segment   {s.segment.number}.#epoch.{s.segment.epoch}  [{s.low:.4f}, {s.high:.4f})  "
+        f"{tail.get(s.segment, 0)} bytes"
+        for s in found.segments
+    ]
+    return "\n".join([*lines, f"head      {cuts.to_text(found.head)}", f"tail      {cuts.to_text(found.tail)}"])
