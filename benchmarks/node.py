@@ -14,11 +14,10 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.loads.pace import now
 from sarit import standalone
 from sarit.cli.main import main
 from sarit.store.flusher import Flusher
-
-from benchmarks.loads.pace import now
 
 if TYPE_CHECKING:
     from sarit.config import NodeConfig

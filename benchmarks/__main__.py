@@ -1,0 +1,106 @@
+"""`make bench`, or `python -m benchmarks`: measure Sarit and its peers, write JSON, print the table.
+
+Options: --quick (short runs, for looking), --long (100,000 streams, 1,000 checkpoints), --only ROW (again for more),
+--no-peers, --dir DIR (where data goes; it should be on the disk to be measured).
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import figures
+from benchmarks.bed import ROOT, OthersCpu, noise
+from benchmarks.sarit_rows import ROWS, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Sarit beside its peers.")
+    parser.add_argument("--quick", action="store_true", help="short runs: for looking, not for judging")
+    parser.add_argument("--long", action="store_true", help="100,000 streams and 1,000 checkpoints")
+    parser.add_argument("--only", action="append", metavar="ROW", help=f"one of {', '.join([*ROWS, 'spark'])}")
+    parser.add_argument("--no-peers", action="store_true", help="Sarit alone")
+    parser.add_argument("--dir", type=Path, default=ROOT / ".cache" / "bench", help="where data goes while it runs")
+    return parser.parse_args()
+
+
+def _git() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def measure_rows(
+    rows: dict[str, Callable[[Path, Scale], dict[str, Any]]], name: str, directory: Path, scale: Scale, only: list[str]
+) -> dict[str, Any]:
+    """Each wanted row in a directory of its own; one that fails leaves its reason, and the others go on."""
+    found: dict[str, Any] = {"name": name, "rows": {}, "failed": {}}
+    for row, measure in rows.items():
+        if only and row not in only:
+            continue
+        place = directory / row
+        place.mkdir(parents=True)
+        quiet = noise(place)
+        print(f"{name}: {row} ... ", end="", flush=True)
+        others = OthersCpu()
+        try:
+            result = measure(place / "run", scale)
+            quiet["others_cpu_during_percent"] = others.percent()
+            found["rows"][row] = result | {"noise": quiet}
+            print(json.dumps(result), flush=True)
+        except Exception as error:
+            found["failed"][row] = f"{type(error).__name__}: {error}"[:600]
+            print("failed", flush=True)
+            traceback.print_exc()
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    return found
+
+
+def main() -> None:
+    """Run, write, print."""
+    options = _options()
+    scale = Scale(options.quick, options.long)
+    options.dir.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="run", dir=options.dir))
+    only = options.only or []
+    begun = datetime.datetime.now(datetime.UTC)
+    results: dict[str, Any] = {
+        "begun": begun.isoformat(timespec="seconds"), "commit": _git(), "quick": options.quick, "long": options.long,
+        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} CPUs, Linux {platform.release()}",
+    }  # fmt: skip
+    try:
+        results[figures.SARIT] = measure_rows(ROWS, "Sarit", directory / "sarit", scale, only)
+        if options.long and "streams" in results[figures.SARIT]["rows"]:
+            results[figures.SARIT]["rows"]["streams-100k"] = results[figures.SARIT]["rows"]["streams"]
+        if not options.no_peers:
+            from benchmarks.peer_rows import measure_peers
+
+            results |= measure_peers(directory, scale, only)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    results["ratios"], results["figures"] = figures.ratios(results), figures.judged(results)
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{begun:%Y%m%dT%H%M%SZ}{'-quick' if options.quick else ''}.json"
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    print(figures.table(results))
+    print(f"\nwritten to {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

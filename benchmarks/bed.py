@@ -1,0 +1,205 @@
+"""Where one run happens: a directory, servers and load generators as processes of their own, and how noisy it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from benchmarks.peers.process import Process
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+LOAD_SECONDS: Final = 900.0
+PROBE_BYTES: Final = 64 << 10
+PROBE_SYNCS: Final = 200
+READY: Final = r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)"
+
+
+class LoadFailed(Exception):
+    """A load generator ended without a result; the text holds its last words."""
+
+
+class Load:
+    """A load generator under way; it prints "ready" (if it has something to say) and one line of JSON at the end."""
+
+    def __init__(self, module: str, options: dict[str, Any]) -> None:
+        self._name = f"{module} {options}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"benchmarks.loads.{module}", json.dumps(options)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        )  # fmt: skip
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
+
+    def wait_ready(self, seconds: float = 60.0) -> None:
+        """Wait for "ready".  Raises LoadFailed."""
+        assert self._process.stdout is not None
+        came, _, _ = select.select([self._process.stdout], [], [], seconds)
+        if not came or self._process.stdout.readline().strip() != "ready":
+            self.end()
+            assert self._process.stderr is not None
+            raise LoadFailed(f"{self._name} did not begin: {self._process.stderr.read()[-1500:]}")
+
+    def result(self, seconds: float = LOAD_SECONDS) -> dict[str, Any]:
+        """What it found.  Raises LoadFailed."""
+        try:
+            out, err = self._process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise LoadFailed(f"{self._name} took more than {seconds:.0f} s") from None
+        lines = [line for line in out.splitlines() if line.startswith("{")]
+        if not lines:
+            raise LoadFailed(f"{self._name} ended with {self._process.returncode}: {err[-1500:]}")
+        found: dict[str, Any] = json.loads(lines[-1])
+        return found
+
+    def end(self) -> None:
+        """Stop it at once."""
+        self._process.kill()
+        self._process.wait()
+
+
+def load(module: str, options: dict[str, Any], seconds: float = LOAD_SECONDS) -> dict[str, Any]:
+    """Run a load generator to its end.  Raises LoadFailed."""
+    return Load(module, options).result(seconds)
+
+
+class Target(Protocol):
+    """A system under load: `endpoint` is what clients are given."""
+
+    name: str
+    endpoint: str
+
+    def stop(self) -> None: ...
+
+
+class SaritNode:
+    """`sarit standalone` in a fresh directory, at its defaults; `controller` once it has started."""
+
+    name = "Sarit"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.report_path = directory / "report.json"
+        self.endpoint = ""
+        self.start_seconds = 0.0
+        self._process: Process | None = None
+
+    def start(self, *, plain: bool = False) -> SaritNode:
+        """Start it.  `plain`: by the `sarit` command, else by `benchmarks.node`, which reports its checkpoints."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        arguments = [
+            "standalone", "--data-dir", str(self.directory / "data"), "--controller-port", "0", "--store-port", "0",
+        ]  # fmt: skip
+        python = [sys.executable, "-m", "benchmarks.node", str(self.report_path)]
+        command = [str(Path(sys.executable).with_name("sarit"))] if plain else python
+        started = time.monotonic()
+        environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
+        process = Process([*command, *arguments], self.directory, "node", environment)
+        self._process = process
+        process.wait_until(lambda: bool(process.printed(READY)), 30)
+        self.start_seconds = time.monotonic() - started
+        found = process.printed(READY)
+        assert found is not None
+        self.endpoint = found[1]
+        return self
+
+    def memory_mb(self) -> float:
+        """Resident memory in MB."""
+        assert self._process is not None
+        return self._process.memory_mb()
+
+    def report(self) -> dict[str, Any]:
+        """What its flushers have counted so far (see `benchmarks.node`)."""
+        assert self._process is not None
+        self.report_path.unlink(missing_ok=True)
+        os.kill(self._process.pid, signal.SIGUSR1)
+        end = time.monotonic() + 10
+        while not self.report_path.exists():
+            if time.monotonic() > end:
+                raise LoadFailed("the node gave no report")
+            time.sleep(0.02)
+        found: dict[str, Any] = json.loads(self.report_path.read_text())
+        return found
+
+    def stop(self) -> None:
+        """End it, and forget its data."""
+        if self._process is not None:
+            self._process.stop()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def __enter__(self) -> SaritNode:
+        return self if self.endpoint else self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _cpu() -> tuple[int, int, int]:
+    fields = [int(value) for value in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    return sum(fields[:8]), fields[3] + fields[4], fields[7]
+
+
+class OthersCpu:
+    """CPU that others took from now on, the kernel's own threads included."""
+
+    def __init__(self) -> None:
+        self._machine, self._idle, _ = _cpu()
+        self._ours = _ours()
+
+    def percent(self) -> float:
+        """Percent of all CPUs; children count once they have ended."""
+        machine, idle, _ = _cpu()
+        all_ticks = max(machine - self._machine, 1)
+        busy = all_ticks - (idle - self._idle)
+        ours = (_ours() - self._ours) * os.sysconf("SC_CLK_TCK")
+        return round(max(100 * (busy - ours) / all_ticks, 0.0), 1)
+
+
+def _ours() -> float:
+    return sum(
+        usage.ru_utime + usage.ru_stime
+        for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
+    )
+
+
+def noise(directory: Path) -> dict[str, float]:
+    """What the machine does while nothing of ours runs: CPU of others in percent, steal, and what a sync costs here."""
+    total, idle, steal = _cpu()
+    time.sleep(1.0)
+    total2, idle2, steal2 = _cpu()
+    spent = max(total2 - total, 1)
+    path = directory / "probe"
+    took: list[float] = []
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        block = os.urandom(PROBE_BYTES)
+        os.pwrite(fd, bytes(PROBE_BYTES * PROBE_SYNCS), 0)
+        os.fsync(fd)
+        for number in range(PROBE_SYNCS):
+            begun = time.perf_counter()
+            os.pwrite(fd, block, number * PROBE_BYTES)
+            os.fdatasync(fd)
+            took.append(time.perf_counter() - begun)
+    finally:
+        os.close(fd)
+        path.unlink()
+    took.sort()
+    return {
+        "others_cpu_percent": round(100 * (1 - (idle2 - idle) / spent), 1),
+        "steal_percent": round(100 * (steal2 - steal) / spent, 1),
+        "load_1min": round(os.getloadavg()[0], 2),
+        "fdatasync_64k_p50_ms": round(took[len(took) // 2] * 1000, 2),
+        "fdatasync_64k_p99_ms": round(took[int(len(took) * 0.99)] * 1000, 2),
+    }

@@ -1,0 +1,158 @@
+"""The figures that are judged: where each lies in the raw results, what is asked of it, and the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+SARIT: Final = "sarit"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a row; `path` leads to it in the row's raw result; `least` is the goal, `aim` the wish."""
+
+    row: str
+    path: str
+    what: str
+    unit: str
+    least: float
+    aim: float
+    higher: bool = False
+
+    def judged(self, value: float) -> str:
+        """`aim met`, `goal met` or `MISSED`."""
+        if (value >= self.aim) if self.higher else (value <= self.aim):
+            return "aim met"
+        return "goal met" if ((value >= self.least) if self.higher else (value <= self.least)) else "MISSED"
+
+
+def _rate(row: str, path: str, what: str, least: float, aim: float) -> Figure:
+    return Figure(row, path, what, "/s", least, aim, higher=True)
+
+
+FIGURES: Final = (
+    Figure("open-1", "p95_ms", "1 M events/s open loop, 1 segment: ack p95", "ms", 10, 5),
+    Figure("open-16", "p95_ms", "1 M events/s open loop, 16 segments: ack p95", "ms", 10, 5),
+    _rate("fast-1", "events_per_s", "unthrottled with flushing, 1 segment", 2e6, 4e6),
+    _rate("fast-16", "events_per_s", "unthrottled with flushing, 16 segments", 2e6, 4e6),
+    Figure("latency", "ack.p50_ms", "10 k events/s: ack p50", "ms", 3, 1.5),
+    Figure("latency", "ack.p95_ms", "10 k events/s: ack p95", "ms", 5, 2.5),
+    Figure("latency", "ack.p99_ms", "10 k events/s: ack p99", "ms", 10, 5),
+    Figure("latency", "end_to_end.p50_ms", "10 k events/s: end to end p50", "ms", 4, 2),
+    Figure("latency", "end_to_end.p99_ms", "10 k events/s: end to end p99", "ms", 10, 5),
+    _rate("catch-up", "arrow.events_per_s", "catch-up read, Arrow batches", 3e6, 6e6),
+    _rate("catch-up", "events.events_per_s", "catch-up read, one event at a time", 1e6, 2e6),
+    Figure("checkpoints", "commit_p99_ms", "checkpoint (index commit) p99", "ms", 100, 20),
+    Figure("checkpoints", "during_checkpoints.p99_ms", "ack p99 during flush cycles", "ms", 20, 10),
+    _rate("streams", "streams_per_s", "create streams", 200, 1000),
+    Figure("streams-100k", "memory_mb", "100,000 streams held: memory", "MB", 1074, 500),
+    Figure("backlog", "gain", "backlog read while 50 MB/s comes in: reader / ingest", "x", 1.01, 2, higher=True),
+    Figure("backlog", "ingest_beside.p95_ms", "ingest ack p95 beside the backlog reader", "ms", 20, 10),
+    Figure("start", "start_s", "start on an empty directory", "s", 2, 1),
+    Figure("start", "idle_mb", "idle memory", "MB", 250, 150),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Sarit against peers: how many times as good (higher is better, whatever the unit)."""
+
+    row: str
+    path: str
+    what: str
+    higher: bool
+    least: float | None = None
+    aim: float | None = None
+    peers: tuple[str, ...] = ("kafka", "pravega")
+
+
+RATIOS: Final = (
+    Ratio("fast-1", "events_per_s", "unthrottled, 1 segment", True, 3, 3),
+    Ratio("fast-16", "events_per_s", "unthrottled, 16 segments", True, 3, 3),
+    Ratio("official", "write.events_per_s", "official Python client, write", True, 2, 4, ("pravega",)),
+    Ratio("official", "read.events_per_s", "official Python client, read", True, 1, 1.3, ("pravega",)),
+    Ratio("spark", "events_per_s", "Spark batch count", True, 1.5, 3, ("kafka",)),
+    Ratio("latency", "ack.p50_ms", "10 k events/s: ack p50", False),
+    Ratio("latency", "ack.p95_ms", "10 k events/s: ack p95", False),
+    Ratio("latency", "ack.p99_ms", "10 k events/s: ack p99", False),
+    Ratio("latency", "end_to_end.p50_ms", "10 k events/s: end to end p50", False),
+    Ratio("latency", "end_to_end.p99_ms", "10 k events/s: end to end p99", False),
+    Ratio("catch-up", "events.events_per_s", "catch-up read, one event at a time", True),
+)
+
+
+def value_of(results: dict[str, Any], system: str, row: str, path: str) -> float | None:
+    """A figure of a system, None where it was not measured."""
+    found: Any = results.get(system, {}).get("rows", {}).get(row)
+    for name in path.split("."):
+        if not isinstance(found, dict) or name not in found:
+            return None
+        found = found[name]
+    return float(found)
+
+
+def shown(value: float, unit: str = "") -> str:
+    """A figure as people read it."""
+    if unit == "/s":
+        return (
+            f"{value / 1e6:.2f} M/s" if value >= 1e6 else f"{value / 1e3:.0f} k/s" if value >= 1e4 else f"{value:.0f}/s"
+        )
+    return f"{value:.2f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+
+
+def ratios(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Sarit against each peer that was measured; judged against the better one, and only against durable peers."""
+    rows = []
+    for ratio in RATIOS:
+        mine = value_of(results, SARIT, ratio.row, ratio.path)
+        theirs = {peer: value_of(results, peer, ratio.row, ratio.path) for peer in ratio.peers}
+        known = {peer: value for peer, value in theirs.items() if value}
+        if not mine or not known:
+            continue
+        times = {peer: round(mine / value if ratio.higher else value / mine, 2) for peer, value in known.items()}
+        worst = min(times.values())
+        verdict = ""
+        if ratio.least is not None and ratio.aim is not None:
+            verdict = "aim met" if worst >= ratio.aim else "goal met" if worst >= ratio.least else "MISSED"
+        rows.append({"what": ratio.what, "sarit": mine, "peers": known, "times": times,
+                     "goal": ratio.least, "aim": ratio.aim, "verdict": verdict})  # fmt: skip
+    return rows
+
+
+def judged(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every figure that was measured, against its goal and aim."""
+    rows = []
+    for figure in FIGURES:
+        value = value_of(results, SARIT, figure.row, figure.path)
+        if value is not None:
+            rows.append({"what": figure.what, "value": value, "unit": figure.unit, "goal": figure.least,
+                         "aim": figure.aim, "verdict": figure.judged(value)})  # fmt: skip
+    return rows
+
+
+def table(results: dict[str, Any]) -> str:
+    """Ratios first, then absolute figures, then what was not measured and why, then the noise."""
+    lines = ["", "Sarit against its peers (same machine, same run; higher is better for Sarit)"]
+    for row in ratios(results):
+        goal = f"goal {row['goal']:g}, aim {row['aim']:g}" if row["goal"] else ""
+        against = "  ".join(f"{times:.2f} x {peer}" for peer, times in row["times"].items())
+        lines.append(f"  {row['what']:<52} {against:<36} {goal:<20} {row['verdict']}")
+    if len(lines) == 2:
+        lines.append("  no peer was measured")
+    lines += ["", f"  {'figure':<56} {'measured':>12} {'goal':>12} {'aim':>12}"]
+    for row in judged(results):
+        columns = " ".join(f"{shown(row[name], row['unit']):>12}" for name in ("value", "goal", "aim"))
+        lines.append(f"  {row['what']:<56} {columns}  {row['verdict']}")
+    for found in results.values():
+        if isinstance(found, dict) and "rows" in found:
+            lines += [f"  not measured: {found['name']}, {row}: {why}" for row, why in found["failed"].items()]
+            noises = [row["noise"] for row in found["rows"].values() if "noise" in row]
+            if noises:
+                before = [one["others_cpu_percent"] for one in noises]
+                during = [one["others_cpu_during_percent"] for one in noises]
+                lines.append(
+                    f"  noise on {found['name']}: others took {min(before):.0f} to {max(before):.0f} % of the CPUs before, "
+                    f"{min(during):.0f} to {max(during):.0f} % during the rows"
+                )
+    return "\n".join(lines)

@@ -1,0 +1,201 @@
+"""What is measured on Sarit: one function a row, each on a fresh node; raw figures as a dict."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.bed import Load, SaritNode, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RATE: Final = 1_000_000
+LOW_RATE: Final = 10_000
+EVENT_STORED_BYTES: Final = 108
+IDLE_SECONDS: Final = 2.0
+INGEST_BYTES_PER_S: Final = 50_000_000
+BACKLOG_BYTES: Final = 10_000_000_000
+QUICK_BACKLOG_BYTES: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How long things take: `quick` is for looking, not for judging."""
+
+    quick: bool
+    long: bool
+
+    def seconds(self, full: float, quick: float = 6.0) -> float:
+        """The length of a measurement."""
+        return quick if self.quick else full
+
+
+def _node(directory: Path, **streams: int) -> SaritNode:
+    node = SaritNode(directory).start()
+    names = {f"bench/{name}": segments for name, segments in streams.items()}
+    load("sarit_admin", {"controller": node.endpoint, "streams": names})
+    return node
+
+
+def _write(node: SaritNode, stream: str, **options: Any) -> dict[str, Any]:
+    return load("sarit_write", {"controller": node.endpoint, "stream": f"bench/{stream}", **options})
+
+
+def start(directory: Path, scale: Scale) -> dict[str, Any]:
+    """Start on an empty directory, by the `sarit` command; memory after two idle seconds.  Medians of three."""
+    seconds, memory = [], []
+    for attempt in range(3):
+        node = SaritNode(directory / str(attempt)).start(plain=True)
+        try:
+            time.sleep(IDLE_SECONDS)
+            seconds.append(node.start_seconds)
+            memory.append(node.memory_mb())
+        finally:
+            node.stop()
+    return {"start_s": round(statistics.median(seconds), 2), "idle_mb": round(statistics.median(memory))}
+
+
+def _open_loop(segments: int) -> Callable[[Path, Scale], dict[str, Any]]:
+    def measure(directory: Path, scale: Scale) -> dict[str, Any]:
+        with _node(directory, s=segments) as node:
+            return _write(node, "s", rate=RATE, seconds=scale.seconds(30))
+
+    return measure
+
+
+def _fast(segments: int) -> Callable[[Path, Scale], dict[str, Any]]:
+    def measure(directory: Path, scale: Scale) -> dict[str, Any]:
+        with _node(directory, s=segments, many=segments, keyed=segments) as node:
+            found = _write(node, "s", seconds=scale.seconds(60))
+            found["memory_mb"] = round(node.memory_mb())
+            report = node.report()
+            found["flushed_bytes"] = report["chunk_bytes"]
+            found["checkpoints"] = report["checkpoints"]
+            found["write_many"] = _write(node, "many", seconds=scale.seconds(15), many=True)
+            found["with_keys"] = _write(node, "keyed", seconds=scale.seconds(15), keys=5000)
+            return found
+
+    return measure
+
+
+def latency(directory: Path, scale: Scale) -> dict[str, Any]:
+    """10 k events/s: acknowledgement, and end to end to a reader in another process."""
+    seconds = scale.seconds(30)
+    events = int(seconds * LOW_RATE)
+    with _node(directory, ack=1, through=1) as node:
+        ack = _write(node, "ack", rate=LOW_RATE, seconds=seconds)
+        options = {"controller": node.endpoint, "stream": "bench/through", "mode": "follow", "events": events}
+        reader = Load("sarit_read", options | {"skip": LOW_RATE})
+        try:
+            reader.wait_ready()
+            writer = _write(node, "through", rate=LOW_RATE, seconds=seconds, stamp=True)
+            return {"ack": ack, "end_to_end": reader.result(60), "ack_with_reader": writer}
+        finally:
+            reader.end()
+
+
+def catch_up(directory: Path, scale: Scale) -> dict[str, Any]:
+    """Read what was written before, from another process: as Arrow batches, and event by event."""
+    events = 10_000_000 if scale.quick else 40_000_000
+    with _node(directory, s=1) as node:
+        _write(node, "s", seconds=120, events=events, many=True)
+        found = {}
+        for mode in ("arrow", "events"):
+            options = {"controller": node.endpoint, "stream": "bench/s", "mode": mode}
+            found[mode] = load("sarit_read", options)
+        return found
+
+
+def checkpoints(directory: Path, scale: Scale) -> dict[str, Any]:
+    """Index commits under 500 k events/s on 16 segments of four containers, and acknowledgements during them.
+
+    The node runs at its defaults, so a full 1,000 checkpoints take minutes: that is the `--long` run.
+    """
+    seconds = 600 if scale.long else scale.seconds(60, 10)
+    windows, ask = directory / "windows.json", directory / "ask"
+    with _node(directory, s=16) as node:
+        options = {"controller": node.endpoint, "stream": "bench/s", "rate": RATE // 2, "seconds": seconds}
+        writer = Load("sarit_write", options | {"windows": str(windows), "ask": str(ask)})
+        try:
+            end = time.monotonic() + seconds * 3 + 60
+            while not ask.exists() and time.monotonic() < end and writer.running:
+                time.sleep(0.1)
+            report = node.report()
+            temporary = windows.with_suffix(".new")
+            temporary.write_text(json.dumps(report["cycles"]))
+            temporary.rename(windows)
+            found = writer.result(300)
+        finally:
+            writer.end()
+        commits = sorted(report["commit_seconds"])
+        found["checkpoints"] = len(commits)
+        found["commit_p50_ms"] = round(commits[len(commits) // 2] * 1000, 2)
+        found["commit_p99_ms"] = round(commits[int(len(commits) * 0.99)] * 1000, 2)
+        found["commit_max_ms"] = round(commits[-1] * 1000, 2)
+        return found
+
+
+def official(directory: Path, scale: Scale) -> dict[str, Any]:
+    """The official Python client on Sarit."""
+    with SaritNode(directory).start() as node:
+        return official_client(node.endpoint, scale)
+
+
+def official_client(endpoint: str, scale: Scale) -> dict[str, Any]:
+    """The official Python client: write, then read the same events by a reader group."""
+    events = 500_000 if scale.quick else 2_000_000
+    load("sarit_admin", {"controller": endpoint, "streams": {"official/s": 1}})
+    options = {"endpoint": endpoint, "scope": "official", "stream": "s", "events": events}
+    return {mode: load("official", options | {"mode": mode}, 180) for mode in ("write", "read")}
+
+
+def streams(directory: Path, scale: Scale) -> dict[str, Any]:
+    """Create streams, 16 at a time; with `--long`, 100,000 of them, and the memory that takes."""
+    count = 100_000 if scale.long else 1000 if scale.quick else 3000
+    with SaritNode(directory).start() as node:
+        found = load("sarit_admin", {"controller": node.endpoint, "many": count}, 1200)
+        time.sleep(IDLE_SECONDS)
+        found["memory_mb"] = round(node.memory_mb())
+        return found
+
+
+def backlog(directory: Path, scale: Scale) -> dict[str, Any]:
+    """Read a backlog while 50 MB/s comes in: ingest alone, then with the reader; the reader's rate against ingest's."""
+    stored = QUICK_BACKLOG_BYTES if scale.quick else BACKLOG_BYTES
+    seconds = scale.seconds(30)
+    with _node(directory, s=1) as node:
+        filled = _write(node, "s", seconds=600, events=stored // EVENT_STORED_BYTES, many=True)
+        rate = INGEST_BYTES_PER_S // EVENT_STORED_BYTES
+        alone = _write(node, "s", rate=rate, seconds=seconds)
+        options = {"controller": node.endpoint, "stream": "bench/s", "mode": "arrow", "no_end": True}
+        reader = Load("sarit_read", options | {"seconds": seconds})
+        try:
+            reader.wait_ready()
+            beside = _write(node, "s", rate=rate, seconds=seconds)
+            read = reader.result(120)
+        finally:
+            reader.end()
+        return {
+            "backlog_bytes": filled["events"] * EVENT_STORED_BYTES, "ingest_alone": alone, "ingest_beside": beside,
+            "reader": read, "gain": round(read["events_per_s"] / rate, 2), "memory_mb": round(node.memory_mb()),
+        }  # fmt: skip
+
+
+ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
+    "start": start,
+    "open-1": _open_loop(1),
+    "open-16": _open_loop(16),
+    "fast-1": _fast(1),
+    "fast-16": _fast(16),
+    "latency": latency,
+    "catch-up": catch_up,
+    "official": official,
+    "checkpoints": checkpoints,
+    "streams": streams,
+    "backlog": backlog,
+}
