@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sarit.client.marks import Mark
     from sarit.env.ports import Buffer
 
-FEW_BLOCKS: Final = 3
+FEW_BLOCKS: Final = 2
 SMALL_BLOCK_BYTES: Final = 32 * KIB
 LANE_WINDOW_BYTES: Final = 8 * MIB
 
@@ -212,7 +212,7 @@ class Lane:
         length = chunks[0].length
         events = chunks[0].events
         if not chunks[0].large:
-            while self._pending and length + self._pending[0].length <= CHUNK_BYTES:
+            while self._pending and length + self._pending[0].length <= CHUNK_BYTES and not self._pending[0].large:
                 chunk = self._pending.popleft()
                 chunks.append(chunk)
                 length += chunk.length

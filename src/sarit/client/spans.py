@@ -55,10 +55,11 @@ class Spans:
     def wanted(self) -> list[Span]:
         """New requests to make now."""
         new: list[Span] = []
-        while self.end is None and len(self._asked) < self._depth:
+        bound = self.limit if self.end is None else self.end
+        while len(self._asked) < self._depth:
             last = self._asked[-1] if self._asked else None
             start = self.offset if last is None else last.offset + last.length
-            length = self.read_bytes if self.limit is None else min(self.read_bytes, self.limit - start)
+            length = self.read_bytes if bound is None else min(self.read_bytes, bound - start)
             if length <= 0:
                 break
             span = Span(start, length)
