@@ -25,11 +25,10 @@ from sarit.core.limits import (
     MAX_CONNECTION_UNSENT_BYTES,
     NULL_ATTRIBUTE_VALUE,
     OLDEST_WIRE_VERSION,
-    PARKED_READ_SECONDS,
     WIRE_VERSION,
 )
 from sarit.core.names import is_transaction, is_transient
-from sarit.store.reads import ReadResult, Reads
+from sarit.store.read_requests import ReadRequests
 from sarit.store.replies import error_reply
 from sarit.store.state import WrongEventNumber
 from sarit.wire import commands as wire
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.store.container import Container, WriterSession
     from sarit.store.requests import Requests
-    from sarit.store.segment import Segment
     from sarit.store.store import SegmentStore
 
 _log = logging.getLogger("sarit.store.connection")
@@ -52,7 +50,6 @@ _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
 _APPEND_FAMILY = frozenset((1, 5, 89))
-_MAX_READ_BYTES = 2 << 20
 _FLUSH_AT_BYTES = 1 << 20
 
 
@@ -82,7 +79,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._transients: list[str] = []
         self._hello_version = 0
         self._peer = "?"
-        self._closed = False
+        self._reads = ReadRequests(self, store)
+        self.closed = False
 
     def __repr__(self) -> str:
         return f"<StoreConnection {self._peer}, {len(self._sessions)} writers, {len(self._tasks)} requests>"
@@ -97,7 +95,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._registry.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._closed = True
+        self.closed = True
         self._registry.discard(self)
         self._writable.set()
         for session in self._sessions.values():
@@ -124,7 +122,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         try:
             for code, payload in self._reader.received(nbytes):
                 self._frame(code, payload)
-                if self._closed:
+                if self.closed:
                     return
         except ProtocolError as error:
             self._drop(f"broke the protocol: {error}")
@@ -132,11 +130,11 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def close(self, reason: str | None = None) -> None:
         """End the connection; log why when there is a reason."""
-        if not self._closed:
+        if not self.closed:
             if reason is not None:
                 _log.warning("connection %s closed: it %s", self._peer, reason)
             self._flush()
-            self._closed = True
+            self.closed = True
             self._transport.close()
 
     def serves(self, container: Container) -> bool:
@@ -145,7 +143,7 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def _drop(self, reason: str) -> None:
         _log.warning("connection %s closed: it %s", self._peer, reason)
-        self._closed = True
+        self.closed = True
         self._transport.abort()
 
     def _balance(self) -> None:
@@ -155,7 +153,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             or not self._writable.is_set()
             or len(self._tasks) > MAX_REQUESTS
         )
-        if stop != self._paused and not self._closed:
+        if stop != self._paused and not self.closed:
             self._paused = stop
             if stop:
                 self._transport.pause_reading()
@@ -175,9 +173,9 @@ class StoreConnection(asyncio.BufferedProtocol):
             return
         command = decode(code, payload)
         if isinstance(command, wire.ReadSegment):
-            self._read(command)
+            self._reads.read(command)
         elif isinstance(command, wire.KeepAlive):
-            self._send(encode(command))
+            self.send(encode(command))
         elif isinstance(command, wire.SetupAppend):
             self._set_up(command)
         elif isinstance(command, wire.ConditionalAppend):
@@ -192,13 +190,13 @@ class StoreConnection(asyncio.BufferedProtocol):
         elif isinstance(command, wire.Hello):
             self._hello(command)
         elif self._requests.handles(command):
-            self._spawn(self._answer(command))
+            self.spawn(self._answer(command))
         else:
             raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
 
     def _hello(self, hello: wire.Hello) -> None:
         self._hello_version = hello.high_version
-        self._send(encode(wire.Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)))
+        self.send(encode(wire.Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)))
         if hello.low_version > WIRE_VERSION or hello.high_version < OLDEST_WIRE_VERSION:
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
 
@@ -206,14 +204,14 @@ class StoreConnection(asyncio.BufferedProtocol):
         reply = await self._requests.answer(command)
         if isinstance(command, wire.CreateTransientSegment) and isinstance(reply, wire.SegmentCreated):
             self._transients.append(reply.segment)
-            if self._closed:
+            if self.closed:
                 await self._delete_transients()
                 return
-        await self._until_writable()
+        await self.until_writable()
         if reply is None:
             self.close()
         else:
-            self._send_parts(encode_parts(reply))
+            self.send_parts(encode_parts(reply))
 
     async def _delete_transients(self) -> None:
         names, self._transients = self._transients, []
@@ -233,7 +231,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._refusing.pop(writer, None)
         before = self._setting_up.get(writer)
         self._held.setdefault(writer, [])
-        task = self._spawn(self._set_up_writer(command, before))
+        task = self.spawn(self._set_up_writer(command, before))
         self._setting_up[writer] = task
 
     async def _set_up_writer(self, command: wire.SetupAppend, before: asyncio.Task[None] | None) -> None:
@@ -248,20 +246,20 @@ class StoreConnection(asyncio.BufferedProtocol):
         except NotFound:
             # The Rust client repeats a refused set-up without pause, but handles a refused append.
             if self._hello_version != _RUST_WIRE_VERSION or is_transaction(segment) or is_transient(segment):
-                self._send(encode(wire.NoSuchSegment(command.request_id, segment, "", -1)))
+                self.send(encode(wire.NoSuchSegment(command.request_id, segment, "", -1)))
                 self._held.pop(writer, None)
                 return
             self._refusing[writer] = segment
         except SaritError:
             self.close()
             return
-        if self._closed:
+        if self.closed:
             if session is not None:
                 session.close()
             return
         if session is not None:
             self._sessions[writer] = session
-        self._send(encode(wire.AppendSetup(command.request_id, segment, writer, last)))
+        self.send(encode(wire.AppendSetup(command.request_id, segment, writer, last)))
         if self._setting_up.get(writer) is asyncio.current_task():
             del self._setting_up[writer]
             for append, expected in self._held.pop(writer, ()):
@@ -274,7 +272,7 @@ class StoreConnection(asyncio.BufferedProtocol):
                 self._held[append.writer_id].append((append, expected_offset))
             elif append.writer_id in self._refusing:
                 segment = self._refusing[append.writer_id]
-                self._send(encode(wire.NoSuchSegment(append.request_id, segment, "", -1)))
+                self.send(encode(wire.NoSuchSegment(append.request_id, segment, "", -1)))
             # else: refused before; the client sets the writer up anew.
             return
         if append.last_event_number < session.last:
@@ -285,23 +283,23 @@ class StoreConnection(asyncio.BufferedProtocol):
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
         """The append is durable."""
         self._unacked_bytes -= append.length
-        if self._closed:
+        if self.closed:
             return
-        self._send(data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset))
+        self.send(data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset))
         if self._paused:
             self._balance()
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
         """The append did not happen, or its outcome is unknown."""
         self._unacked_bytes -= append.length
-        if self._closed:
+        if self.closed:
             return
         writer, number = append.writer_id, append.last_event_number
         if isinstance(error, WrongEventNumber):
-            self._send(encode(wire.InvalidEventNumber(writer, append.request_id, "", number)))
+            self.send(encode(wire.InvalidEventNumber(writer, append.request_id, "", number)))
             self.close(f"sent event {number} of writer {writer.hex()} out of turn")
         elif isinstance(error, Conflict):
-            self._send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
+            self.send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
         elif isinstance(error, Sealed | NotFound):
             if self._sessions.get(writer) is session:
                 session.close()
@@ -309,120 +307,32 @@ class StoreConnection(asyncio.BufferedProtocol):
                 offset = number if isinstance(error, Sealed) else -1
                 reply = error_reply(error, append.request_id, session.segment.name, offset)
                 assert reply is not None
-                self._send(encode(reply))
+                self.send(encode(reply))
         else:
             self.close()
 
-    # -- reads ------------------------------------------------------------------------------------
-
-    def _read(self, command: wire.ReadSegment) -> None:
-        """Answer at once when memory can, else as a task."""
-        try:
-            reads = self._store.reads(command.segment)
-            segment = self._store.container(command.segment).state.names.get(command.segment)
-            if segment is None or not segment.created or not self._writable.is_set():
-                self._spawn(self._read_later(reads, command))
-                return
-            self._read_segment(reads, segment, command)
-        except SaritError as error:
-            self._refuse_read(command, error)
-
-    async def _read_later(self, reads: Reads, command: wire.ReadSegment) -> None:
-        try:
-            segment = await reads.find(command.segment)
-            await self._until_writable()
-            if not self._closed:
-                self._read_segment(reads, segment, command)
-        except SaritError as error:
-            self._refuse_read(command, error)
-
-    def _read_segment(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
-        limit = min(_MAX_READ_BYTES, max(8, command.suggested_length))
-        result = reads.from_memory(segment, command.offset, limit)
-        if result is None:
-            self._spawn(self._read_chunks(reads, segment, command, limit))
-        elif result.length or result.end_of_segment:
-            self._send_read(command, result)
-        else:
-            self._park(reads, segment, command)
-
-    async def _read_chunks(self, reads: Reads, segment: Segment, command: wire.ReadSegment, limit: int) -> None:
-        try:
-            result = await reads.from_chunks(segment, command.offset, limit)
-            await self._until_writable()
-            if not self._closed:
-                self._send_read(command, result)
-        except SaritError as error:
-            self._refuse_read(command, error)
-
-    def _park(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
-        """Answer when there are bytes, the segment is sealed or gone, or some seconds have passed.
-
-        An empty answer is legal and harmless; without it a client with a time-out of 30 s drops
-        the connection."""
-        finished = False
-
-        def finish() -> None:
-            nonlocal finished
-            if finished:
-                return
-            finished = True
-            timer.cancel()
-            if not self._closed:
-                self._unpark(reads, segment, command)
-
-        def expire() -> None:
-            nonlocal finished
-            if not finished:
-                finished = True
-                if finish in segment.waiters:
-                    segment.waiters.remove(finish)
-                if not self._closed:
-                    self._send_read(command, ReadResult([], 0, True, False))
-
-        timer = self._loop.call_later(PARKED_READ_SECONDS, expire)
-        segment.waiters.append(finish)
-
-    def _unpark(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
-        if not reads.alive:
-            self.close()
-        elif segment.sealed and not segment.deleted and command.offset >= segment.length:
-            self._send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
-        elif not self._writable.is_set():
-            self._spawn(self._read_later(reads, command))
-        else:
-            try:
-                self._read_segment(reads, segment, command)
-            except SaritError as error:
-                self._refuse_read(command, error)
-
-    def _refuse_read(self, command: wire.ReadSegment, error: SaritError) -> None:
-        reply = error_reply(error, command.request_id, command.segment, command.offset)
-        if reply is None:
-            self.close(f"read {command.segment}: {error}")
-        else:
-            self._send(encode(reply))
-
-    def _send_read(self, command: wire.ReadSegment, result: ReadResult) -> None:
-        prefix, suffix = wire.segment_read_envelope(
-            command.segment, command.offset, result.at_tail, result.end_of_segment, result.length, command.request_id
-        )
-        self._send_parts([prefix, *result.parts, suffix])
-
-    async def _until_writable(self) -> None:
+    async def until_writable(self) -> None:
+        """Wait while the client does not take what is sent."""
         # Everybody who waits is woken at once, and the first to write may close the gate again.
         while not self._writable.is_set():
             await self._writable.wait()
 
     # -- replies out --------------------------------------------------------------------------------
 
-    def _send(self, frame: bytes) -> None:
+    @property
+    def writable(self) -> bool:
+        """Whether the client takes what is sent."""
+        return self._writable.is_set()
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame with the others of this turn."""
         self._out.append(frame)
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
 
-    def _send_parts(self, parts: list[Buffer]) -> None:
+    def send_parts(self, parts: list[Buffer]) -> None:
+        """Send a frame made of parts, large ones at once."""
         self._out.extend(parts)
         self._out_bytes += sum(map(len, parts))
         if self._out_bytes > _FLUSH_AT_BYTES:
@@ -434,11 +344,12 @@ class StoreConnection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         self._flush_scheduled = False
         self._out_bytes = 0
-        if self._out and not self._closed:
+        if self._out and not self.closed:
             out, self._out = self._out, []
             self._transport.writelines(out)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run a request's work as a task that ends with the connection."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._finished)

@@ -18,7 +18,8 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.operations import KIND_STREAM, Operation
 from sarit.store.pipeline import FramePipeline, settle
 from sarit.store.residency import Residency
-from sarit.store.state import EVENT_COUNT, ContainerState
+from sarit.store.segment import EVENT_COUNT
+from sarit.store.state import ContainerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,29 +17,23 @@ only after it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists, SaritError, Unavailable
-from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, NULL_ATTRIBUTE_VALUE, SMALL_SLICE_BYTES
-from sarit.core.names import is_transient
-from sarit.env.ports import Buffer
+from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, SMALL_SLICE_BYTES
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
+from sarit.store.checkpoint import BatchBuilder, Captured, Run
 from sarit.store.compaction import Compactor
-from sarit.store.segment import Block, Segment
 
 if TYPE_CHECKING:
     from sarit.store.container import Container
     from sarit.store.operations import Entry
-
-# A block as it was at the snapshot: its offset and bytes then, and the block itself.
-Run = tuple[int, Sequence[Buffer] | None, Block]
+    from sarit.store.segment import Segment
 
 _CAPTURES_PER_TURN = 200
-_TABLE_KEYS_PER_READ = 500
 _RETRY_SECONDS = 0.5
 _MAX_RETRY_SECONDS = 10.0
 _SCAN_ROWS = 1000
@@ -56,24 +50,6 @@ class FlushLimits:
     small_slice_bytes: int = SMALL_SLICE_BYTES
     concurrent_writes: int = 2
     small_extent_bytes: int = SMALL_EXTENT_BYTES
-
-
-@dataclass(slots=True)
-class Captured:
-    """One segment as it was at the snapshot's frame."""
-
-    segment: Segment
-    gone: bool
-    merged: bool
-    record: bytes
-    length: int
-    start: int
-    blocks: list[Run]
-    attributes: dict[bytes, int]
-    entries: dict[bytes, Entry]
-    truncated: bool
-    extents: list[Extent] = field(default_factory=list)
-    inlined: list[Block] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -94,6 +70,7 @@ class Flusher:
         self._container = container
         self._limits = limits
         self._sequence = chunk_sequence
+        self._builder = BatchBuilder(container)
         self._wake = asyncio.Event()
         self._writes = asyncio.Semaphore(limits.concurrent_writes)
         self._pending: dict[int, Segment] = {}
@@ -161,7 +138,7 @@ class Flusher:
         await self._write_runs(captured, garbage)
         clock = self._container.env.clock
         started = clock.monotonic()
-        batch = await self._batch(captured, frame, next_segment, garbage)
+        batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence)
         await self._container.index.commit(batch)
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
@@ -268,91 +245,6 @@ class Flusher:
                 item.extents.append(last)
         item.extents.sort(key=lambda extent: extent.start)
 
-    # -- the batch --------------------------------------------------------------------------------
-
-    async def _batch(self, captured: list[Captured], frame: int, next_segment: int, garbage: set[str]) -> WriteBatch:
-        batch = WriteBatch()
-        for turn, item in enumerate(captured):
-            if item.gone:
-                await self._batch_gone(item, batch, garbage)
-            else:
-                await self._batch_alive(item, batch, garbage)
-            if turn % _CAPTURES_PER_TURN == _CAPTURES_PER_TURN - 1:
-                await asyncio.sleep(0)
-        for chunk in sorted(garbage):
-            batch.puts[keys.garbage_key(chunk)] = b""
-        batch.puts[keys.meta_key("frame")] = keys.attribute_value(frame)
-        batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(next_segment)
-        batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(self._sequence)
-        batch.puts[keys.meta_key("epoch")] = keys.attribute_value(self._container.log.epoch)
-        return batch
-
-    async def _batch_gone(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
-        segment = item.segment
-        if not segment.committed:
-            return
-        if not item.merged and not segment.is_table:
-            garbage.update(extent.chunk for extent in await self._stored_extents(segment.id) if extent.chunk)
-        batch.deletes.add(keys.name_key(segment.name))
-        batch.deletes.add(keys.segment_key(segment.id))
-        batch.range_deletes.extend(keys.sweep_ranges(segment.id))
-        if is_transient(segment.name):
-            batch.deletes.add(keys.meta_key("transient/" + segment.name))
-
-    async def _batch_alive(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
-        segment = item.segment
-        batch.puts[keys.segment_key(segment.id)] = item.record
-        if not segment.committed:
-            batch.puts[keys.name_key(segment.name)] = keys.id_value(segment.id)
-            if is_transient(segment.name):
-                batch.puts[keys.meta_key("transient/" + segment.name)] = b""
-        for attribute, value in item.attributes.items():
-            key = keys.attribute_key(segment.id, attribute)
-            if value == NULL_ATTRIBUTE_VALUE:
-                batch.deletes.add(key)
-            else:
-                batch.puts[key] = keys.attribute_value(value)
-        if item.truncated and segment.committed:
-            await self._batch_truncated(item, batch, garbage)
-        for extent in item.extents:
-            if extent.end > item.start:
-                batch.puts[_extent_key(segment.id, extent)] = extent.record()
-            elif extent.chunk:
-                garbage.add(extent.chunk)
-        if item.entries:
-            await self._batch_entries(item, batch)
-
-    async def _batch_truncated(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
-        """Extents that lie wholly below the new start go, and chunks that no other extent names."""
-        stored = await self._stored_extents(item.segment.id)
-        dropped = [extent for extent in stored if extent.end <= item.start]
-        batch.deletes.update(_extent_key(item.segment.id, extent) for extent in dropped)
-        kept = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
-        garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in kept)
-
-    async def _batch_entries(self, item: Captured, batch: WriteBatch) -> None:
-        """New rows of a table; the version row of what each key held before goes."""
-        segment = item.segment
-        changed = list(item.entries.values())
-        for at in range(0, len(changed), _TABLE_KEYS_PER_READ):
-            page = changed[at : at + _TABLE_KEYS_PER_READ]
-            stored: dict[bytes, Entry | None] = {}
-            if segment.committed:
-                stored = await self._container.residency.stored_entries(segment, [entry.key for entry in page])
-            for entry in page:
-                old = stored.get(entry.key)
-                if old is not None:
-                    batch.deletes.add(keys.version_key(segment.id, old.version))
-                key = keys.entry_key(segment.id, entry.key)
-                if entry.value is None:
-                    batch.deletes.add(key)
-                else:
-                    batch.puts[key] = keys.entry_value(entry.version, entry.value)
-                    batch.puts[keys.version_key(segment.id, entry.version)] = entry.key
-
-    async def _stored_extents(self, segment_id: int) -> list[Extent]:
-        return await self._container.residency.scan_extents(segment_id)
-
     # -- after the commit -----------------------------------------------------------------------
 
     def _committed(self, captured: list[Captured], frame: int) -> None:
@@ -437,10 +329,6 @@ def _runs(blocks: list[Run], limit: int) -> list[list[Run]]:
         size += block.length
         end = offset + block.length
     return runs
-
-
-def _extent_key(segment: int, extent: Extent) -> bytes:
-    return keys.extent_key(segment, extent.start) if extent.chunk else keys.slice_key(segment, extent.start)
 
 
 def chunk_prefix(container: int, epoch: int) -> str:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.storage.layout import ChunkList
 
+# Attribute that counts the events of a segment: kept in the segment record, not as a key.
+EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
+
 RECORD_VERSION: Final = 1
 _RECORD = struct.Struct(">BBBbIiqQQQqQqH")
 _SEALED = 1

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, assert_never
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.store.operations import (
+    ENTRY_HEADER_BYTES,
     Append,
     Create,
     Delete,
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.env.ports import Buffer
-
-# The bytes a table entry takes besides key and value; positions and versions count them
-# (Pravega EntrySerializer: version byte, two lengths, entry version).
-ENTRY_HEADER_BYTES = 17
-
-# Attribute that counts the events of a segment: kept in the segment record, not as a key.
-EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
 
 
 class WrongEventNumber(Conflict):

@@ -20,8 +20,7 @@ from sarit.core.limits import (
     NOT_EXISTS,
 )
 from sarit.index import keys
-from sarit.store.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
-from sarit.store.state import ENTRY_HEADER_BYTES
+from sarit.store.operations import ENTRY_HEADER_BYTES, KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,0 +1,142 @@
+"""What a checkpoint commits to the index: one batch out of what was captured of each segment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.names import is_transient
+from sarit.env.ports import Buffer
+from sarit.index import keys
+from sarit.index.port import WriteBatch
+from sarit.store.segment import Block
+
+if TYPE_CHECKING:
+    from sarit.storage.layout import Extent
+    from sarit.store.container import Container
+    from sarit.store.operations import Entry
+    from sarit.store.segment import Segment
+
+# A block as it was at the snapshot: its offset and bytes then, and the block itself.
+Run = tuple[int, Sequence[Buffer] | None, Block]
+
+_SEGMENTS_PER_TURN = 200
+_TABLE_KEYS_PER_READ = 500
+
+
+@dataclass(slots=True)
+class Captured:
+    """One segment as it was at the snapshot's frame."""
+
+    segment: Segment
+    gone: bool
+    merged: bool
+    record: bytes
+    length: int
+    start: int
+    blocks: list[Run]
+    attributes: dict[bytes, int]
+    entries: dict[bytes, Entry]
+    truncated: bool
+    extents: list[Extent] = field(default_factory=list)
+    inlined: list[Block] = field(default_factory=list)
+
+
+class BatchBuilder:
+    """Builds the batches of one container."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    async def build(
+        self, captured: list[Captured], frame: int, next_segment: int, garbage: set[str], sequence: int
+    ) -> WriteBatch:
+        """One atomic change that makes the index hold the snapshot; `garbage` gathers chunks nobody names any more."""
+        batch = WriteBatch()
+        for turn, item in enumerate(captured):
+            if item.gone:
+                await self._batch_gone(item, batch, garbage)
+            else:
+                await self._batch_alive(item, batch, garbage)
+            if turn % _SEGMENTS_PER_TURN == _SEGMENTS_PER_TURN - 1:
+                await asyncio.sleep(0)
+        for chunk in sorted(garbage):
+            batch.puts[keys.garbage_key(chunk)] = b""
+        batch.puts[keys.meta_key("frame")] = keys.attribute_value(frame)
+        batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(next_segment)
+        batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
+        batch.puts[keys.meta_key("epoch")] = keys.attribute_value(self._container.log.epoch)
+        return batch
+
+    async def _batch_gone(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+        segment = item.segment
+        if not segment.committed:
+            return
+        if not item.merged and not segment.is_table:
+            garbage.update(extent.chunk for extent in await self._stored_extents(segment.id) if extent.chunk)
+        batch.deletes.add(keys.name_key(segment.name))
+        batch.deletes.add(keys.segment_key(segment.id))
+        batch.range_deletes.extend(keys.sweep_ranges(segment.id))
+        if is_transient(segment.name):
+            batch.deletes.add(keys.meta_key("transient/" + segment.name))
+
+    async def _batch_alive(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+        segment = item.segment
+        batch.puts[keys.segment_key(segment.id)] = item.record
+        if not segment.committed:
+            batch.puts[keys.name_key(segment.name)] = keys.id_value(segment.id)
+            if is_transient(segment.name):
+                batch.puts[keys.meta_key("transient/" + segment.name)] = b""
+        for attribute, value in item.attributes.items():
+            key = keys.attribute_key(segment.id, attribute)
+            if value == NULL_ATTRIBUTE_VALUE:
+                batch.deletes.add(key)
+            else:
+                batch.puts[key] = keys.attribute_value(value)
+        if item.truncated and segment.committed:
+            await self._batch_truncated(item, batch, garbage)
+        for extent in item.extents:
+            if extent.end > item.start:
+                batch.puts[_extent_key(segment.id, extent)] = extent.record()
+            elif extent.chunk:
+                garbage.add(extent.chunk)
+        if item.entries:
+            await self._batch_entries(item, batch)
+
+    async def _batch_truncated(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+        """Extents that lie wholly below the new start go, and chunks that no other extent names."""
+        stored = await self._stored_extents(item.segment.id)
+        dropped = [extent for extent in stored if extent.end <= item.start]
+        batch.deletes.update(_extent_key(item.segment.id, extent) for extent in dropped)
+        kept = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
+        garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in kept)
+
+    async def _batch_entries(self, item: Captured, batch: WriteBatch) -> None:
+        """New rows of a table; the version row of what each key held before goes."""
+        segment = item.segment
+        changed = list(item.entries.values())
+        for at in range(0, len(changed), _TABLE_KEYS_PER_READ):
+            page = changed[at : at + _TABLE_KEYS_PER_READ]
+            stored: dict[bytes, Entry | None] = {}
+            if segment.committed:
+                stored = await self._container.residency.stored_entries(segment, [entry.key for entry in page])
+            for entry in page:
+                old = stored.get(entry.key)
+                if old is not None:
+                    batch.deletes.add(keys.version_key(segment.id, old.version))
+                key = keys.entry_key(segment.id, entry.key)
+                if entry.value is None:
+                    batch.deletes.add(key)
+                else:
+                    batch.puts[key] = keys.entry_value(entry.version, entry.value)
+                    batch.puts[keys.version_key(segment.id, entry.version)] = entry.key
+
+    async def _stored_extents(self, segment_id: int) -> list[Extent]:
+        return await self._container.residency.scan_extents(segment_id)
+
+
+def _extent_key(segment: int, extent: Extent) -> bytes:
+    return keys.extent_key(segment, extent.start) if extent.chunk else keys.slice_key(segment, extent.start)

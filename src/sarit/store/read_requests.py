@@ -1,0 +1,128 @@
+"""Answers ReadSegment: at once from memory, as a task from chunks, or later at the tail."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import SaritError
+from sarit.core.limits import MAX_PARKED_READS_PER_CONNECTION, MAX_READ_BYTES, PARKED_READ_SECONDS
+from sarit.store.reads import ReadResult
+from sarit.store.replies import error_reply
+from sarit.wire import commands as wire
+from sarit.wire.commands import encode
+
+if TYPE_CHECKING:
+    from sarit.store.connection import StoreConnection
+    from sarit.store.reads import Reads
+    from sarit.store.segment import Segment
+    from sarit.store.store import SegmentStore
+
+
+class ReadRequests:
+    """The reads of one connection."""
+
+    def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:
+        self._connection = connection
+        self._store = store
+        self._parked = 0
+
+    def read(self, command: wire.ReadSegment) -> None:
+        """Answer at once when memory can, else as a task."""
+        try:
+            reads = self._store.reads(command.segment)
+            segment = self._store.container(command.segment).state.names.get(command.segment)
+            if segment is None or not segment.created or not self._connection.writable:
+                self._connection.spawn(self._read_later(reads, command))
+                return
+            self._read_segment(reads, segment, command)
+        except SaritError as error:
+            self._refuse_read(command, error)
+
+    async def _read_later(self, reads: Reads, command: wire.ReadSegment) -> None:
+        try:
+            segment = await reads.find(command.segment)
+            await self._connection.until_writable()
+            if not self._connection.closed:
+                self._read_segment(reads, segment, command)
+        except SaritError as error:
+            self._refuse_read(command, error)
+
+    def _read_segment(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
+        limit = min(MAX_READ_BYTES, max(8, command.suggested_length))
+        result = reads.from_memory(segment, command.offset, limit)
+        if result is None:
+            self._connection.spawn(self._read_chunks(reads, segment, command, limit))
+        elif result.length or result.end_of_segment:
+            self._send_read(command, result)
+        else:
+            self._park(reads, segment, command)
+
+    async def _read_chunks(self, reads: Reads, segment: Segment, command: wire.ReadSegment, limit: int) -> None:
+        try:
+            result = await reads.from_chunks(segment, command.offset, limit)
+            await self._connection.until_writable()
+            if not self._connection.closed:
+                self._send_read(command, result)
+        except SaritError as error:
+            self._refuse_read(command, error)
+
+    def _park(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
+        """Answer when there are bytes, the segment is sealed or gone, or some seconds have passed.
+
+        An empty answer is legal and harmless; without it a client with a time-out of 30 s drops
+        the connection."""
+        if self._parked >= MAX_PARKED_READS_PER_CONNECTION:
+            self._connection.close(f"has {self._parked} reads waiting at the tail, the most allowed")
+            return
+        self._parked += 1
+        finished = False
+
+        def finish() -> None:
+            nonlocal finished
+            if finished:
+                return
+            finished = True
+            self._parked -= 1
+            timer.cancel()
+            if not self._connection.closed:
+                self._unpark(reads, segment, command)
+
+        def expire() -> None:
+            nonlocal finished
+            if not finished:
+                finished = True
+                self._parked -= 1
+                if finish in segment.waiters:
+                    segment.waiters.remove(finish)
+                if not self._connection.closed:
+                    self._send_read(command, ReadResult([], 0, True, False))
+
+        timer = asyncio.get_running_loop().call_later(PARKED_READ_SECONDS, expire)
+        segment.waiters.append(finish)
+
+    def _unpark(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
+        if not reads.alive:
+            self._connection.close()
+        elif segment.sealed and not segment.deleted and command.offset >= segment.length:
+            self._connection.send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
+        elif not self._connection.writable:
+            self._connection.spawn(self._read_later(reads, command))
+        else:
+            try:
+                self._read_segment(reads, segment, command)
+            except SaritError as error:
+                self._refuse_read(command, error)
+
+    def _refuse_read(self, command: wire.ReadSegment, error: SaritError) -> None:
+        reply = error_reply(error, command.request_id, command.segment, command.offset)
+        if reply is None:
+            self._connection.close(f"read {command.segment}: {error}")
+        else:
+            self._connection.send(encode(reply))
+
+    def _send_read(self, command: wire.ReadSegment, result: ReadResult) -> None:
+        prefix, suffix = wire.segment_read_envelope(
+            command.segment, command.offset, result.at_tail, result.end_of_segment, result.length, command.request_id
+        )
+        self._connection.send_parts([prefix, *result.parts, suffix])
