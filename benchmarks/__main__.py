@@ -14,16 +14,13 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchmarks import figures
-from benchmarks.bed import ROOT, OthersCpu, noise
+from benchmarks.bed import ROOT
+from benchmarks.measure import measure_rows
 from benchmarks.sarit_rows import ROWS, Scale
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
@@ -43,33 +40,6 @@ def _git() -> str:
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     return done.stdout.strip() or "unknown"
-
-
-def measure_rows(
-    rows: dict[str, Callable[[Path, Scale], dict[str, Any]]], name: str, directory: Path, scale: Scale, only: list[str]
-) -> dict[str, Any]:
-    """Each wanted row in a directory of its own; one that fails leaves its reason, and the others go on."""
-    found: dict[str, Any] = {"name": name, "rows": {}, "failed": {}}
-    for row, measure in rows.items():
-        if only and row not in only:
-            continue
-        place = directory / row
-        place.mkdir(parents=True)
-        quiet = noise(place)
-        print(f"{name}: {row} ... ", end="", flush=True)
-        others = OthersCpu()
-        try:
-            result = measure(place / "run", scale)
-            quiet["others_cpu_during_percent"] = others.percent()
-            found["rows"][row] = result | {"noise": quiet}
-            print(json.dumps(result), flush=True)
-        except Exception as error:
-            found["failed"][row] = f"{type(error).__name__}: {error}"[:600]
-            print("failed", flush=True)
-            traceback.print_exc()
-        finally:
-            shutil.rmtree(place, ignore_errors=True)
-    return found
 
 
 def main() -> None:

@@ -18,10 +18,11 @@ import pravega_client as pravega
 from benchmarks.loads.pace import EVENT_BYTES, now
 
 READ_SECONDS = 120.0
+IN_FLIGHT = 100_000  # at its default of 0 the client waits for the acknowledgement of every single event
 
 
 def _write(manager: Any, options: dict[str, Any]) -> float:
-    writer = manager.create_writer(options["scope"], options["stream"])
+    writer = manager.create_writer(options["scope"], options["stream"], IN_FLIGHT)
     event = b"x" * EVENT_BYTES
     for _ in range(100):
         writer.write_event_bytes(event)

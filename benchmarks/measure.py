@@ -1,0 +1,43 @@
+"""Runs rows one after the other and says what the machine did meanwhile."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.bed import OthersCpu, noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from benchmarks.sarit_rows import Scale
+
+
+def measure_rows(
+    rows: dict[str, Callable[[Path, Scale], dict[str, Any]]], name: str, directory: Path, scale: Scale, only: list[str]
+) -> dict[str, Any]:
+    """Each wanted row in a directory of its own; one that fails leaves its reason, and the others go on."""
+    found: dict[str, Any] = {"name": name, "rows": {}, "failed": {}}
+    for row, measure in rows.items():
+        if only and row not in only:
+            continue
+        place = directory / row
+        place.mkdir(parents=True)
+        quiet = noise(place)
+        print(f"{name}: {row} ... ", end="", flush=True)
+        others = OthersCpu()
+        try:
+            result = measure(place / "run", scale)
+            quiet["others_cpu_during_percent"] = others.percent()
+            found["rows"][row] = result | {"noise": quiet}
+            print(json.dumps(result), flush=True)
+        except Exception as error:
+            found["failed"][row] = f"{type(error).__name__}: {error}"[:600]
+            print("failed", flush=True)
+            traceback.print_exc()
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+    return found
