@@ -198,11 +198,11 @@ class Catalog:
         if hints:
             await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, None, NO_VERSION) for key in hints])
 
-    async def hints(self, prefix: bytes) -> list[bytes]:
+    async def hints(self) -> list[bytes]:
         """What there may be to do."""
         out: list[bytes] = []
-        start = prefix
-        while rows := await self.tables.scan(keys.WORK_TABLE, start, keys.after_prefix(prefix), PAGE):
+        start = b""
+        while rows := await self.tables.scan(keys.WORK_TABLE, start, None, PAGE):
             out += (key for key, _ in rows)
             start = rows[-1][0] + b"\0"
         return out

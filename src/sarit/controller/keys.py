@@ -1,7 +1,8 @@
 """Where the controller's records are: table names, and keys in them.
 
     _system/_tables/scopes              <scope>                      ScopeRecord
-    _system/_tables/work                s/<scope>/<stream>           a stream with something to do (a hint)
+    _system/_tables/work                c/<scope>                    a scope that is being deleted (a hint)
+                                        s/<scope>/<stream>           a stream with something to do (a hint)
                                         x/<scope>/<stream>/<txn>     a transaction that lives (a hint)
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first number a new stream of the name may use
@@ -36,6 +37,7 @@ STREAMS: Final = b"s/"
 NUMBERS: Final = b"d/"
 GROUPS: Final = b"g/"
 TABLES: Final = b"k/"
+SCOPE_HINTS: Final = b"c/"
 OWNED: Final = b"o/"
 TAGS: Final = b"t/"
 EPOCHS: Final = b"e/"
@@ -120,9 +122,19 @@ def of_stream(stream: str, kind: bytes = b"") -> bytes:
     return OWNED + stream.encode() + b"/" + kind
 
 
+def last_part(key: bytes) -> str:
+    """What follows the last "/"."""
+    return key.rpartition(b"/")[2].decode()
+
+
 def transaction_of(key: bytes) -> int:
     """The transaction that a key ends with."""
     return int(key[-_TXN_DIGITS:], 16)
+
+
+def scope_hint(scope: str) -> bytes:
+    """That a scope may be half deleted."""
+    return f"c/{scope}".encode()
 
 
 def stream_hint(name: StreamName) -> bytes:

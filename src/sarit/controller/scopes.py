@@ -45,10 +45,8 @@ class Scopes:
         if not is_internal_name(scope):
             raise Invalid(f"{scope!r} is not a scope name")
         found = await self._catalog.scope(scope)
-        if found is not None:
-            if await self._has_table(scope, found[0]):
-                raise Exists(f"scope {scope} exists")
-            await self._forget(scope, found[1])
+        if found is not None and not await self.settle(scope):
+            raise Exists(f"scope {scope} exists")
         record = ScopeRecord(self._env.random.bytes(_INCARNATION_BYTES), self._env.clock.wall_ms())
         table = keys.scope_table(scope, record.incarnation)
         await self._catalog.tables.create(table)
@@ -69,9 +67,19 @@ class Scopes:
         if scope == SYSTEM_SCOPE:
             raise Exists("the system's scope is never empty")
         await self._clear(scope)
+        await self._catalog.hint(keys.scope_hint(scope))
         with suppress(NotFound):  # an earlier deletion came so far
             await self._catalog.tables.delete(keys.scope_table(scope, record.incarnation), must_be_empty=True)
         await self._forget(scope, version)
+        await self._catalog.forget([keys.scope_hint(scope)])
+
+    async def settle(self, scope: str) -> bool:
+        """Finish a deletion that was cut short; whether the scope is gone."""
+        found = await self._catalog.scope(scope)
+        if found is None or await self._has_table(scope, found[0]):
+            return found is None
+        await self._forget(scope, found[1])
+        return True
 
     async def delete_recursive(self, scope: str) -> None:
         """Seal and delete every reader group, key-value table and stream, then the scope.  Raises NotFound."""

@@ -46,7 +46,7 @@ class Controller:
         self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables, env)
         self.transactions = Transactions(self.catalog, self.streams, runner, env)
         self.writers = Writers(self.catalog, self.streams)
-        self.sweeper = Sweeper(self.catalog, self.streams, self.transactions, env)
+        self.sweeper = Sweeper(self.catalog, self.scopes, self.streams, self.transactions, env)
         self._sweeping: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:

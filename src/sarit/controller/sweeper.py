@@ -18,6 +18,7 @@ from sarit.core.errors import Conflict, NotFound, SaritError
 
 if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog
+    from sarit.controller.scopes import Scopes
     from sarit.controller.streams import Streams
     from sarit.controller.transactions import Transactions
     from sarit.core.names import StreamName
@@ -32,13 +33,15 @@ PATIENCE_SECONDS: Final = 5.0
 class Sweeper:
     """One sweep a second, over what the hints name."""
 
-    def __init__(self, catalog: Catalog, streams: Streams, transactions: Transactions, env: Env) -> None:
+    def __init__(
+        self, catalog: Catalog, scopes: Scopes, streams: Streams, transactions: Transactions, env: Env
+    ) -> None:
         self._catalog = catalog
+        self._scopes = scopes
         self._streams = streams
         self._transactions = transactions
         self._env = env
         self._seen: dict[bytes, tuple[int, float]] = {}  # hint → (renewal, when it was first seen)
-        self._first = True
 
     def __repr__(self) -> str:
         return f"<Sweeper, {len(self._seen)} hints>"
@@ -54,17 +57,26 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Look at every hint once."""
-        hints = await self._catalog.hints(b"s/") + await self._catalog.hints(b"x/")
-        self._seen = {key: seen for key, seen in self._seen.items() if key in set(hints)} if self._seen else {}
+        hints = await self._catalog.hints()
+        alive = set(hints)
+        self._seen = {key: seen for key, seen in self._seen.items() if key in alive}
         for key in hints:
-            name, txn = keys.parse_hint(key)
             try:
-                if txn is None:
-                    await self._look_at_stream(key, name)
-                else:
-                    await self._look_at_transaction(key, name, txn)
+                await self._look_at(key)
             except SaritError as error:
                 _log.warning("%s cannot be finished yet: %s", key.decode(), error)
+
+    async def _look_at(self, key: bytes) -> None:
+        if key.startswith(keys.SCOPE_HINTS):
+            if self._age(key, 0) >= PATIENCE_SECONDS:
+                await self._scopes.settle(keys.last_part(key))
+                await self._catalog.forget([key])
+            return
+        name, txn = keys.parse_hint(key)
+        if txn is None:
+            await self._look_at_stream(key, name)
+        else:
+            await self._look_at_transaction(key, name, txn)
 
     async def _look_at_stream(self, key: bytes, name: StreamName) -> None:
         if self._age(key, 0) >= PATIENCE_SECONDS:

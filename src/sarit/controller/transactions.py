@@ -196,18 +196,25 @@ class Transactions:
         if found is None:
             await self._forget_orphans(name)
             return False
-        if found.record.state in (State.SEALING, State.CREATING, State.DELETING):
-            await self._streams.settle(name)  # which ends them all
-            return False
+        stream = found.record
+        if stream.pending:  # what is pending may end some of them, or all
+            await self._streams.settle(name)
+            return True
         live = await self.live(name)
         await self._end_aborts(name, [entry for entry in live if entry[1].state is TxnState.ABORTING])
         batch = transactions.next_batch(live, COMMITS_AT_ONCE)
         if not batch:
             return False
-        if not await self._merge(name, found.record, batch):
+        if not await self._merge(name, stream, batch):
             past = await self._streams.epoch(name, batch[0][1].epoch)
             ids, now = [txn for txn, _, _ in batch], self._env.clock.wall_ms()
-            await self._streams.change(name, lambda record, _: streams.roll(record, past, ids, now))
+
+            def roll(record: StreamRecord, _: object) -> StreamRecord:
+                if record.current.number != stream.current.number:
+                    raise Conflict(f"stream {name} was scaled meanwhile, or they were taken in by somebody else")
+                return streams.roll(record, past, ids, now)
+
+            await self._streams.change(name, roll)
             await self._catalog.forget([keys.transaction_hint(name, txn) for txn in ids])
         return True
 

@@ -1,0 +1,143 @@
+"""The bytes of records: both ways, golden, cut short, of a newer version."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sarit.controller.model import codec
+from sarit.controller.model.epochs import first_epoch
+from sarit.controller.model.records import (
+    CompletedRecord,
+    GroupRecord,
+    ScopeRecord,
+    State,
+    StreamRecord,
+    SubscriberRecord,
+    TableRecord,
+    TransactionRecord,
+    TxnState,
+    Work,
+    WorkKind,
+    WriterRecord,
+)
+from sarit.core.errors import Corrupt
+from sarit.core.names import StreamName
+from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
+from tests.unit.controller.model.histories import histories
+
+int64 = st.integers(-(1 << 63), (1 << 63) - 1)
+int32 = st.integers(-(1 << 31), (1 << 31) - 1)
+millis = st.integers(0, (1 << 48) - 1)
+names = st.text("abc.-0", min_size=1, max_size=8)
+cuts = st.dictionaries(st.integers(0, (1 << 62) - 1), int64, max_size=4)
+configs = st.builds(
+    StreamConfig,
+    st.builds(ScalingPolicy, st.sampled_from(ScaleType), int32, int32, int32),
+    st.builds(RetentionPolicy, st.sampled_from(RetentionType), int64, int64),
+    st.lists(st.text(max_size=5), max_size=3).map(tuple),
+    int64,
+    int64,
+)
+works = st.builds(
+    Work,
+    st.sampled_from([kind for kind in WorkKind if kind is not WorkKind.NONE]),
+    st.lists(st.integers(0, (1 << 62) - 1), max_size=3).map(tuple),
+    histories(3),
+    st.lists(st.integers(0, (1 << 128) - 1), max_size=3).map(tuple),
+)
+streams = st.builds(
+    StreamRecord, st.sampled_from(State), configs, millis, histories(6), cuts, st.one_of(st.just(Work()), works)
+)
+cut_lists = st.lists(
+    st.tuples(st.builds(StreamName, names, names), cuts.map(lambda cut: tuple(sorted(cut.items())))), max_size=3
+).map(tuple)
+groups = st.builds(
+    GroupRecord, st.sampled_from(State), names, int64, int64, int64, int32, int32, int64, cut_lists, cut_lists,
+    st.booleans(), st.lists(st.builds(StreamName, names, names), max_size=2).map(tuple),
+)  # fmt: skip
+tables = st.builds(TableRecord, st.sampled_from(State), int64, int32, int32, int32, int64, int64)
+transactions = st.builds(
+    TransactionRecord, st.sampled_from(TxnState), int32, int64, int64, int64, names, st.none() | int64
+)
+
+KINDS = {
+    "scope": (st.builds(ScopeRecord, st.binary(min_size=8, max_size=8), int64), codec.encode_scope, codec.decode_scope),
+    "stream": (streams, codec.encode_stream, codec.decode_stream),
+    "chunk": (histories(6), codec.encode_chunk, codec.decode_chunk),
+    "group": (groups, codec.encode_group, codec.decode_group),
+    "table": (tables, codec.encode_table, codec.decode_table),
+    "subscriber": (st.builds(SubscriberRecord, int64, names, cuts), codec.encode_subscriber, codec.decode_subscriber),
+    "writer": (st.builds(WriterRecord, int64, cuts), codec.encode_writer, codec.decode_writer),
+    "transaction": (transactions, codec.encode_transaction, codec.decode_transaction),
+    "completed": (
+        st.builds(CompletedRecord, st.sampled_from(TxnState), int64), codec.encode_completed, codec.decode_completed,
+    ),
+    "number": (st.integers(0, 1 << 40), codec.encode_number, codec.decode_number),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_a_record_comes_back_as_it_was(kind, data):
+    strategy, encode, decode = KINDS[kind]
+    record = data.draw(strategy)
+    stored = encode(record)
+    assert decode(stored) == record
+    assert encode(decode(stored)) == stored
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_damage_is_told_never_guessed_at(kind, data):
+    strategy, encode, decode = KINDS[kind]
+    stored = encode(data.draw(strategy))
+    for bad in (b"", b"\x02" + stored[1:], stored + b"\0", stored[: data.draw(st.integers(0, len(stored) - 1))]):
+        with pytest.raises(Corrupt):
+            decode(bad)
+
+
+@given(st.binary(max_size=60), st.sampled_from(sorted(KINDS)))
+def test_any_bytes_are_a_record_or_corrupt(noise, kind):
+    with contextlib.suppress(Corrupt):
+        KINDS[kind][2](b"\x01" + noise)
+
+
+def test_a_stream_to_the_byte():
+    """The example of docs/formats/controller-records.md."""
+    config = StreamConfig(
+        ScalingPolicy(ScaleType.FIXED, 0, 0, 2), RetentionPolicy(RetentionType.TIME, 1000, 0), ("a",), 0, 0
+    )
+    record = StreamRecord(State.ACTIVE, config, 5, (first_epoch(2, 0, 5),))
+    assert codec.encode_stream(record) == bytes.fromhex(
+        "01 02"  # version, ACTIVE
+        "00 00000000 00000000 00000002"  # fixed, target rate, factor, least number of segments
+        "01 00000000000003e8 0000000000000000"  # by time: 1000 ms, no maximum
+        "0000000000000000 0000000000000000"  # timestamp aggregation, rollover
+        "01 0001 61"  # one tag: "a"
+        "05"  # created at 5 ms
+        "01 00 05 00 02"  # one epoch: number 0, at 5 ms, nothing gone, 2 segments
+        "00 0000000000000000  01 3fe0000000000000"  # 0.#epoch.0 from 0.0, 1.#epoch.0 from 0.5
+        "00 00"  # no head, no work
+    )
+    assert codec.decode_stream(codec.encode_stream(record)) == record
+
+
+def test_the_state_can_be_read_without_decoding():
+    record = StreamRecord(State.DELETING, StreamConfig(), 0, (first_epoch(1, 0, 0),))
+    assert codec.is_leaving(codec.encode_stream(record))
+    assert not codec.is_leaving(codec.encode_stream(dataclasses.replace(record, state=State.SEALED)))
+    table = TableRecord(State.DELETING, 0, 1, 1, 1, 0, 0)
+    assert codec.is_leaving(codec.encode_table(table))
+    group = GroupRecord(State.DELETING, "", 0, 0, 0, 0, 0, 0, (), ())
+    assert codec.is_leaving(codec.encode_group(group))
+
+
+def test_a_plain_stream_is_small():
+    """100,000 streams and as many watermark streams are kept: bytes count."""
+    record = StreamRecord(State.ACTIVE, StreamConfig(), 1 << 41, (first_epoch(1, 0, 1 << 41),))
+    assert len(codec.encode_stream(record)) < 100

@@ -1,0 +1,249 @@
+"""A controller dies at every call it makes, before and after the call takes effect; another one finishes.
+
+For each operation: it is done once undisturbed, for the result.  Then it is done again and again, in fresh worlds,
+and dies at the first call, the second, and so on.  A second controller sweeps; everything that must hold must hold;
+then the caller, who never got a reply, asks again.  The result must be the undisturbed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from sarit.controller.model.records import GroupRecord, State, TableRecord, TxnState
+from sarit.core.errors import Conflict, Exists, NotFound
+from sarit.core.keyspace import KeyRange
+from sarit.core.names import SegmentId, StreamName, transaction_segment
+from tests.unit.controller.fakes import Crash, Faults, crash_at
+from tests.unit.controller.worlds import STREAM, World, config, halves, quiet, run, segment, stream_with
+
+LEASE = 30_000
+
+
+def group(generation=0, retention=2, streams=(STREAM,)):
+    starts = tuple((name, ()) for name in streams)
+    return GroupRecord(State.CREATING, "id", generation, 1, 2, 3, retention, 4, starts, starts)
+
+
+class Operation:
+    """Make the world, then do the thing; `again` is the same thing asked for a second time."""
+
+    def __init__(self, prepare, act, tolerated=()):
+        self.prepare, self.act, self.tolerated = prepare, act, tolerated
+
+
+async def nothing(c, w):
+    return None
+
+
+async def scope(c, w):
+    await c.scopes.create("s")
+
+
+async def stream(c, w):
+    await stream_with(c, 2, ("a", "b"))
+    w.segments.append(segment(0), "x")
+    w.segments.append(segment(1), "y")
+
+
+async def scaled_stream(c, w):
+    await stream(c, w)
+    await c.streams.scale(STREAM, [1], halves(0.5, 1.0))
+    w.segments.append(segment(2, 1), "z")
+
+
+async def sealed_stream(c, w):
+    await scaled_stream(c, w)
+    await c.writers.note(STREAM, "w", 1, {0: 1})
+    await c.streams.seal(STREAM)
+
+
+async def full_scope(c, w):
+    await scaled_stream(c, w)
+    await c.groups.create("s", "g", group())
+    await c.tables.create("s", "k", TableRecord(State.CREATING, 0, 2, 4, 4, 0, 0))
+    await c.streams.create(StreamName("s", "u"), config(1))
+
+
+async def empty_scope(c, w):
+    await sealed_stream(c, w)
+    await c.streams.delete(STREAM)
+
+
+async def with_transaction(c, w):
+    await stream(c, w)
+    await begin(c, w, "txn")
+
+
+async def with_past_transaction(c, w):
+    await with_transaction(c, w)
+    await c.streams.scale(STREAM, [1], halves(0.5, 1.0))
+
+
+async def with_many_transactions(c, w):
+    """One to commit of a past epoch, one to commit, one open."""
+    await with_past_transaction(c, w)
+    await begin(c, w, "decided")
+    await begin(c, w, "open")
+    c.transactions.finish_soon = lambda name: None
+    await c.transactions.commit(STREAM, w.txns[0], "", 1)
+    await c.transactions.commit(STREAM, w.txns[1], "", 1)
+
+
+async def begin(c, w, what):
+    txn, segments = await c.transactions.create(STREAM, LEASE)
+    for s in segments:
+        part = transaction_segment(STREAM.segment(SegmentId.unpack(s.segment)), txn)
+        w.segments.append(part, what)
+    w.txns = [*getattr(w, "txns", []), txn]
+    return txn
+
+
+async def commit(c, w):
+    await c.transactions.commit(STREAM, w.txns[0], "writer", 7)
+    await quiet(c)
+
+
+async def abort(c, w):
+    await c.transactions.abort(STREAM, w.txns[0])
+    await quiet(c)
+
+
+async def update_group(c, w):
+    other = StreamName("s", "u")
+    await c.groups.update("s", "g", group(0, 1, (other,)))
+
+
+async def group_and_stream(c, w):
+    await stream(c, w)
+    await c.streams.create(StreamName("s", "u"), config(1))
+    await c.groups.create("s", "g", group())
+
+
+async def truncate(c, w):
+    await c.streams.truncate(STREAM, {0: 5, SegmentId(1, 2).packed: 3, SegmentId(1, 3).packed: 0})
+
+
+OPERATIONS = {
+    "create scope": Operation(nothing, lambda c, w: c.scopes.create("s"), Exists),
+    "delete scope": Operation(empty_scope, lambda c, w: c.scopes.delete("s"), NotFound),
+    "delete scope with all in it": Operation(full_scope, lambda c, w: c.scopes.delete_recursive("s"), NotFound),
+    "create stream": Operation(scope, lambda c, w: c.streams.create(STREAM, config(3, ("a",))), Exists),
+    "create stream again": Operation(empty_scope, lambda c, w: c.streams.create(STREAM, config(3)), Exists),
+    "change tags": Operation(stream, lambda c, w: c.streams.update(STREAM, config(2, ("b", "c")))),
+    "change the number of segments": Operation(stream, lambda c, w: c.streams.update(STREAM, config(3))),
+    "scale": Operation(stream, lambda c, w: c.streams.scale(STREAM, [0, 1], [KeyRange(0.0, 1.0)])),
+    "truncate": Operation(scaled_stream, truncate),
+    "seal": Operation(scaled_stream, lambda c, w: c.streams.seal(STREAM)),
+    "delete stream": Operation(sealed_stream, lambda c, w: c.streams.delete(STREAM), NotFound),
+    "create group": Operation(stream, lambda c, w: c.groups.create("s", "g", group())),
+    "update group": Operation(group_and_stream, update_group, Conflict),
+    "delete group": Operation(group_and_stream, lambda c, w: c.groups.delete("s", "g", "id"), NotFound),
+    "create table": Operation(
+        scope, lambda c, w: c.tables.create("s", "k", TableRecord(State.CREATING, 0, 2, 4, 4, 0, 0)), Exists
+    ),
+    "delete table": Operation(full_scope, lambda c, w: c.tables.delete("s", "k"), NotFound),
+    "commit": Operation(with_transaction, commit),
+    "commit of a past epoch": Operation(with_past_transaction, commit),
+    "abort": Operation(with_transaction, abort),
+    "abort in a past epoch": Operation(with_past_transaction, abort),
+    "seal with transactions": Operation(with_many_transactions, lambda c, w: c.streams.seal(STREAM)),
+}
+
+
+async def prepared(operation):
+    world = World()
+    controller = await world.controller()
+    await operation.prepare(controller, world)
+    world.arm(Faults())
+    return world, controller
+
+
+async def undisturbed(operation):
+    world, controller = await prepared(operation)
+    await operation.act(controller, world)
+    calls = len(world.tables.faults.calls)
+    await world.sweep(controller)
+    world.check()
+    assert not world.picture()["hints"]
+    return calls, world.picture()
+
+
+async def die_at(operation, call, after):
+    world, controller = await prepared(operation)
+    world.arm(crash_at(call, after=after))
+    died: BaseException | None = None
+    try:
+        await operation.act(controller, world)
+    except BaseException as error:
+        died = error
+    assert died is None or "Crash" in repr(died), died  # alone or in a group
+    for finisher in list(controller.transactions._finishers.values()):
+        with suppress(BaseException):
+            await finisher.task
+    world.arm(Faults())
+    second = await world.controller()
+    world.check()
+    await world.sweep(second)
+    world.check()
+    with suppress(*([operation.tolerated] if operation.tolerated else [])):
+        await operation.act(second, world)
+    await world.sweep(second)
+    world.check()
+    return world.picture()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_whoever_comes_next_finishes(name):
+    operation = OPERATIONS[name]
+
+    async def main():
+        calls, expected = await undisturbed(operation)
+        assert calls > 1
+        for call in range(1, calls + 1):
+            for after in (False, True):
+                got = await die_at(operation, call, after)
+                assert got == expected, f"died at call {call}, {'after' if after else 'before'} it took effect"
+
+    run(main())
+
+
+def test_an_open_transaction_of_a_lost_controller_is_aborted_after_its_lease():
+    async def main():
+        world = World()
+        first = await world.controller()
+        await with_transaction(first, world)
+        second = await world.controller()
+        await second.sweeper.sweep()
+        world.pass_time(LEASE / 1000 - 1)
+        await second.sweeper.sweep()
+        assert await second.transactions.state(STREAM, world.txns[0]) is TxnState.OPEN
+        # A ping to any controller is seen by all.
+        await first.transactions.ping(STREAM, world.txns[0], LEASE)
+        world.pass_time(2)
+        await second.sweeper.sweep()
+        world.pass_time(LEASE / 1000 - 1)
+        await second.sweeper.sweep()
+        assert await second.transactions.state(STREAM, world.txns[0]) is TxnState.OPEN
+        world.pass_time(1)
+        await second.sweeper.sweep()
+        await quiet(second)
+        assert await second.transactions.state(STREAM, world.txns[0]) is TxnState.ABORTED
+        world.check()
+
+    run(main())
+
+
+def test_the_crash_is_real():
+    async def main():
+        world, controller = await prepared(OPERATIONS["create stream"])
+        world.arm(crash_at(2, after=True))
+        with pytest.raises(Crash):
+            await controller.streams.create(STREAM, config())
+        with pytest.raises(Crash):
+            await world.tables.get("x", [])
+        await asyncio.sleep(0)
+
+    run(main())
