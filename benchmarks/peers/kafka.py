@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
-LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
-<Configuration status="OFF"><Appenders><Console name="out"><PatternLayout pattern="%d %p %c: %m%n"/></Console></Appenders>
-<Loggers><Root level="warn"><AppenderRef ref="out"/></Root>
-<Logger name="kafka.server.KafkaRaftServer" level="info"/><Logger name="org.apache.kafka.common.utils.AppInfoParser" level="error"/>
-</Loggers></Configuration>
-"""
 
 
 class Kafka:
@@ -38,13 +32,11 @@ class Kafka:
 
     def java(self, *arguments: str, heap: str = "512m") -> list[str]:
         """A command line with Kafka's classes."""
-        log4j = f"-Dlog4j2.configurationFile={self._directory / 'log4j2.xml'}"
-        return ["java", *JAVA_OPTIONS, f"-Xmx{heap}", log4j, "-cp", self.classes, *arguments]
+        return ["java", *JAVA_OPTIONS, f"-Xmx{heap}", "-cp", self.classes, *arguments]
 
     def start(self) -> Kafka:
         """Format the directory and serve.  Raises PeerMissing."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        (self._directory / "log4j2.xml").write_text(LOG4J)
         properties = self._directory / "server.properties"
         properties.write_text(self._properties())
         formatted = subprocess.run(

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOGBACK = """<configuration>
-  <appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%d %-5level %logger{20} %msg%n</pattern></encoder></appender>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d %-5level %logger{20} %msg%n</pattern></encoder>
+  </appender>
   <logger name="io.pravega.local" level="INFO"/>
-  <logger name="io.pravega.segmentstore.storage.impl.bookkeeper.BookKeeperServiceRunner" level="INFO"/>
   <root level="WARN"><appender-ref ref="out"/></root>
 </configuration>
 """
