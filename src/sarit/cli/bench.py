@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +13,11 @@ if TYPE_CHECKING:
     from sarit.client.aio import Client
 
 _BATCH_EVENTS = 1000
+
+
+def clock() -> float:
+    """Seconds, by the running loop."""
+    return asyncio.get_running_loop().time()
 
 
 @click.command()
@@ -35,10 +38,11 @@ def bench(events: int, size: int, segments: int, keep: bool, controller: str, ou
 
 async def _bench(controller: str, events: int, size: int, segments: int, keep: bool) -> dict[str, float]:
     from sarit.client.aio import connect
+    from sarit.env.real import real_env
 
     async with await connect(controller) as client:
         await client.create_scope("bench")
-        stream = f"bench/cli-{os.getpid()}-{time.time_ns()}"
+        stream = f"bench/cli-{real_env().random.bytes(8).hex()}"
         await client.create_stream(stream, segments=segments)
         try:
             return {
@@ -54,23 +58,23 @@ async def _bench(controller: str, events: int, size: int, segments: int, keep: b
 async def _write(client: Client, stream: str, events: int, size: int) -> dict[str, float]:
     batch = [b"x" * size] * _BATCH_EVENTS
     async with client.writer(stream) as writer:
-        begun = time.perf_counter()
+        begun = clock()
         for _ in range(-(-events // _BATCH_EVENTS)):
             writer.write_many(batch)
             await writer.drain()
         await writer.flush()
-        seconds = time.perf_counter() - begun
+        seconds = clock() - begun
     return {"written events/s": events / seconds, "written MB/s": events * size / seconds / 1e6}
 
 
 async def _read(client: Client, stream: str) -> dict[str, float]:
-    begun = time.perf_counter()
+    begun = clock()
     rows = size = 0
     reader: Any = client.reader(stream, end="tail")
     async for batch in reader.arrow_batches():
         rows += batch.num_rows
         size += batch.nbytes
-    seconds = time.perf_counter() - begun
+    seconds = clock() - begun
     return {"read events/s": rows / seconds, "read MB/s": size / seconds / 1e6}
 
 
@@ -78,10 +82,10 @@ async def _latency(client: Client, stream: str, size: int) -> dict[str, float]:
     times = []
     async with client.writer(stream) as writer:
         for _ in range(500):
-            begun = time.perf_counter()
+            begun = clock()
             writer.write(b"x" * size)
             await writer.flush()
-            times.append((time.perf_counter() - begun) * 1000)
+            times.append((clock() - begun) * 1000)
             await asyncio.sleep(0.001)
     times.sort()
     return {f"flush ms p{p}": times[min(len(times) - 1, len(times) * p // 100)] for p in (50, 95, 99)}

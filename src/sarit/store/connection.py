@@ -7,9 +7,6 @@ the others, and all other requests, run as tasks, at most `MAX_REQUESTS` at once
 Back-pressure.  Reading from the socket stops while the client does not take our replies, while
 appends of more than MAX_CONNECTION_UNACKED_BYTES are not acknowledged, and while too many
 requests are under way.  Acknowledgements and replies gathered in one turn leave in one write.
-
-An append that fails is answered after everything before it; InvalidEventNumber also closes the
-connection (a client that got it on a live one would hang).
 """
 
 from __future__ import annotations
@@ -19,33 +16,29 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, cast
 
-from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
+from sarit.core.errors import SaritError
 from sarit.core.limits import (
     MAX_CONNECTION_UNACKED_BYTES,
     MAX_CONNECTION_UNSENT_BYTES,
-    NULL_ATTRIBUTE_VALUE,
     OLDEST_WIRE_VERSION,
     WIRE_VERSION,
 )
-from sarit.core.names import is_transaction, is_transient
+from sarit.store.append_requests import AppendRequests
 from sarit.store.read_requests import ReadRequests
-from sarit.store.replies import error_reply
-from sarit.store.state import WrongEventNumber
 from sarit.wire import commands as wire
-from sarit.wire.append import Append, AppendAssembler, data_appended
+from sarit.wire.append import Append, AppendAssembler
 from sarit.wire.commands import ProtocolError, decode, encode, encode_parts
 from sarit.wire.frames import FrameReader
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer
-    from sarit.store.container import Container, WriterSession
+    from sarit.store.container import Container
     from sarit.store.requests import Requests
     from sarit.store.store import SegmentStore
 
 _log = logging.getLogger("sarit.store.connection")
 
 MAX_REQUESTS = 1000
-_RUST_WIRE_VERSION = 15
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
@@ -69,21 +62,17 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._flush_scheduled = False
         self._writable = asyncio.Event()
         self._writable.set()
-        self._unacked_bytes = 0
-        self._paused = False
-        self._sessions: dict[bytes, WriterSession] = {}
-        self._setting_up: dict[bytes, asyncio.Task[None]] = {}
-        self._held: dict[bytes, list[tuple[Append, int | None]]] = {}
-        self._refusing: dict[bytes, str] = {}
+        self.paused = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._transients: list[str] = []
-        self._hello_version = 0
+        self.hello_version = 0
         self._peer = "?"
+        self._appends = AppendRequests(self, store)
         self._reads = ReadRequests(self, store)
         self.closed = False
 
     def __repr__(self) -> str:
-        return f"<StoreConnection {self._peer}, {len(self._sessions)} writers, {len(self._tasks)} requests>"
+        return f"<StoreConnection {self._peer}, {len(self._appends)} writers, {len(self._tasks)} requests>"
 
     # -- transport ------------------------------------------------------------------------------
 
@@ -98,9 +87,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self.closed = True
         self._registry.discard(self)
         self._writable.set()
-        for session in self._sessions.values():
-            session.close()
-        self._sessions.clear()
+        self._appends.end()
         for task in self._tasks:
             task.cancel()
         if self._transients:
@@ -109,11 +96,11 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writable.clear()
-        self._balance()
+        self.balance()
 
     def resume_writing(self) -> None:
         self._writable.set()
-        self._balance()
+        self.balance()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)
@@ -126,7 +113,7 @@ class StoreConnection(asyncio.BufferedProtocol):
                     return
         except ProtocolError as error:
             self._drop(f"broke the protocol: {error}")
-        self._balance()
+        self.balance()
 
     def close(self, reason: str | None = None) -> None:
         """End the connection; log why when there is a reason."""
@@ -139,22 +126,22 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def serves(self, container: Container) -> bool:
         """Whether a writer of this connection writes to `container`."""
-        return any(session.container is container for session in self._sessions.values())
+        return self._appends.serves(container)
 
     def _drop(self, reason: str) -> None:
         _log.warning("connection %s closed: it %s", self._peer, reason)
         self.closed = True
         self._transport.abort()
 
-    def _balance(self) -> None:
+    def balance(self) -> None:
         """Stop or resume reading by what is bound for this client."""
         stop = (
-            self._unacked_bytes > MAX_CONNECTION_UNACKED_BYTES
+            self._appends.unacked_bytes > MAX_CONNECTION_UNACKED_BYTES
             or not self._writable.is_set()
             or len(self._tasks) > MAX_REQUESTS
         )
-        if stop != self._paused and not self.closed:
-            self._paused = stop
+        if stop != self.paused and not self.closed:
+            self.paused = stop
             if stop:
                 self._transport.pause_reading()
             else:
@@ -164,7 +151,7 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def _frame(self, code: int, payload: Buffer) -> None:
         if code == _APPEND_BLOCK_END:
-            self._append(self._assembler.block_end(payload), None)
+            self._appends.append(self._assembler.block_end(payload), None)
             return
         if code in _APPEND_FAMILY:
             self._assembler.check_closed()
@@ -177,16 +164,16 @@ class StoreConnection(asyncio.BufferedProtocol):
         elif isinstance(command, wire.KeepAlive):
             self.send(encode(command))
         elif isinstance(command, wire.SetupAppend):
-            self._set_up(command)
+            self._appends.set_up(command)
         elif isinstance(command, wire.ConditionalAppend):
             data = wire.event_bytes(command)
             append = Append(command.writer_id, [data], len(data), 1, command.event_number, command.request_id)
-            self._append(append, command.expected_offset)
+            self._appends.append(append, command.expected_offset)
         elif isinstance(command, wire.ConditionalBlockEnd):
             append = Append(
                 command.writer_id, [command.data], len(command.data), 1, command.event_number, command.request_id
             )
-            self._append(append, command.expected_offset)
+            self._appends.append(append, command.expected_offset)
         elif isinstance(command, wire.Hello):
             self._hello(command)
         elif self._requests.handles(command):
@@ -195,7 +182,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
 
     def _hello(self, hello: wire.Hello) -> None:
-        self._hello_version = hello.high_version
+        self.hello_version = hello.high_version
         self.send(encode(wire.Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)))
         if hello.low_version > WIRE_VERSION or hello.high_version < OLDEST_WIRE_VERSION:
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
@@ -220,96 +207,6 @@ class StoreConnection(asyncio.BufferedProtocol):
                 await self._store.container(name).delete(name)
             except SaritError:
                 continue  # merged, or the container recovers: then recovery deletes it
-
-    # -- appends --------------------------------------------------------------------------------
-
-    def _set_up(self, command: wire.SetupAppend) -> None:
-        writer = command.writer_id
-        older = self._sessions.pop(writer, None)
-        if older is not None:
-            older.close()
-        self._refusing.pop(writer, None)
-        before = self._setting_up.get(writer)
-        self._held.setdefault(writer, [])
-        task = self.spawn(self._set_up_writer(command, before))
-        self._setting_up[writer] = task
-
-    async def _set_up_writer(self, command: wire.SetupAppend, before: asyncio.Task[None] | None) -> None:
-        writer, segment = command.writer_id, command.segment
-        if before is not None:
-            await asyncio.wait([before])
-        last = NULL_ATTRIBUTE_VALUE
-        session = None
-        try:
-            session = await self._store.container(segment).set_up_writer(segment, writer, self)
-            last = session.last
-        except NotFound:
-            # The Rust client repeats a refused set-up without pause, but handles a refused append.
-            if self._hello_version != _RUST_WIRE_VERSION or is_transaction(segment) or is_transient(segment):
-                self.send(encode(wire.NoSuchSegment(command.request_id, segment, "", -1)))
-                self._held.pop(writer, None)
-                return
-            self._refusing[writer] = segment
-        except SaritError:
-            self.close()
-            return
-        if self.closed:
-            if session is not None:
-                session.close()
-            return
-        if session is not None:
-            self._sessions[writer] = session
-        self.send(encode(wire.AppendSetup(command.request_id, segment, writer, last)))
-        if self._setting_up.get(writer) is asyncio.current_task():
-            del self._setting_up[writer]
-            for append, expected in self._held.pop(writer, ()):
-                self._append(append, expected)
-
-    def _append(self, append: Append, expected_offset: int | None) -> None:
-        session = self._sessions.get(append.writer_id)
-        if session is None:
-            if append.writer_id in self._setting_up:
-                self._held[append.writer_id].append((append, expected_offset))
-            elif append.writer_id in self._refusing:
-                segment = self._refusing[append.writer_id]
-                self.send(encode(wire.NoSuchSegment(append.request_id, segment, "", -1)))
-            # else: refused before; the client sets the writer up anew.
-            return
-        if append.last_event_number < session.last:
-            raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
-        self._unacked_bytes += append.length
-        session.append(append, expected_offset)
-
-    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
-        """The append is durable."""
-        self._unacked_bytes -= append.length
-        if self.closed:
-            return
-        self.send(data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset))
-        if self._paused:
-            self._balance()
-
-    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
-        """The append did not happen, or its outcome is unknown."""
-        self._unacked_bytes -= append.length
-        if self.closed:
-            return
-        writer, number = append.writer_id, append.last_event_number
-        if isinstance(error, WrongEventNumber):
-            self.send(encode(wire.InvalidEventNumber(writer, append.request_id, "", number)))
-            self.close(f"sent event {number} of writer {writer.hex()} out of turn")
-        elif isinstance(error, Conflict):
-            self.send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
-        elif isinstance(error, Sealed | NotFound):
-            if self._sessions.get(writer) is session:
-                session.close()
-                del self._sessions[writer]
-                offset = number if isinstance(error, Sealed) else -1
-                reply = error_reply(error, append.request_id, session.segment.name, offset)
-                assert reply is not None
-                self.send(encode(reply))
-        else:
-            self.close()
 
     async def until_writable(self) -> None:
         """Wait while the client does not take what is sent."""
@@ -360,8 +257,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         if not task.cancelled() and task.exception() is not None:
             _log.error("connection %s: a request failed", self._peer, exc_info=task.exception())
             self.close("met a bug of ours")
-        if self._paused:
-            self._balance()
+        if self.paused:
+            self.balance()
 
 
 Factory = Callable[[], StoreConnection]

@@ -332,7 +332,7 @@ def test_a_reader_that_never_reads_is_bounded():
             for request in range(400):
                 deaf.send(wire.ReadSegment(SEGMENT, 0, 1_000_000, "", request))
             await asyncio.sleep(0.3)
-            (connection,) = [x for x in server.server._connections if x._paused]
+            (connection,) = [x for x in server.server._connections if x.paused]
             assert connection._transport.get_write_buffer_size() < 24_000_000
             c.send(append_end(b"y", 1, 9))
             assert (await c.reply()).event_number == 9

@@ -1,0 +1,148 @@
+"""The writers of one connection: set-ups, appends, and what became of them.
+
+An append that fails is answered after everything before it; InvalidEventNumber also closes the
+connection (a client that got it on a live one would hang).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.names import is_transaction, is_transient
+from sarit.store.replies import error_reply
+from sarit.store.state import WrongEventNumber
+from sarit.wire import commands as wire
+from sarit.wire.append import data_appended
+from sarit.wire.commands import ProtocolError, encode
+
+if TYPE_CHECKING:
+    from sarit.store.connection import StoreConnection
+    from sarit.store.container import Container, WriterSession
+    from sarit.store.store import SegmentStore
+    from sarit.wire.append import Append
+
+_RUST_WIRE_VERSION = 15
+
+
+class AppendRequests:
+    """`container.AppendReplies` for one connection."""
+
+    def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:
+        self._connection = connection
+        self._store = store
+        self._sessions: dict[bytes, WriterSession] = {}
+        self._setting_up: dict[bytes, asyncio.Task[None]] = {}
+        self._held: dict[bytes, list[tuple[Append, int | None]]] = {}
+        self._refusing: dict[bytes, str] = {}
+        self.unacked_bytes = 0
+
+    def __repr__(self) -> str:
+        return f"<AppendRequests {len(self._sessions)} writers, {self.unacked_bytes} bytes not acknowledged>"
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def end(self) -> None:
+        """The connection is gone."""
+        for session in self._sessions.values():
+            session.close()
+        self._sessions.clear()
+
+    def serves(self, container: Container) -> bool:
+        """Whether a writer of this connection writes to `container`."""
+        return any(session.container is container for session in self._sessions.values())
+
+    def set_up(self, command: wire.SetupAppend) -> None:
+        """Begin a writer's session; its appends are held until that is done."""
+        writer = command.writer_id
+        older = self._sessions.pop(writer, None)
+        if older is not None:
+            older.close()
+        self._refusing.pop(writer, None)
+        before = self._setting_up.get(writer)
+        self._held.setdefault(writer, [])
+        task = self._connection.spawn(self._set_up_writer(command, before))
+        self._setting_up[writer] = task
+
+    async def _set_up_writer(self, command: wire.SetupAppend, before: asyncio.Task[None] | None) -> None:
+        writer, segment = command.writer_id, command.segment
+        if before is not None:
+            await asyncio.wait([before])
+        last = NULL_ATTRIBUTE_VALUE
+        session = None
+        try:
+            session = await self._store.container(segment).set_up_writer(segment, writer, self)
+            last = session.last
+        except NotFound:
+            # The Rust client repeats a refused set-up without pause, but handles a refused append.
+            if self._connection.hello_version != _RUST_WIRE_VERSION or is_transaction(segment) or is_transient(segment):
+                self._connection.send(encode(wire.NoSuchSegment(command.request_id, segment, "", -1)))
+                self._held.pop(writer, None)
+                return
+            self._refusing[writer] = segment
+        except SaritError:
+            self._connection.close()
+            return
+        if self._connection.closed:
+            if session is not None:
+                session.close()
+            return
+        if session is not None:
+            self._sessions[writer] = session
+        self._connection.send(encode(wire.AppendSetup(command.request_id, segment, writer, last)))
+        if self._setting_up.get(writer) is asyncio.current_task():
+            del self._setting_up[writer]
+            for append, expected in self._held.pop(writer, ()):
+                self.append(append, expected)
+
+    def append(self, append: Append, expected_offset: int | None) -> None:
+        """Hand an append to its session.  Raises ProtocolError when its event number goes back."""
+        session = self._sessions.get(append.writer_id)
+        if session is None:
+            if append.writer_id in self._setting_up:
+                self._held[append.writer_id].append((append, expected_offset))
+            elif append.writer_id in self._refusing:
+                segment = self._refusing[append.writer_id]
+                self._connection.send(encode(wire.NoSuchSegment(append.request_id, segment, "", -1)))
+            # else: refused before; the client sets the writer up anew.
+            return
+        if append.last_event_number < session.last:
+            raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
+        self.unacked_bytes += append.length
+        session.append(append, expected_offset)
+
+    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
+        """The append is durable."""
+        self.unacked_bytes -= append.length
+        if self._connection.closed:
+            return
+        self._connection.send(
+            data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset)
+        )
+        if self._connection.paused:
+            self._connection.balance()
+
+    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
+        """The append did not happen, or its outcome is unknown."""
+        self.unacked_bytes -= append.length
+        if self._connection.closed:
+            return
+        writer, number = append.writer_id, append.last_event_number
+        if isinstance(error, WrongEventNumber):
+            self._connection.send(encode(wire.InvalidEventNumber(writer, append.request_id, "", number)))
+            self._connection.close(f"sent event {number} of writer {writer.hex()} out of turn")
+        elif isinstance(error, Conflict):
+            self._connection.send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
+        elif isinstance(error, Sealed | NotFound):
+            if self._sessions.get(writer) is session:
+                session.close()
+                del self._sessions[writer]
+                offset = number if isinstance(error, Sealed) else -1
+                reply = error_reply(error, append.request_id, session.segment.name, offset)
+                assert reply is not None
+                self._connection.send(encode(reply))
+        else:
+            self._connection.close()
