@@ -1,0 +1,125 @@
+"""One suite for the files of the real disk and of the simulated one: a fake that passes may be trusted."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from sarit.env.real import RealFiles
+from simulation.disk import SimulatedDisk
+
+
+@pytest.fixture(params=["real", "simulated"])
+def files(request):
+    return RealFiles() if request.param == "real" else SimulatedDisk(random.Random(0))
+
+
+@pytest.fixture
+def root(files, tmp_path) -> str:
+    files.make_dirs(f"{tmp_path}/root")
+    return f"{tmp_path}/root"
+
+
+def fails(number: int):
+    return pytest.raises(OSError, check=lambda error: error.errno == number)
+
+
+def test_writes_are_read_back_and_holes_are_zeros(files, root) -> None:
+    file = files.open(f"{root}/a", "create")
+    assert file.pwrite([b"abc", bytearray(b"de"), memoryview(b"f"), b""], 5) == 6
+    assert file.size() == 11
+    assert file.pread(100, 0) == b"\0\0\0\0\0abcdef"
+    assert file.pread(3, 6) == b"bcd"
+    assert file.pread(3, 11) == b""
+    assert file.pwrite([b"XY"], 6) == 2
+    file.datasync()
+    assert file.pread(100, 5) == b"aXYdef"
+    into = memoryview(bytearray(8))
+    assert file.pread_into(into, 7) == 4
+    assert bytes(into[:4]) == b"Ydef"
+
+
+def test_allocate_only_grows_and_truncate_cuts_or_grows(files, root) -> None:
+    file = files.open(f"{root}/a", "create")
+    file.pwrite([b"abc"], 0)
+    file.allocate(2)
+    assert file.size() == 3
+    file.allocate(10_000)
+    assert file.pread(10_001, 0) == b"abc" + bytes(9_997)
+    file.truncate(2)
+    assert file.pread(10, 0) == b"ab"
+    file.truncate(4)
+    assert file.pread(10, 0) == b"ab\0\0"
+
+
+def test_modes(files, root) -> None:
+    for mode in ("read", "write"):
+        with fails(errno.ENOENT):
+            files.open(f"{root}/a", mode)
+    file = files.open(f"{root}/a", "create")
+    with fails(errno.EEXIST):
+        files.open(f"{root}/a", "create")
+    with fails(errno.ENOENT):
+        files.open(f"{root}/missing/a", "create")
+    file.pwrite([b"abc"], 0)
+    file.close()
+    file.close()
+    with fails(errno.EBADF):
+        file.pread(1, 0)
+    reader = files.open(f"{root}/a", "read")
+    assert reader.pread(5, 0) == b"abc"
+    with fails(errno.EBADF):
+        reader.pwrite([b"x"], 0)
+
+
+def test_names(files, root) -> None:
+    assert files.list(root) == []
+    files.make_dirs(f"{root}/x/y")
+    files.make_dirs(f"{root}/x/y")
+    for name in ("b", "a"):
+        files.open(f"{root}/{name}", "create").close()
+    files.sync_dir(root)
+    assert files.list(root) == ["a", "b", "x"]
+    assert files.list(f"{root}/x") == ["y"]
+    assert files.exists(f"{root}/a")
+    assert files.exists(f"{root}/x/y")
+    files.remove(f"{root}/a")
+    assert not files.exists(f"{root}/a")
+    with fails(errno.ENOENT):
+        files.remove(f"{root}/a")
+    with fails(errno.ENOENT):
+        files.rename(f"{root}/a", f"{root}/c")
+    with fails(errno.ENOENT):
+        files.list(f"{root}/missing")
+
+
+def test_a_rename_replaces_and_open_files_follow_their_content(files, root) -> None:
+    old, new = files.open(f"{root}/old", "create"), files.open(f"{root}/new", "create")
+    old.pwrite([b"old"], 0)
+    new.pwrite([b"new"], 0)
+    files.rename(f"{root}/new", f"{root}/old")
+    assert files.list(root) == ["old"]
+    assert files.open(f"{root}/old", "read").pread(9, 0) == b"new"
+    assert old.pread(9, 0) == b"old"
+    files.remove(f"{root}/old")
+    new.pwrite([b"er"], 3)
+    assert new.pread(9, 0) == b"newer"
+
+
+def test_locks_are_exclusive_and_end_with_their_file(files, root) -> None:
+    for path in (root, f"{root}/lock"):
+        if path != root:
+            files.open(path, "create").close()
+        first, second = files.open(path, "read"), files.open(path, "read")
+        assert first.lock()
+        assert first.lock()
+        assert not second.lock()
+        first.close()
+        assert second.lock()
+        second.close()
+
+
+def test_there_is_room(files, root) -> None:
+    assert files.free_bytes(root) > 1 << 20

@@ -1,0 +1,93 @@
+"""The log in a real process on a real disk: killed with -9 at any moment, and with syncs that fail."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+CHILD = str(Path(__file__).parent / "log_child.py")
+
+
+class Child:
+    """Runs the owner of the log, and judges what it says of itself."""
+
+    def __init__(self, directory, *prefix: str) -> None:
+        self.process = subprocess.Popen(
+            [*prefix, sys.executable, CHILD, str(directory)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.acked = self.opened = self.deaths = 0
+
+    def follow(self, lines: int, acked: int) -> int:
+        """Read that many lines; `acked` was acknowledged before.  Returns the highest acknowledged now."""
+        for _ in range(lines):
+            acked = self._judge(self.process.stdout.readline(), acked)
+        return acked
+
+    def kill(self, acked: int) -> int:
+        self.process.kill()
+        for line in self.process.communicate()[0].splitlines():
+            acked = self._judge(line, acked)
+        return acked
+
+    def _judge(self, line: str, acked: int) -> int:
+        what, _, number = line.strip().partition(" ")
+        if what == "open":
+            self.opened += 1
+            assert int(number) >= acked, f"{acked} was acknowledged, {number} is all there is"
+            return int(number)
+        if what == "acked":
+            assert int(number) == acked + 1
+            return acked + 1
+        assert what == "dead", (line, self.process.stderr.read() if self.process.poll() is not None else "")
+        self.deaths += 1
+        return acked
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_killed_again_and_again(tmp_path, seed) -> None:
+    rng = random.Random(seed)
+    acked = 0
+    for _ in range(8):
+        child = Child(tmp_path)
+        watchdog = threading.Timer(30, child.process.kill)
+        watchdog.start()
+        try:
+            acked = child.follow(rng.choice((1, 2, 30, 150)), acked)
+        finally:
+            acked = child.kill(acked)
+            watchdog.cancel()
+        assert child.opened == 1
+    assert acked > 100
+
+
+def _can_inject() -> bool:
+    return bool(shutil.which("strace")) and subprocess.run(["strace", "-qq", "-o", "/dev/null", "true"]).returncode == 0
+
+
+@pytest.mark.skipif(not _can_inject(), reason="needs strace, and leave to trace: it makes the system calls fail")
+@pytest.mark.parametrize("call", ["fdatasync", "/pwritev2?$", "fsync"])
+def test_failing_system_calls_end_an_epoch_and_never_what_was_acknowledged(tmp_path, call) -> None:
+    inject = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e"]
+    when = "12+9" if call == "fsync" else "15+40"
+    child = Child(tmp_path, *inject, f"inject={call}:error=EIO:when={when}")
+    watchdog = threading.Timer(30, child.process.kill)
+    watchdog.start()
+    acked = 0
+    try:
+        while child.deaths < 3:
+            acked = child.follow(1, acked)
+    finally:
+        acked = child.kill(acked)
+        watchdog.cancel()
+    child = Child(tmp_path)
+    try:
+        child.follow(1, acked)
+    finally:
+        child.kill(acked)
+    assert acked > 20
