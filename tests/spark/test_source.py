@@ -1,0 +1,132 @@
+"""`format("sarit")` in a real Spark against a real node: batch and streaming, both ways, across a new epoch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+import pytest
+
+import sarit
+from tests.nodes import RunningNode
+
+if shutil.which("java") is None:
+    pytest.skip("Spark needs Java: install a JRE of version 17 or newer", allow_module_level=True)
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with RunningNode(tmp_path_factory.mktemp("node") / "data") as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def client(node):
+    with sarit.connect(node.controller) as client:
+        client.create_scope("s")
+        yield client
+
+
+@pytest.fixture(scope="module")
+def spark():
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+def options(node, stream, **more):
+    return {"controller": node.controller, "stream": stream, **more}
+
+
+def fill(client, stream, count, start=0):
+    with client.writer(stream) as writer:
+        for n in range(start, start + count):
+            writer.write(f"{n % 7}:{n}", key=str(n % 7))
+
+
+def read(client, stream):
+    return [event.decode() for event in client.reader(stream, end="tail")]
+
+
+def test_batch_read_and_its_columns(spark, node, client):
+    client.create_stream("s/batch", segments=3)
+    fill(client, "s/batch", 5000)
+    frame = spark.read.format("sarit").options(**options(node, "s/batch")).load()
+    assert frame.columns == ["event", "segment", "offset"]
+    rows = frame.selectExpr("cast(event as string) e", "segment", "offset").collect()
+    assert sorted(int(row.e.split(":")[1]) for row in rows) == list(range(5000))
+    assert {row.segment for row in rows} == {0, 1, 2}
+    assert len({(row.segment, row.offset) for row in rows}) == 5000
+    only = spark.read.format("sarit").schema("event string").options(**options(node, "s/batch", splits="6")).load()
+    assert only.rdd.getNumPartitions() >= 6
+    assert only.count() == 5000
+    tail = spark.read.format("sarit").options(**options(node, "s/batch", start="tail")).load()
+    assert tail.count() == 0
+
+
+def test_batch_append_with_keys(spark, node, client):
+    client.create_stream("s/appended", segments=2)
+    frame = spark.range(3000).selectExpr("concat(id % 5, ':', id) event", "cast(id % 5 as string) routing_key")
+    frame.coalesce(1).write.format("sarit").options(**options(node, "s/appended")).mode("append").save()
+    got = read(client, "s/appended")
+    assert sorted(int(e.split(":")[1]) for e in got) == list(range(3000))
+    for key in range(5):
+        mine = [int(e.split(":")[1]) for e in got if e.startswith(f"{key}:")]
+        assert mine == sorted(mine)
+
+
+def test_a_stream_to_a_stream_across_a_new_epoch_and_a_restart(spark, node, client, tmp_path):
+    client.create_stream("s/source", segments=2)
+    client.create_stream("s/sink", segments=2)
+
+    def run():
+        query = (
+            spark.readStream.format("sarit")
+            .options(**options(node, "s/source", maxEventsPerTrigger="700"))
+            .load()
+            .selectExpr("cast(event as string) event", "split(cast(event as string), ':')[0] routing_key")
+            .writeStream.format("sarit")
+            .options(**options(node, "s/sink"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start()
+        )
+        query.processAllAvailable()
+        sizes = [int(progress["numInputRows"]) for progress in query.recentProgress]
+        query.stop()
+        return sizes
+
+    fill(client, "s/source", 2000)
+    first = run()
+    assert sum(first) == 2000
+    assert max(first) <= 700
+    client.update_stream("s/source", segments=3)
+    fill(client, "s/source", 1000, start=2000)
+    assert sum(run()) == 1000
+    got = read(client, "s/sink")
+    assert sorted(int(e.split(":")[1]) for e in got) == list(range(3000))
+
+
+def test_what_is_wrong_is_said(spark, node):
+    from pyspark.errors import PySparkException
+
+    for wrong, text in (
+        ({"stream": "s/none"}, "does not exist"),
+        ({"stream": "nothing"}, "SCOPE/STREAM"),
+        ({"stream": "s/batch", "splitz": "3"}, "unknown option"),
+    ):
+        with pytest.raises(PySparkException, match=text):
+            spark.read.format("sarit").options(controller=node.controller, **wrong).load().count()
