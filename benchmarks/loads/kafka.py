@@ -33,11 +33,11 @@ def _topics(options: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _producer(options: dict[str, Any], linger_ms: float) -> Any:
+def _producer(options: dict[str, Any], linger_ms: float, **more: Any) -> Any:
     return Producer({
         "bootstrap.servers": options["bootstrap"], "acks": "all", "enable.idempotence": True, "linger.ms": linger_ms,
         "batch.size": 1_000_000, "batch.num.messages": 10_000, "queue.buffering.max.messages": 2_000_000,
-        "queue.buffering.max.kbytes": 512_000,
+        "queue.buffering.max.kbytes": 512_000, **more,
     })  # fmt: skip
 
 
@@ -83,7 +83,9 @@ def _write(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fast(options: dict[str, Any]) -> dict[str, Any]:
-    producer, topic, event = _producer(options, 5), options["topic"], b"x" * EVENT_BYTES
+    failures: list[str] = []
+    only_errors = {"delivery.report.only.error": True, "on_delivery": lambda error, _: failures.append(str(error))}
+    producer, topic, event = _producer(options, 5, **only_errors), options["topic"], b"x" * EVENT_BYTES
     start, sent = now(), 0
     end = start + float(options["seconds"])
     while now() < end:
@@ -97,6 +99,8 @@ def _fast(options: dict[str, Any]) -> dict[str, Any]:
         sent += 500
         producer.poll(0)
     producer.flush()
+    if failures:
+        raise RuntimeError(f"{len(failures)} events were not stored: {failures[0]}")
     elapsed = now() - start
     return {"events": sent, "seconds": round(elapsed, 2), "events_per_s": round(sent / elapsed)}
 

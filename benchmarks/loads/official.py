@@ -49,8 +49,8 @@ async def _take(reader: Any, wanted: int) -> int:
 
 def _read(manager: Any, options: dict[str, Any]) -> float:
     group = manager.create_reader_group(f"group-{os.getpid()}", options["scope"], options["stream"])
-    reader = group.create_reader("one")
     start = now()
+    reader = group.create_reader("one")
     asyncio.run(asyncio.wait_for(_take(reader, int(options["events"])), READ_SECONDS))
     return now() - start
 

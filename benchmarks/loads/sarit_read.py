@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.loads.connecting import connect
 from benchmarks.loads.pace import now, percentiles
-from sarit.client.aio import connect
 
 FOLLOW_SECONDS = 120.0
 

@@ -15,8 +15,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from benchmarks.loads.connecting import connect
 from benchmarks.loads.pace import EVENT_BYTES, Latencies, Ticker, event_at, now, percentiles
-from sarit.client.aio import connect
 
 WARM_UP_SECONDS = 1.0
 GROUP = 500
