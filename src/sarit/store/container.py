@@ -214,9 +214,18 @@ class Container:
         if await self.residency.find(name) is not None:
             await self.pipeline.settled()
             raise Exists(f"segment {name} exists")
-        operation = self.state.create(
-            name, kind=kind, key_length=key_length, scale_type=scale_type, target_rate=target_rate, rollover=rollover
-        )
+        try:
+            operation = self.state.create(
+                name,
+                kind=kind,
+                key_length=key_length,
+                scale_type=scale_type,
+                target_rate=target_rate,
+                rollover=rollover,
+            )
+        except Exists:  # by another caller, while we looked
+            await self.pipeline.settled()
+            raise
         await self.submit(operation)
 
     async def seal(self, name: str) -> None:

@@ -339,3 +339,19 @@ def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
         await store.stop()
 
     run(main())
+
+
+def test_of_two_creations_at_once_one_is_told_it_exists_once_that_is_durable():
+    async def main():
+        world = World()
+        store = await world.start()
+        world.logs.hold_appends = True
+        creations = [asyncio.ensure_future(store.container(SEGMENT).create(SEGMENT)) for _ in range(2)]
+        await asyncio.sleep(0.01)
+        assert not any(creation.done() for creation in creations)
+        world.logs.hold_appends = False
+        results = await asyncio.gather(*creations, return_exceptions=True)
+        assert [type(result) for result in results] == [type(None), Exists]
+        await store.stop()
+
+    run(main())
