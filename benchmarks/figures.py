@@ -70,6 +70,20 @@ class Ratio:
 RATIOS: Final = (
     Ratio("fast-1", "events_per_s", "unthrottled, 1 segment", True, 3, 3),
     Ratio("fast-16", "events_per_s", "unthrottled, 16 segments", True, 3, 3),
+    Ratio(
+        "fast-1",
+        "by_sarits_client.events_per_s",
+        "unthrottled, 1 segment, Sarit's client on both",
+        True,
+        peers=("pravega",),
+    ),
+    Ratio(
+        "fast-16",
+        "by_sarits_client.events_per_s",
+        "unthrottled, 16 segments, Sarit's client on both",
+        True,
+        peers=("pravega",),
+    ),
     Ratio("official", "write.events_per_s", "official Python client, write", True, 2, 4, ("pravega",)),
     Ratio("official", "read.events_per_s", "official Python client, read", True, 1, 1.3, ("pravega",)),
     Ratio("spark", "events_per_s", "Spark batch count", True, 1.5, 3, ("kafka",)),
@@ -105,7 +119,7 @@ def ratios(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Sarit against each peer that was measured; judged against the better one, and only against durable peers."""
     rows = []
     for ratio in RATIOS:
-        mine = value_of(results, SARIT, ratio.row, ratio.path)
+        mine = value_of(results, SARIT, ratio.row, ratio.path.removeprefix("by_sarits_client."))
         theirs = {peer: value_of(results, peer, ratio.row, ratio.path) for peer in ratio.peers}
         known = {peer: value for peer, value in theirs.items() if value}
         if not mine or not known:

@@ -38,18 +38,19 @@ class Pravega:
         self.port, self._store, self._zk, self._bookie_zk, self._bookie = free_ports(5)
         self.endpoint = f"127.0.0.1:{self.port}"
         self.classes = class_path("pravega")
+        self.logging = directory / "logback.xml"
         self._processes: list[Process] = []
 
     def java(self, *arguments: str, heap: str = "512m") -> list[str]:
         """A command line with Pravega's classes."""
-        logback = f"-Dlogback.configurationFile={self._directory / 'logback.xml'}"
+        logback = f"-Dlogback.configurationFile={self.logging}"
         temporary = f"-Djava.io.tmpdir={self._directory}"
         return ["java", *JAVA_OPTIONS, f"-Xmx{heap}", logback, temporary, "-cp", self.classes, *arguments]
 
     def start(self) -> Pravega:
         """Serve.  Raises PeerMissing."""
         self._directory.mkdir(parents=True, exist_ok=True)
-        (self._directory / "logback.xml").write_text(LOGBACK)
+        self.logging.write_text(LOGBACK)
         (self._directory / "empty.properties").write_text("")
         settings = self._settings()
         if self.durable:
