@@ -1,0 +1,161 @@
+"""Readers on the wire protocol: at the tail, from the middle again, and complete scans."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.errors import Unavailable
+from sarit.wire import commands as wire
+from simulation.actors.links import Link
+from simulation.events import BrokenBytes, SegmentParser
+
+if TYPE_CHECKING:
+    import random
+
+    from simulation.events import History
+    from simulation.world import World
+
+
+def now() -> float:
+    """Virtual seconds."""
+    return asyncio.get_running_loop().time()
+
+
+async def segment_info(link: Link, history: History, segment: str) -> wire.StreamSegmentInfo:
+    """Start and length, also recorded.  Raises Unavailable."""
+    begun = now()
+    answer = await link.ask(lambda request: wire.GetStreamSegmentInfo(request, segment, ""))
+    if not isinstance(answer, wire.StreamSegmentInfo):
+        raise AssertionError(f"info of {segment}: {answer}")
+    history.log.info(history.segment(segment), answer.start_offset, answer.write_offset, begun, now())
+    return answer
+
+
+class TailReader:
+    """Follows segments; now and then goes back to a place where an event is known to begin."""
+
+    def __init__(self, world: World, history: History, number: int, segments: list[str]) -> None:
+        self._world = world
+        self._history = history
+        self._rng: random.Random = world.rng(f"reader {number}")
+        self._link = Link(world, self._rng, f"reader {number}")
+        self._segments = segments
+        self._parsers: dict[str, SegmentParser] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            segment = self._rng.choice(self._segments)
+            try:
+                await self._read_some(segment)
+            except Unavailable:
+                await asyncio.sleep(0.01)
+            if not self._world.quiet and self._world.options.breaks and self._rng.random() < 0.02:
+                self._link.drop()
+
+    def _place(self, segment: str) -> SegmentParser:
+        parser = self._parsers.get(segment)
+        if parser is None or self._rng.random() < 0.05:
+            known = self._history.boundaries.get(self._history.segment(segment), [])
+            offset = self._rng.choice([0, *known[-50:]]) if parser is not None else 0
+            parser = self._at(segment, offset)
+        return parser
+
+    def _at(self, segment: str, offset: int) -> SegmentParser:
+        parser = SegmentParser(self._history, self._history.new_reader(), segment, offset)
+        self._parsers[segment] = parser
+        return parser
+
+    async def _read_some(self, segment: str) -> None:
+        if self._rng.random() < 0.1:
+            await segment_info(self._link, self._history, segment)
+        for _ in range(self._rng.choice((1, 3, 20))):
+            parser = self._place(segment)
+            size = self._rng.choice((64, 500, 5000, 200_000))
+            begun = now()
+            read = asyncio.ensure_future(
+                self._link.ask(lambda request, p=parser, n=size: wire.ReadSegment(segment, p.position, n, "", request))
+            )
+            await asyncio.wait([read], timeout=self._rng.choice((0.2, 1.0)))
+            if not read.done():
+                read.cancel()  # parked at the tail: look elsewhere
+                return
+            if not self._take(segment, parser, read.result(), begun):
+                return
+
+    def _take(self, segment: str, parser: SegmentParser, answer: Any, begun: float) -> bool:
+        if isinstance(answer, wire.SegmentIsTruncated):
+            self._world.trace.mark("read_below_start")
+            self._at(segment, answer.start_offset)
+            return True
+        if not isinstance(answer, wire.SegmentRead):
+            raise AssertionError(f"read of {segment} at {parser.position}: {answer}")
+        assert answer.offset == parser.position, f"asked for {parser.position}, got {answer.offset}"
+        try:
+            parser.feed(bytes(answer.data), begun, now())
+        except BrokenBytes as error:
+            self._world.trace.add("bug", str(error))
+            self._at(segment, 0)
+        return bool(answer.data)
+
+
+async def scan(world: World, history: History, segments: list[str], name: str) -> None:
+    """Read all of every segment from its start, once, and record that as a scan.  Nothing writes meanwhile."""
+    reader = history.new_reader()
+    rng = world.rng(f"scan {name}")
+    link = Link(world, rng, f"scan {name}")
+    for segment in segments:
+        info = await link.until(lambda s=segment: segment_info(link, history, s))
+        parser = SegmentParser(history, reader, segment, info.start_offset)
+        while parser.position < info.write_offset:
+            begun = now()
+            size = rng.choice((100, 4000, 1 << 20))
+            answer = await link.until(
+                lambda s=segment, p=parser, n=size: link.ask(
+                    lambda request: wire.ReadSegment(s, p.position, n, "", request)
+                )
+            )
+            if not isinstance(answer, wire.SegmentRead):
+                world.failures.append(f"vanished: scan {name}: {segment} at {parser.position}: {answer}")
+                break
+            try:
+                parser.feed(bytes(answer.data), begun, now())
+            except BrokenBytes as error:
+                world.trace.add("bug", str(error))
+                break
+        history.log.scanned(reader, history.segment(segment), info.start_offset, info.write_offset)
+    link.drop()
+
+
+class Truncator:
+    """Cuts segments at places where events are known to end."""
+
+    def __init__(self, world: World, history: History, segments: list[str]) -> None:
+        self._world = world
+        self._history = history
+        self._rng = world.rng("truncator")
+        self._link = Link(world, self._rng, "truncator")
+        self._segments = segments
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(self._rng.random())
+            segment = self._rng.choice(self._segments)
+            number = self._history.segment(segment)
+            known = self._history.boundaries.get(number)
+            if not known:
+                continue
+            offset = self._rng.choice(known[: len(known) // 2 + 1])
+            begun = now()
+            ended = float("inf")
+            try:
+                answer = await self._link.ask(lambda request: wire.TruncateSegment(request, segment, offset, ""))  # noqa: B023
+                if isinstance(answer, wire.SegmentTruncated | wire.SegmentIsTruncated):
+                    ended = now()
+                else:
+                    raise AssertionError(f"truncate {segment} at {offset}: {answer}")
+            except Unavailable:
+                pass
+            self._history.log.truncated(number, offset, begun, ended)

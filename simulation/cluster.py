@@ -1,0 +1,176 @@
+"""One node on one machine, its clients on another, and what outlives the node's process.
+
+A process is killed (the page cache lives), or the power goes (it does not); both ways its tasks are cancelled, its
+threads stop between two effects, its connections end, its index and storage handles are cut off.  Then another
+process starts on what is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import detangle
+
+from sarit.config import NodeConfig
+from sarit.core.errors import Unavailable
+from sarit.index.memory import IndexFaults, MemoryIndexes
+from sarit.log.local import LocalLogProvider
+from sarit.standalone import Node, claim_directory
+from sarit.storage.directory import open_directory
+from sarit.storage.memory import MemoryChunks, StorageFaults
+from simulation.objects import ProcessChunks
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Coroutine
+
+    from sarit.storage.port import ChunkStorage
+    from simulation.disk import SimulatedDisk
+    from simulation.options import Options
+    from simulation.world import Process, World
+
+NODE: Final = "10.0.0.1"
+CLIENTS: Final = "10.0.0.9"
+OUTSIDE: Final = "outside"
+STORE_PORT: Final = 12345
+CONTROLLER_PORT: Final = 9090
+DATA: Final = "/data"
+
+
+class Cluster:
+    """See the head of the module."""
+
+    def __init__(self, world: World, options: Options) -> None:
+        self.world = world
+        self.options = options
+        self.trace = world.trace
+        self.net = world.net
+        self.net.faults.least, self.net.faults.mean = options.least_delay, options.mean_delay
+        self.machine = world.machine(NODE)
+        self.machine.disk_latency = self._disk_delay
+        self.clients = world.machine(CLIENTS).start()
+        self._latency = self.rng("latency")
+        self._storage_rng = self.rng("storage")
+        self._index_rng = self.rng("index")
+        self._deaths = self.rng("deaths")
+        self.storage_faults = StorageFaults(self._storage_delay, self._storage_fault)
+        self.chunks = MemoryChunks(self.storage_faults)
+        self.index_faults = IndexFaults(self._index_delay, draw=self._index_rng.random)
+        self.indexes = MemoryIndexes(self.index_faults)
+        self.quiet = False
+        self.node: Node | None = None
+        self.failures: list[str] = []
+        self.starts = 0
+        self._watch_disk()
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.machine!r}>"
+
+    def rng(self, name: str) -> random.Random:
+        """A source of chance of its own."""
+        return self.world.chance(name)
+
+    @property
+    def disk(self) -> SimulatedDisk:
+        """The node's disk as it is now."""
+        return self.machine.disk
+
+    @property
+    def process(self) -> Process | None:
+        """The node's process."""
+        return self.machine.process
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run among the clients."""
+        return self.clients.spawn(work, name)
+
+    def outside(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run where no crash reaches."""
+        task: asyncio.Task[Any] = detangle.spawn(work, host=OUTSIDE, name="outside")
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return task
+
+    # -- the process ------------------------------------------------------------------------------
+
+    async def start(self) -> bool:
+        """Start a process; False when it gave up or died before it served."""
+        process = self.machine.start()
+        self.starts += 1
+        starting = process.spawn(self._serve(process), f"node {self.starts}")
+        await asyncio.wait([starting])
+        error = None if starting.cancelled() else starting.exception()
+        if process.dead or starting.cancelled():
+            return False
+        if error is None:
+            self.trace.note("serves", process.number)
+            return True
+        self.trace.note("gave up", process.number, repr(error))
+        if not isinstance(error, Unavailable | OSError):
+            self.failures.append(f"{type(error).__name__}: the node cannot start: {error}")
+        self.end(power=False)
+        return False
+
+    async def _serve(self, process: Process) -> None:
+        options = self.options
+        process.on_death(self.indexes.crash)
+        config = NodeConfig(DATA, NODE, CONTROLLER_PORT, STORE_PORT, options.containers, limits=options.limits())
+        claim_directory(config, process.env)
+        storage: ChunkStorage
+        if options.storage == "directory":
+            storage = await open_directory(f"{DATA}/chunks", process.env)
+        else:
+            storage = chunks = ProcessChunks(self.chunks, self.rng(f"chunks {process.number}"), self.outside)
+            process.on_death(chunks.die)
+        logs = LocalLogProvider(process.env, f"{DATA}/log", options.log_file_bytes)
+        node = Node(config, process.env, logs, self.indexes, storage)
+        await node.start()
+        self.node = node
+
+    def end(self, *, power: bool) -> None:
+        """The process dies, by a kill or a power cut."""
+        self.node = None
+        if self.machine.process is None:
+            return
+        self.trace.note("fault", "power cut" if power else "kill")
+        self.trace.mark("power_cut" if power else "kill")
+        peers_learn_after = self._deaths.choice((0.0, 0.05, 2.0)) * self._deaths.random()
+        if power:
+            self.machine.power_off(peers_learn_after)
+        else:
+            self.machine.kill(peers_learn_after)
+        self._watch_disk()
+        for task, info in list(detangle.current_loop().task_info.items()):
+            if info.host == NODE and not task.done():
+                task.cancel()
+
+    async def shut_down(self) -> None:
+        """Stop the node in good order, then end the process."""
+        process, node = self.machine.process, self.node
+        if process is None or node is None:
+            return
+        stopping = process.spawn(node.stop(), "stop")
+        await asyncio.wait([stopping])
+        if not stopping.cancelled() and (error := stopping.exception()) is not None:
+            self.failures.append(f"{type(error).__name__}: the node cannot stop: {error}")
+        self.end(power=False)
+
+    # -- drawn behaviour ----------------------------------------------------------------------------
+
+    def _watch_disk(self) -> None:
+        self.disk.on_change = lambda what: self.trace.note("disk", what)
+
+    def _disk_delay(self) -> float:
+        mean = self.options.disk_latency
+        return min(self._latency.expovariate(1.0) * mean, 20 * mean)
+
+    def _storage_delay(self, length: int) -> float:
+        return 0.0 if self.quiet else self._storage_rng.expovariate(1.0) * self.options.storage_latency
+
+    def _storage_fault(self) -> str:
+        if self.quiet or self._storage_rng.random() >= self.options.storage_refusals:
+            return ""
+        return self._storage_rng.choice(("refused", "applied"))
+
+    def _index_delay(self) -> float:
+        return self._index_rng.expovariate(1.0) * self.options.disk_latency

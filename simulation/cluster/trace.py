@@ -1,0 +1,100 @@
+"""What happened in a run: the last lines to show on failure, and a hash over everything to compare runs.
+
+The hash covers every step of the loop (which task or callback queue ran), every message of the network, every
+log record, fault and operation, with virtual times.  Two runs of one seed must agree in it, in different processes
+and hash seeds; `--trace FILE` writes all lines, so that `diff` finds the first that differs.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections import deque
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LAST_LINES = 200
+_STEPS_PER_HASH = 4096
+
+
+class Trace:
+    """Lines and steps of one run; also the tracer that detangle's loop and network call."""
+
+    def __init__(self, now: Callable[[], float] = lambda: 0.0, sink: TextIO | None = None) -> None:
+        self.now = now
+        self.last: deque[str] = deque(maxlen=LAST_LINES)
+        self.lines = 0
+        self._sink = sink
+        self._hash = blake2b(digest_size=16)
+        self._steps = array("q")
+        self.marks: dict[str, int] = {}
+
+    def note(self, kind: str, *fields: object) -> None:
+        """Something happened.  Fields must say the same in every process: no addresses, no ids, no sets."""
+        line = f"{self.now():.6f} {kind} {' '.join(map(str, fields))}"
+        self.lines += 1
+        self.last.append(line)
+        self._hash.update(line.encode())
+        if self._sink is not None:
+            self._sink.write(line + "\n")
+
+    def mark(self, name: str) -> None:
+        """Something worth reaching was reached ("sometimes" marks); counted over runs."""
+        self.marks[name] = self.marks.get(name, 0) + 1
+
+    def digest(self) -> str:
+        """The hash of everything so far."""
+        self._hash_steps()
+        return self._hash.hexdigest()
+
+    def _hash_steps(self) -> None:
+        self._hash.update(self._steps.tobytes())
+        del self._steps[:]
+
+    # -- called by detangle ---------------------------------------------------------------------
+
+    def on_spawn(self, task: object, info: Any) -> None:
+        """A task was made."""
+        self._steps.append(-info.id)
+
+    def before_step(self, lane: Any, handle: object) -> None:
+        """A step begins."""
+        self._steps.append(lane.id)
+        if len(self._steps) >= _STEPS_PER_HASH:
+            self._hash_steps()
+            if self._sink is not None:
+                self._sink.write(f"{self.now():.6f} steps {self._hash.hexdigest()}\n")
+
+    def after_step(self, lane: object, handle: object) -> None:
+        """A step ended."""
+
+    def on_net(self, kind: str, text: str) -> None:
+        """The network did something."""
+        self.note(kind, text)
+
+    def on_deviation(self, lanes: object) -> None:
+        """The scheduler left asyncio's order; the steps show it."""
+
+    def on_fault(self, text: str) -> None:
+        """detangle injected a fault."""
+        self.note("fault", text)
+
+    def on_unhandled(self, context: dict[str, Any]) -> None:
+        """A callback raised."""
+        self.note("unhandled", context.get("message"), repr(context.get("exception")))
+
+
+class TraceLog(logging.Handler):
+    """Log records of the system under test, as lines of the trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__(logging.INFO)
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One record."""
+        error = f" [{record.exc_info[1]!r}]" if record.exc_info and record.exc_info[1] is not None else ""
+        self._trace.note("log", record.levelname, record.name, record.getMessage() + error)

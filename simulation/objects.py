@@ -1,0 +1,71 @@
+"""Long-term storage as one process sees it: it dies with the process, what is on its way may still arrive.
+
+A write that the dying process had sent off is carried out, or not, after its death: the zombie's late write
+that recovery must neither trust nor trip over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+    from typing import Any
+
+    from sarit.env.ports import Buffer
+    from sarit.storage.memory import MemoryChunks
+
+
+class ProcessChunks:
+    """`ChunkStorage` on a store that outlives the process."""
+
+    def __init__(
+        self, chunks: MemoryChunks, rng: random.Random, outside: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
+    ) -> None:
+        self._chunks = chunks
+        self._rng = rng
+        self._outside = outside
+        self._dead = False
+
+    def die(self) -> None:
+        """The process is gone."""
+        self._dead = True
+
+    async def write(self, name: str, parts: Sequence[Buffer]) -> None:
+        """See `ChunkStorage`."""
+        self._check()
+        if self._rng.random() < 0.5:
+            await self._chunks.write(name, parts)
+        else:
+            await asyncio.shield(self._outside(self._chunks.write(name, [bytes(part) for part in parts])))
+        self._check()
+
+    async def read(self, name: str, offset: int, length: int) -> bytes:
+        """See `ChunkStorage`."""
+        self._check()
+        data = await self._chunks.read(name, offset, length)
+        self._check()
+        return data
+
+    async def delete(self, name: str) -> None:
+        """See `ChunkStorage`."""
+        self._check()
+        await self._chunks.delete(name)
+        self._check()
+
+    async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
+        """See `ChunkStorage`."""
+        self._check()
+        async for found in self._chunks.list(prefix):
+            yield found
+
+    async def close(self) -> None:
+        """See `ChunkStorage`."""
+
+    def _check(self) -> None:
+        if self._dead:
+            raise Unavailable("the process is dead")

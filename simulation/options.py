@@ -1,0 +1,143 @@
+"""What a seed decides: sizes shrunk so that everything happens within seconds, and which faults strike.
+
+Each fault class is off in half of the seeds: a run with one class alone finds what a mix hides.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, dataclass
+
+from sarit.store.container import ContainerLimits
+from sarit.store.flusher import FlushLimits
+from sarit.store.store import StoreLimits
+
+KIB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """One run.  Bytes, virtual seconds, probabilities."""
+
+    seed: int
+    permuted: float
+    containers: int
+    segments: int
+    writers: int
+    readers: int
+    table_clients: int
+    stream_writers: int
+    events: int
+    event_bytes: int
+    block_events: int
+    window_blocks: int
+    think_seconds: float
+    table_updates: int
+    log_file_bytes: int
+    flush_interval: float
+    flush_trigger_bytes: int
+    chunk_bytes: int
+    small_slice_bytes: int
+    small_extent_bytes: int
+    max_unflushed_bytes: int
+    cache_bytes: int
+    chunk_cache_bytes: int
+    max_segments: int
+    entry_cache_bytes: int
+    storage: str
+    least_delay: float
+    mean_delay: float
+    split: float
+    disk_latency: float
+    storage_latency: float
+    fault_gap: float
+    kills: bool
+    power_cuts: bool
+    breaks: bool
+    stalls: bool
+    storage_refusals: float
+    storage_outages: bool
+    index_failures: bool
+    sync_errors: bool
+    write_errors: bool
+    full_disk: bool
+    truncations: bool
+    client_crashes: bool
+
+    def limits(self) -> StoreLimits:
+        """The node's limits."""
+        return StoreLimits(
+            containers=self.containers,
+            max_unflushed_bytes=self.max_unflushed_bytes,
+            cache_bytes=self.cache_bytes,
+            chunk_cache_bytes=self.chunk_cache_bytes,
+            disk_reserve_bytes=0,
+            container=ContainerLimits(max_segments=self.max_segments, entry_cache_bytes=self.entry_cache_bytes),
+            flush=FlushLimits(
+                interval_seconds=self.flush_interval,
+                trigger_bytes=self.flush_trigger_bytes,
+                chunk_bytes=self.chunk_bytes,
+                small_slice_bytes=self.small_slice_bytes,
+                small_extent_bytes=self.small_extent_bytes,
+            ),
+        )
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return [f"{name} = {value}" for name, value in asdict(self).items()]
+
+
+def draw(seed: int) -> Options:
+    """The options of a seed."""
+    rng = random.Random(f"{seed}/options")
+    pick = rng.choice
+
+    def half() -> bool:
+        return rng.random() < 0.5
+
+    return Options(
+        seed=seed,
+        permuted=pick((0.0, 0.0, 0.1, 1.0)),
+        containers=pick((1, 1, 2, 4)),
+        segments=pick((1, 2, 4, 6)),
+        writers=pick((1, 2, 4, 6)),
+        readers=pick((1, 2, 3)),
+        table_clients=pick((0, 1, 3)),
+        stream_writers=pick((0, 0, 1, 2)),
+        events=pick((40, 120, 300)),
+        event_bytes=pick((20, 100, 600, 3000)),
+        block_events=pick((1, 3, 10)),
+        window_blocks=pick((1, 2, 5, 20)),
+        think_seconds=pick((0.002, 0.02, 0.1)),
+        table_updates=pick((20, 60)),
+        log_file_bytes=pick((16 * KIB, 64 * KIB, 1024 * KIB)),
+        flush_interval=pick((0.02, 0.2, 1.0)),
+        flush_trigger_bytes=pick((2 * KIB, 20 * KIB, 1024 * KIB)),
+        chunk_bytes=pick((1 * KIB, 10 * KIB, 100 * KIB)),
+        small_slice_bytes=pick((1, 200, 2000)),
+        small_extent_bytes=pick((1, 2 * KIB, 20 * KIB)),
+        max_unflushed_bytes=pick((8 * KIB, 64 * KIB, 16 * 1024 * KIB)),
+        cache_bytes=pick((0, 4 * KIB, 1024 * KIB)),
+        chunk_cache_bytes=pick((1, 8 * 1024 * KIB)),
+        max_segments=pick((2, 4, 100)),
+        entry_cache_bytes=pick((1, 1 * KIB, 1024 * KIB)),
+        storage=pick(("objects", "objects", "directory")),
+        least_delay=pick((0.0, 0.0005, 0.005)),
+        mean_delay=pick((0.0002, 0.002, 0.02)),
+        split=pick((0.0, 0.1, 0.7)),
+        disk_latency=pick((0.0002, 0.002, 0.02)),
+        storage_latency=pick((0.001, 0.02, 0.3)),
+        fault_gap=pick((0.1, 0.4, 1.5)),
+        kills=half(),
+        power_cuts=half(),
+        breaks=half(),
+        stalls=half(),
+        storage_refusals=pick((0.0, 0.0, 0.1, 0.3)),
+        storage_outages=half(),
+        index_failures=half(),
+        sync_errors=half(),
+        write_errors=half(),
+        full_disk=rng.random() < 0.25,
+        truncations=half(),
+        client_crashes=half(),
+    )

@@ -1,0 +1,169 @@
+"""One seed from start to verdict.
+
+1. Faults: the workload runs while the nemesis strikes.
+2. Liveness: faults stop; everything pending must end within LIVENESS_SECONDS of virtual time.
+3. Reading again by all paths: as the node is; after a stop in good order (everything from long-term storage);
+   after a power cut (the log replayed over the checkpoint).  Each is a scan for the checkers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers import log as log_checker
+from checkers import table as table_checker
+from sarit.wire import commands as wire
+from simulation.actors.links import Link
+from simulation.actors.readers import TailReader, Truncator, scan
+from simulation.actors.tables import TableClient, read_everything
+from simulation.actors.writers import WireWriter
+from simulation.cluster import Cluster
+from simulation.events import History
+from simulation.mutants import MUTANTS
+from simulation.nemesis import Nemesis
+from simulation.options import Options, draw
+from simulation.world import run_world
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TextIO
+
+    from simulation.trace import Trace
+    from simulation.world import Outcome, World
+
+FAULT_SECONDS: Final = 60.0
+LIVENESS_SECONDS: Final = 60.0
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of a seed."""
+
+    options: Options
+    violations: list[str]
+    outcome: Outcome
+    acked_events: int = 0
+    starts: int = 0
+
+    @property
+    def trace(self) -> Trace:
+        """What happened."""
+        return self.outcome.trace
+
+    @property
+    def digest(self) -> str:
+        """Equal for two runs of one seed."""
+        return f"{self.outcome.digest}-{self.outcome.steps}-{self.trace.lines}"
+
+
+class Run:
+    """The actors of one seed."""
+
+    def __init__(self, world: World, options: Options) -> None:
+        self.options = options
+        self.cluster = Cluster(world, options)
+        self.history = History(world.trace)
+        self.segments = [f"sim/stream/{number}.#epoch.0" for number in range(options.segments)]
+        self.tables = [f"sim/table-{number}" for number in range(2)] if options.table_clients else []
+        self.nemesis = Nemesis(self.cluster)
+        self.writers: list[WireWriter] = []
+
+    async def main(self) -> None:
+        """All three phases."""
+        cluster = self.cluster
+        supervisor = cluster.spawn(self.nemesis.supervise(), "supervisor")
+        await self._create()
+        work, watch = self._start_actors()
+        faults = cluster.spawn(self.nemesis.run(), "nemesis")
+        await asyncio.wait(work, timeout=FAULT_SECONDS)
+        faults.cancel()
+        self.nemesis.heal()
+        done, pending = await asyncio.wait(work, timeout=LIVENESS_SECONDS)
+        for task in watch:
+            task.cancel()
+        if pending:
+            names = sorted(task.get_name() for task in pending)
+            cluster.failures.append(f"liveness: {names} did not end in {LIVENESS_SECONDS:.0f} s; {self.writers}")
+            return
+        for task in work:
+            task.result()
+        await self._read_again("as it is")
+        supervisor.cancel()
+        await asyncio.wait([supervisor])
+        await cluster.shut_down()
+        await self._restart_and_read("stopped in good order")
+        cluster.end(power=True)
+        await self._restart_and_read("after a power cut")
+        for task in watch:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    async def _create(self) -> None:
+        link = Link(self.cluster, self.cluster.rng("create"), "create")
+        for segment in self.segments:
+            await link.until(lambda s=segment: link.ask(lambda request: wire.CreateSegment(request, s, 0, 0, "")))
+        for table in self.tables:
+            await link.until(lambda t=table: link.ask(lambda request: wire.CreateTableSegment(request, t, "")))
+        link.drop()
+
+    def _start_actors(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
+        cluster, history, options = self.cluster, self.history, self.options
+        work, watch = [], []
+        for number in range(options.writers):
+            writer = WireWriter(cluster, history, number, self.segments[number % len(self.segments)])
+            self.writers.append(writer)
+            work.append(cluster.spawn(writer.run(), f"writer {number}"))
+        work += [
+            cluster.spawn(TableClient(cluster, history, number, self.tables).run(), f"table {number}")
+            for number in range(options.table_clients)
+        ]
+        watch += [
+            cluster.spawn(TailReader(cluster, history, number, self.segments).run(), f"reader {number}")
+            for number in range(options.readers)
+        ]
+        if options.truncations:
+            watch.append(cluster.spawn(Truncator(cluster, history, self.segments).run(), "truncator"))
+        return work, watch
+
+    async def _read_again(self, name: str) -> None:
+        self.cluster.trace.note("phase", name)
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            await scan(self.cluster, self.history, self.segments, name)
+            await read_everything(self.cluster, self.history, self.tables, name)
+
+    async def _restart_and_read(self, name: str) -> None:
+        if not await self.cluster.start():
+            self.cluster.failures.append(f"liveness: the node does not start {name}")
+            return
+        await self._read_again(name)
+
+
+def run_seed(
+    seed: int, mutants: Sequence[str] = (), options: Options | None = None, sink: TextIO | None = None
+) -> Result:
+    """Run and judge one seed."""
+    options = options or draw(seed)
+    run: Run | None = None
+
+    async def main(world: World) -> None:
+        nonlocal run
+        run = Run(world, options)
+        await run.main()
+
+    with ExitStack() as stack:
+        for mutant in mutants:
+            stack.enter_context(MUTANTS[mutant]())
+        outcome = run_world(seed, main, permuted=options.permuted, sink=sink)
+    violations = list(outcome.failures)
+    if run is None:
+        return Result(options, violations, outcome)
+    violations = [
+        *run.cluster.failures,
+        *map(str, log_checker.check(run.history.log)),
+        *map(str, table_checker.check(run.history.table)),
+        *violations,
+    ]
+    return Result(options, violations, outcome, run.history.acked_events, run.cluster.starts)
