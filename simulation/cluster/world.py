@@ -30,10 +30,10 @@ from detangle._context import current_host
 from detangle.strategies import Strategy
 
 from sarit.env.ports import Env
-from simulation.disk import SimulatedDisk
 from simulation.cluster.network import HostNetwork, SimulatedNetwork
-from simulation.threads import SimulatedThreads
 from simulation.cluster.trace import Trace, TraceLog
+from simulation.disk import SimulatedDisk
+from simulation.threads import SimulatedThreads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
