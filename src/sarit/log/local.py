@@ -2,7 +2,7 @@
 
 Theory of operation.  `append` queues a frame; the log's own thread (`writer.py`) takes all that
 are queued, writes them at once and syncs once, and reports them here in order.  A second
-thread (`files.py`) makes the next file while the current one fills, keeps a spare in reserve and recycles
+thread (`housekeeping.py`, `files.py`) makes the next file while the current one fills, keeps a spare in reserve and recycles
 truncated files, so that no append waits for an allocation or a directory.
 
 Opening fences: the owner before (in this process) is failed, its threads end and its descriptors
@@ -25,11 +25,10 @@ from sarit.core.errors import Fenced, Unavailable
 from sarit.core.limits import (
     LOG_FILE_BYTES,
     LOG_MARK_SECONDS,
-    LOG_ROOM_RETRY_SECONDS,
-    LOG_ROOM_WAIT_SECONDS,
     MAX_SPARE_LOG_FILES,
 )
-from sarit.log.files import NO_ROOM, FileMaker, WritableFile
+from sarit.log.files import FileMaker, WritableFile
+from sarit.log.housekeeping import Housekeeper
 from sarit.log.reading import LogFile, find_tail, list_files, replay
 from sarit.log.records import BLOCK_BYTES
 from sarit.log.writer import LogWriter, Outcome, QueuedFrame
@@ -140,8 +139,6 @@ class LocalLog:
         self._opened = opened
         self._loop = asyncio.get_running_loop()
         self._worker = worker
-        self._housekeeper = env.threads.worker(f"log-files-{container}")
-        self._maker = opened.maker
         self._writer = LogWriter(self._name, opened.file.header.epoch, opened.file, opened.end)
         self._last = opened.end
         self._any_appended = False
@@ -152,14 +149,15 @@ class LocalLog:
         self._closing: asyncio.Future[None] | None = None
         self._progress = asyncio.Event()
         self._files = deque(opened.logs)
-        self._making = False
         self._mark_timer: asyncio.TimerHandle | None = None
         self._last_at_timer = 0
-        self._starved_timer: asyncio.TimerHandle | None = None
-        self._retry_timer: asyncio.TimerHandle | None = None
+        housekeeping = env.threads.worker(f"log-files-{container}")
+        self._housekeeper = Housekeeper(
+            self._name, housekeeping, opened.maker, opened.file.header, self._file_made, self._end
+        )
         if opened.empty:
-            self._retire([log.path for log in opened.empty])
-        self._keep_house()
+            self._housekeeper.retire([log.path for log in opened.empty])
+        self._housekeeper.reserve()
 
     def __repr__(self) -> str:
         return f"<LocalLog {self._name} epoch {self.epoch}, last frame {self._last}, {len(self._files)} closed files>"
@@ -221,14 +219,15 @@ class LocalLog:
         self._files.extend(outcome.closed)
         if outcome.error is not None:
             self._failed = True
-        elif outcome.starved:
-            self._starve()
+            self._housekeeper.stop()
+        elif outcome.starved and self._writer.next_file is None:
+            self._housekeeper.starve(self._writer.durable)
         elif self._writer.queue and not self._writer.submitted and not self._ended:
             self._submit_commit()  # before anybody is told: the disk should not wait for the loop
         if outcome.frames and not self._failed:
             self._arm_mark()
-            if self._writer.file.position * 2 > self._writer.file.capacity:
-                self._prepare()
+            if self._writer.next_file is None and self._writer.file.position * 2 > self._writer.file.capacity:
+                self._housekeeper.prepare(self._writer.durable)
         self._progress.set()
         bug: Exception | None = None
         for frame in outcome.frames:
@@ -251,69 +250,20 @@ class LocalLog:
         elif not self._failed and not self._closed:
             self._worker.submit(self._writer.mark, self._finished)
 
-    # -- files --------------------------------------------------------------------------------
-
-    def _prepare(self) -> None:
-        """Have the next file made ahead of need."""
-        if self._making or self._ended or self._failed or self._writer.next_file is not None:
-            return
-        if self._retry_timer is not None:
-            return
-        self._making = True
-        header, durable = self._opened.file.header, self._writer.durable
-        self._housekeeper.submit(lambda: self._maker.make(header.epoch, header.base, durable), self._made)
-
-    def _made(self, file: WritableFile | None, error: BaseException | None) -> None:
-        self._making = False
-        if file is not None:
-            self._writer.next_file = file
-            if self._starved_timer is not None:
-                self._starved_timer.cancel()
-                self._starved_timer = None
-                self._submit_commit()
-            self._keep_house()
-        elif isinstance(error, OSError) and error.errno in NO_ROOM:
-            if self._closed and self._starved_timer is not None:
-                self._no_room()
-            elif not self._ended:
-                self._retry_timer = self._loop.call_later(LOG_ROOM_RETRY_SECONDS, self._retry)
-        else:
-            assert error is not None
-            self._end(error)
-
-    def _retry(self) -> None:
-        self._retry_timer = None
-        self._prepare()
-
-    def _starve(self) -> None:
-        """Frames wait for the next file."""
-        if self._writer.next_file is not None:  # it came meanwhile
-            self._submit_commit()
-        elif self._starved_timer is None and not self._ended:
-            self._starved_timer = self._loop.call_later(LOG_ROOM_WAIT_SECONDS, self._no_room)
-            self._prepare()
-
-    def _no_room(self) -> None:
-        if self._starved_timer is not None:
-            self._starved_timer.cancel()
-        self._starved_timer = None
-        self._end(Unavailable(f"{self._name} has no room: the disk is full"))
-
     def _end(self, error: BaseException) -> None:
         """Fail what is queued and all that comes."""
         self._failed = True
+        self._housekeeper.stop()
         self._writer.fail(error)
         if not self._ended:
             self._submit_commit()
 
-    def _keep_house(self) -> None:
-        """Keep a spare in reserve."""
-        if not self._closed and not self._failed:
-            self._housekeeper.submit(self._maker.reserve, self._kept)
+    # -- files --------------------------------------------------------------------------------
 
-    def _kept(self, _: object, error: BaseException | None) -> None:
-        if error is not None:
-            self._end(error)
+    def _file_made(self, file: WritableFile) -> None:
+        self._writer.next_file = file
+        if self._writer.queue and not self._writer.submitted and not self._ended:
+            self._submit_commit()
 
     def truncate(self, below: int) -> None:
         """Frames below a number are not needed: their files become spares."""
@@ -324,17 +274,7 @@ class LocalLog:
         while self._files and self._files[0].last < below:
             paths.append(self._files.popleft().path)
         if paths:
-            self._retire(paths)
-
-    def _retire(self, paths: list[str]) -> None:
-        self._housekeeper.submit(lambda: self._maker.retire(paths), self._retired)
-
-    def _retired(self, _: object, error: BaseException | None) -> None:
-        if error is not None:
-            self._end(error)
-        elif self._starved_timer is not None and self._retry_timer is not None:
-            self._retry_timer.cancel()
-            self._retry()
+            self._housekeeper.retire(paths)
 
     def backlog_bytes(self) -> int:
         """Bytes of the files that hold frames not truncated."""
@@ -346,8 +286,7 @@ class LocalLog:
 
     def fence(self) -> None:
         """Somebody opened the log again: what is not with the disk yet fails with Fenced."""
-        self._failed = True
-        self._writer.fail(Fenced(f"{self._name} was opened by a later owner"))
+        self._end(Fenced(f"{self._name} was opened by a later owner"))
 
     def abandon(self) -> None:
         """Close without waiting for it, failing what is queued."""
@@ -365,16 +304,13 @@ class LocalLog:
         return self._closing
 
     async def _close(self) -> None:
-        if self._starved_timer is not None and self._retry_timer is not None:
-            self._no_room()  # the disk is full, and nobody waits any longer for room
+        self._housekeeper.hurry()
         while self._writer.queue:
             self._progress.clear()
             await self._progress.wait()
         self._ended = True
-        for timer in (self._mark_timer, self._retry_timer, self._starved_timer):
-            if timer is not None:
-                timer.cancel()
-        self._starved_timer = None
+        if self._mark_timer is not None:
+            self._mark_timer.cancel()
         self._finished(await self._worker.run(self._writer.finish), None)
         await self._worker.close()
         await self._housekeeper.close()

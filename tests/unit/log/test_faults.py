@@ -306,6 +306,28 @@ def test_a_full_disk_fails_appends_in_the_end_and_the_log_opens_on_its_reserve()
     simulate(main)
 
 
+@pytest.mark.parametrize("how", ["close", "fence"])
+def test_frames_that_wait_for_room_are_refused_when_the_log_is_closed_or_fenced(how) -> None:
+    async def main() -> None:
+        machine = Machine(capacity_bytes=3 * FILE_BYTES)
+        logs = provider(machine)
+        log = await logs.open(1)
+        flying = [start(log, number, payload_of(number, 6000)) for number in range(1, 13)]
+        await asyncio.sleep(1)
+        acked = sum(future.done() for future in flying)
+        assert 0 < acked < 12
+        begun = asyncio.get_running_loop().time()
+        other = await logs.open(1) if how == "fence" else await log.close()
+        assert asyncio.get_running_loop().time() - begun < 1
+        results = await asyncio.gather(*flying, return_exceptions=True)
+        assert [result is None for result in results] == [True] * acked + [False] * (12 - acked)
+        log = other or await logs.open(1)
+        assert await frames(log) == expected(range(1, acked + 1), 6000)
+        await log.close()
+
+    simulate(main)
+
+
 def test_spares_are_bounded_and_used_again() -> None:
     async def main() -> None:
         machine = Machine()

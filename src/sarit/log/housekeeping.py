@@ -1,0 +1,128 @@
+"""Keeps log files coming and going, on a thread of its own, so that no append waits for a directory.
+
+The next file is made when the current one is half full, a spare is held in reserve, truncated files
+are retired.  On a full disk making is tried again, and at once when files were retired;
+frames that wait meanwhile give up after LOG_ROOM_WAIT_SECONDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Unavailable
+from sarit.core.limits import LOG_ROOM_RETRY_SECONDS, LOG_ROOM_WAIT_SECONDS
+from sarit.log.files import NO_ROOM
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.env.ports import Worker
+    from sarit.log.files import FileMaker, WritableFile
+    from sarit.log.records import FileHeader
+
+
+class Housekeeper:
+    """The event loop's side.  `made` gets each new file, `failed` the reason why the log must end."""
+
+    def __init__(
+        self, name: str, worker: Worker, maker: FileMaker, header: FileHeader,
+        made: Callable[[WritableFile], None], failed: Callable[[BaseException], None],
+    ) -> None:  # fmt: skip
+        self._name = name
+        self._worker = worker
+        self._maker = maker
+        self._header = header
+        self._on_made = made
+        self._on_failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._making = False
+        self._hurried = False
+        self._stopped = False
+        self._durable = 0
+        self._give_up: asyncio.TimerHandle | None = None
+        self._try_again: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        state = "starved" if self._give_up else "making" if self._making else "idle"
+        return f"<Housekeeper of {self._name}, {state}>"
+
+    def prepare(self, durable: int) -> None:
+        """Make the next file; `durable` is the last frame known durable."""
+        self._durable = durable
+        if self._making or self._stopped or self._try_again is not None:
+            return
+        self._making = True
+        header = self._header
+        self._worker.submit(lambda: self._maker.make(header.epoch, header.base, durable), self._made)
+
+    def starve(self, durable: int) -> None:
+        """Frames wait for the next file."""
+        if self._give_up is None and not self._stopped:
+            self._give_up = self._loop.call_later(LOG_ROOM_WAIT_SECONDS, self._no_room)
+        self.prepare(durable)
+
+    def reserve(self) -> None:
+        """See that a spare is in reserve, if there is room for one."""
+        if not self._stopped:
+            self._worker.submit(self._maker.reserve, self._reserved)
+
+    def retire(self, paths: Sequence[str]) -> None:
+        """Turn files that are not needed any more into spares."""
+        if not self._stopped:
+            self._worker.submit(lambda: self._maker.retire(paths), self._retired)
+
+    def hurry(self) -> None:
+        """The log is being closed: wait for room no longer."""
+        self._hurried = True
+        if self._give_up is not None and self._try_again is not None:
+            self._no_room()
+
+    def stop(self) -> None:
+        """Start nothing new."""
+        self._stopped = True
+        for timer in (self._give_up, self._try_again):
+            if timer is not None:
+                timer.cancel()
+        self._give_up = self._try_again = None
+
+    async def close(self) -> None:
+        """End the thread, after what it is doing."""
+        self.stop()
+        await self._worker.close()
+
+    def _made(self, file: WritableFile | None, error: BaseException | None) -> None:
+        self._making = False
+        if file is not None:
+            if self._give_up is not None:
+                self._give_up.cancel()
+                self._give_up = None
+            self._on_made(file)
+            self.reserve()
+        elif isinstance(error, OSError) and error.errno in NO_ROOM:
+            if self._hurried and self._give_up is not None:
+                self._no_room()
+            elif not self._stopped:
+                self._try_again = self._loop.call_later(LOG_ROOM_RETRY_SECONDS, self._retry)
+        elif error is not None:
+            self._on_failed(error)
+
+    def _retry(self) -> None:
+        if self._try_again is not None:
+            self._try_again.cancel()
+            self._try_again = None
+            self.prepare(self._durable)
+
+    def _no_room(self) -> None:
+        self.stop()
+        self._on_failed(Unavailable(f"{self._name} has no room: the disk is full"))
+
+    def _reserved(self, _: object, error: BaseException | None) -> None:
+        if error is not None:
+            self._on_failed(error)
+
+    def _retired(self, _: object, error: BaseException | None) -> None:
+        if error is not None:
+            self._on_failed(error)
+        else:
+            self._retry()
