@@ -32,7 +32,6 @@ format: setup  ## put the code in order: ruff's fixes and formatting
 	@$(BIN)/ruff format .
 
 bench: setup  ## the headline figures, beside peers where they can be started
-	@$$(command -v uv || echo $(BIN)/uv) sync --quiet --locked --group bench
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 wheel: setup  ## build dist/*.whl
