@@ -2,8 +2,8 @@
 
 Theory of operation.  `append` queues a frame; the log's own thread (`writer.py`) takes all that
 are queued, writes them at once and syncs once, and reports them here in order.  A second
-thread (`housekeeping.py`, `files.py`) makes the next file while the current one fills, keeps a spare in reserve and recycles
-truncated files, so that no append waits for an allocation or a directory.
+thread (`housekeeping.py`, `files.py`) makes the next file while the current one fills, keeps a
+spare in reserve and recycles truncated files, so that no append waits for an allocation or a directory.
 
 Opening fences: the owner before (in this process) is failed, its threads end and its descriptors
 close before a byte is read; owners in other processes are kept out by the lock on the directory.
