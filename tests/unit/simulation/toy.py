@@ -1,6 +1,6 @@
 """A toy system for tests of the world: a server that counts lines in a file, and clients that reconnect.
 
-`python -m tests.unit.simulation.cluster.toy SEED` prints the digest of a run, for the double run in two processes.
+`python -m tests.unit.simulation.toy SEED` prints the digest of a run, for the double run in two processes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import sys
 from typing import Any
 
-from simulation.cluster.world import World, run_world
+from simulation.world import World, run_world
 
 SERVER, PORT = "10.0.0.1", 7000
 

@@ -30,10 +30,10 @@ from detangle._context import current_host
 from detangle.strategies import Strategy
 
 from sarit.env.ports import Env
-from simulation.cluster.network import HostNetwork, SimulatedNetwork
-from simulation.cluster.trace import Trace, TraceLog
 from simulation.disk import SimulatedDisk
+from simulation.network import HostNetwork, SimulatedNetwork
 from simulation.threads import SimulatedThreads
+from simulation.trace import Trace, TraceLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

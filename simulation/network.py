@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from detangle._config import NetConfig
 
-    from simulation.cluster.trace import Trace
+    from simulation.trace import Trace
 
 _HIGH_WATER_BYTES = 64 * 1024
 _RETRY_SECONDS = 0.02

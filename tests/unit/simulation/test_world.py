@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from simulation.cluster.world import World, run_world
-from tests.unit.simulation.cluster import toy
+from simulation.world import World, run_world
+from tests.unit.simulation import toy
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def digest_in_another_process(seed: int, hash_seed: int) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.unit.simulation.cluster.toy", str(seed)],
+        [sys.executable, "-m", "tests.unit.simulation.toy", str(seed)],
         cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": str(hash_seed)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout.split()[0]
