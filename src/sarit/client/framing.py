@@ -37,6 +37,7 @@ _HEADER = struct.Struct(">q")
 _CACHED_HEADER_BYTES: Final = 65536
 _PROBE_EVENTS: Final = 8
 _LOOP_EVENTS: Final = 256
+_LOOP_ENDS: Final = 4096
 
 
 class _Headers(dict[int, bytes]):
@@ -295,28 +296,44 @@ def arrow_events(data: bytes, start: int) -> tuple[list[pa.Array], list[Any], in
             begins.append(np.arange(start, start + count * stride, stride, dtype=np.int64))
             start += count * stride
             continue
-        events, used = _loop_events(data, start)
-        arrays.append(pa.array(events, pa.binary()))
-        lengths = np.fromiter(map(len, events), np.int64, len(events)) + EVENT_HEADER_BYTES
-        begins.append(start + np.cumsum(lengths) - lengths)
-        start = used
+        ends = _loop_ends(data, start)
+        bounds = np.array([start, *ends], np.int64)
+        arrays.append(_without_headers(data, bounds))
+        begins.append(bounds[:-1])
+        start = ends[-1]
 
 
-def _loop_events(data: bytes, start: int) -> tuple[list[bytes], int]:
-    """At least one whole event from `start`, until a run of equal lengths or half an event comes."""
-    events: list[bytes] = []
-    end = len(data)
+def _loop_ends(data: bytes, start: int) -> list[int]:
+    """Where whole events from `start` on end (at least one): some hundreds, or all up to half an event."""
+    ends: list[int] = []
+    last = len(data) - EVENT_HEADER_BYTES
     unpack = _HEADER.unpack_from
-    same = 0
-    before = -1
-    while end - start >= EVENT_HEADER_BYTES and same < 4 * _PROBE_EVENTS:
-        (length,) = unpack(data, start)
-        begin = start + EVENT_HEADER_BYTES
-        stop = begin + length
-        if stop > end or length < 0:
+    add = ends.append
+    for _ in range(_LOOP_ENDS):
+        if start > last:
             break
-        events.append(data[begin:stop])
-        start = stop
-        same = same + 1 if length == before else 0
-        before = length
-    return events, start
+        (length,) = unpack(data, start)
+        if length < 0:
+            break
+        start += EVENT_HEADER_BYTES + length
+        add(start)
+    if ends[-1] > len(data):
+        ends.pop()
+    return ends
+
+
+def _without_headers(data: bytes, bounds: Any) -> pa.Array:
+    """The events between `bounds` (int64 offsets of headers in `data`, and the end of the last)."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    count = len(bounds) - 1
+    longest = int(np.diff(bounds).max())
+    if count * longest > 8 * len(data) or len(data) >= 1 << 31:  # Arrow reserves that much; its offsets are int32
+        begins = (bounds[:-1] + EVENT_HEADER_BYTES).tolist()
+        return pa.array([data[a:b] for a, b in zip(begins, bounds[1:].tolist(), strict=True)], pa.binary())
+    framed = pa.BinaryArray.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(data)]
+    )
+    return pc.binary_slice(framed, EVENT_HEADER_BYTES, longest + 1)

@@ -17,7 +17,7 @@ from sarit.client.framing import (
 )
 from sarit.core.errors import Corrupt, Invalid
 
-SHAPES = ("mixed", "equal", "runs", "empty", "single")
+SHAPES = ("mixed", "equal", "runs", "empty", "single", "one long")
 
 
 def plain(events: list[bytes]) -> bytes:
@@ -30,6 +30,8 @@ def some_events(rng: random.Random, shape: str) -> list[bytes]:
         return [b""] * count
     if shape == "single":
         return [rng.randbytes(rng.randrange(200))]
+    if shape == "one long":
+        return [rng.randbytes(rng.randrange(20)) for _ in range(count)] + [rng.randbytes(20_000)] + [b"", b"1"] * count
     if shape == "equal":
         return [rng.randbytes(7) for _ in range(count)]
     if shape == "mixed":

@@ -156,7 +156,7 @@ def test_marks_pass_when_everything_before_them_is_acknowledged() -> None:
 def test_a_store_that_forgets_or_halves_is_corrupt() -> None:
     lane = open_lane(ModelStore())
     add(lane, b"a", b"b", b"c")
-    (block,) = appends(lane.blocks())
+    appends(lane.blocks())
     lane.detached()
     lane.attached(1)
     with pytest.raises(Corrupt, match="half"):

@@ -211,7 +211,7 @@ async def test_truncation_is_an_error_unless_one_asks_to_skip(world) -> None:
     early = StreamCut(stream, {SegmentId(0, 0): 0, SegmentId(0, 1): 0})
     for segment in world.store.segments.values():
         segment.start = 18 if segment.length else 0
-    with pytest.raises(Truncated, match="begins at 18 now.*skip_truncated") as caught:
+    with pytest.raises(Truncated, match=r"begins at 18 now.*skip_truncated") as caught:
         [event async for event in world.client.reader("s/t", early, "tail")]
     assert caught.value.start_offset == 18
     left = [event async for event in world.client.reader("s/t", early, "tail", skip_truncated=True)]

@@ -256,6 +256,25 @@ async def test_marks_are_done_in_order_and_only_when_durable(world) -> None:
     await writer.close()
 
 
+@on_loop
+async def test_an_event_that_comes_while_the_pump_falls_asleep_is_not_left_behind(world) -> None:
+    world.controller.create("s/t")
+    writer = world.client.writer("s/t")
+    writer.write(b"1")
+    await writer.flush()
+    pump = writer._spread.pump
+
+    def pump_while_another_thread_writes(urgent: bool) -> None:
+        writer._spread.pump = pump
+        pump(urgent)
+        writer._put(b"3")  # it saw the writer awake, and wakes nobody
+
+    writer._spread.pump = pump_while_another_thread_writes
+    writer.write(b"2")
+    await until(lambda: len(world.everything()) == 3)
+    await writer.close()
+
+
 @pytest.mark.parametrize("lost_replies", [0, 1])
 def test_a_large_event_is_stored_once_between_its_neighbours(lost_replies: int) -> None:
     @on_loop

@@ -1,0 +1,98 @@
+"""Byte streams on the fake store."""
+
+import asyncio
+
+import pytest
+
+from sarit.core.errors import Invalid, NotFound, Sealed, Truncated
+from tests.unit.client.world import on_loop
+
+NAME = "s/t/0.#epoch.0"
+
+
+@on_loop
+async def test_bytes_come_back_as_one_sequence(world) -> None:
+    world.controller.create("s/t")
+    world.store.max_read = 1000
+    data = bytes(range(256)) * 10_000
+    async with world.client.byte_writer("s/t") as writer:
+        assert writer.write(data[:100]) == 100
+        assert await writer.tell() == 100
+        assert writer.write(memoryview(data)[100:]) == len(data) - 100
+        assert writer.write(b"") == 0
+        await writer.flush()
+        assert bytes(world.store.segments[NAME].data) == data
+        assert await writer.tell() == len(data)
+    async with world.client.byte_reader("s/t") as reader:
+        assert await reader.read_exactly(5000) == data[:5000]
+        assert reader.tell() == 5000
+        reader.seek(300)
+        assert await reader.read(10) == data[300:310]
+        reader.seek(315)
+        assert await reader.read_exactly(2000) == data[315:2315]
+        assert await reader.tail_offset() == len(data)
+        reader.seek(len(data))
+        assert await reader.read(10, timeout=0.02) == b""
+        with pytest.raises(Invalid):
+            reader.seek(-1)
+
+
+@on_loop
+async def test_a_reader_waits_at_the_tail_and_ends_with_the_seal(world) -> None:
+    stream = world.controller.create("s/t")
+    writer, reader = world.client.byte_writer("s/t"), world.client.byte_reader("s/t")
+    waiting = asyncio.create_task(reader.read(100))
+    await asyncio.sleep(0.01)
+    writer.write(b"hello")
+    assert await waiting == b"hello"
+    world.controller.seal(stream)
+    assert await reader.read(100) == b""
+    assert await reader.read_exactly(5) == b""
+    writer.write(b"more")
+    with pytest.raises(Sealed):
+        await writer.flush()
+    with pytest.raises(Sealed):
+        writer.write(b"again")
+
+
+@on_loop
+async def test_broken_connections_lose_and_double_no_byte(world) -> None:
+    world.controller.create("s/t")
+    world.store.drop_before = {2, 5}
+    world.store.drop_after = {3, 6, 9}
+    async with world.client.byte_writer("s/t") as writer:
+        for number in range(300):
+            writer.write(b"%d," % number)
+            if number % 20 == 0:
+                await asyncio.sleep(0.001)
+        await writer.flush()
+    assert bytes(world.store.segments[NAME].data) == b"".join(b"%d," % number for number in range(300))
+    assert world.store.setups > 3
+
+
+@on_loop
+async def test_truncation(world) -> None:
+    world.controller.create("s/t")
+    async with world.client.byte_writer("s/t") as writer:
+        writer.write(b"0123456789")
+        await writer.flush()
+        await writer.truncate(4)
+        assert await writer.head_offset() == 4
+    reader = world.client.byte_reader("s/t")
+    with pytest.raises(Truncated) as caught:
+        await reader.read(3)
+    reader.seek(caught.value.start_offset)
+    assert await reader.read(3) == b"456"
+
+
+@on_loop
+async def test_a_byte_stream_has_one_segment(world) -> None:
+    world.controller.create("s/two", 2)
+    writer = world.client.byte_writer("s/two")
+    writer.write(b"x")
+    with pytest.raises(Invalid, match="2 segments"):
+        await writer.flush()
+    with pytest.raises(Invalid, match="2 segments"):
+        await world.client.byte_reader("s/two").read()
+    with pytest.raises(NotFound):
+        await world.client.byte_reader("s/none").read()

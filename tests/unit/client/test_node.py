@@ -1,0 +1,113 @@
+"""The client against a real node: what the fakes cannot vouch for."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+import sarit
+from tests.nodes import RunningNode
+from tests.unit.client.test_writer import by_key
+
+
+@pytest.fixture
+def node(tmp_path):
+    with RunningNode(tmp_path / "node") as running:
+        yield running
+
+
+def test_streams_from_beginning_to_end(node) -> None:
+    with sarit.connect(node.controller) as client:
+        assert client.create_scope("demo")
+        assert not client.create_scope("demo")
+        with pytest.raises(sarit.NotFound, match="scope none does not exist"):
+            client.create_stream("none/t")
+        with pytest.raises(sarit.Invalid):
+            client.create_scope("no good")
+        assert client.create_stream("demo", "t", segments=3, tags=["blue"])
+        assert not client.create_stream("demo/t")
+        assert client.create_stream("demo/u")
+        assert [str(s) for s in client.list_streams("demo")] == ["demo/t", "demo/u"]
+        assert [str(s) for s in client.list_streams("demo", tag="blue")] == ["demo/t"]
+        assert "demo" in client.list_scopes()
+        keys = [f"k{n % 50}" for n in range(2000)]
+        with client.writer("demo/t") as writer:
+            writer.write_many([f"{k}:{n}" for n, k in enumerate(keys)], keys)
+            writer.write_many(pa.array(["arrow"] * 10))
+            writer.write(b"L" * (9 << 20))
+        events = list(client.reader("demo/t", end="tail"))
+        assert len(events) == 2011
+        assert max(map(len, events)) == 9 << 20
+        info = client.stream_info("demo/t")
+        assert (len(info.segments), info.sealed, info.config.tags) == (3, False, ("blue",))
+        client.update_stream("demo/t", tags=["green"])
+        assert client.stream_info("demo/t").config.tags == ("green",)
+        tail = client.stream_cut_tail("demo/t")
+        client.truncate_stream("demo/t", cut=tail)
+        assert client.stream_cut_head("demo/t") == tail
+        assert list(client.reader("demo/t", end="tail")) == []
+        with pytest.raises(sarit.Conflict, match="seal it first"):
+            client.delete_stream("demo/t")
+        client.seal_stream("demo/t")
+        assert client.stream_info("demo/t").sealed
+        assert list(client.reader("demo/t")) == []
+        writer = client.writer("demo/u")
+        writer.write(b"in time")
+        writer.flush()
+        client.seal_stream("demo/u")
+        writer.write(b"late")
+        with pytest.raises(sarit.Sealed):
+            writer.flush()
+        client.delete_stream("demo/t")
+        with pytest.raises(sarit.NotFound):
+            client.stream_info("demo/t")
+        client.delete_scope("demo", recursive=True)
+        assert "demo" not in client.list_scopes()
+
+
+def test_growing_and_shrinking_under_a_writer(node) -> None:
+    with sarit.connect(node.controller) as client:
+        client.create_scope("s")
+        client.create_stream("s/t")
+        with client.writer("s/t") as writer:
+            numbers = iter(range(8000))
+            for segments in (4, 2, 5, None):
+                for number in (next(numbers) for _ in range(2000)):
+                    writer.write(f"{number % 17}:{number}", key=str(number % 17))
+                if segments:
+                    client.update_stream("s/t", segments=segments)
+        assert len(client.stream_info("s/t").segments) == 5
+        found = by_key(list(client.reader("s/t", end="tail")))
+        assert found == {b"%d" % k: [b"%d:%d" % (k, n) for n in range(k, 8000, 17)] for k in range(17)}
+
+
+def test_a_killed_node_loses_and_doubles_nothing(tmp_path) -> None:
+    node = RunningNode(tmp_path / "node", "--controller-port", "0", "--store-port", "0").start()
+    with sarit.connect(node.controller) as client:
+        client.create_scope("s")
+        client.create_stream("s/t", segments=2)
+    node.stop()
+    ports = ["--controller-port", node.controller.rpartition(":")[2], "--store-port", node.store.rpartition(":")[2]]
+    node = RunningNode(tmp_path / "node", *ports).start()
+    try:
+        with sarit.connect(node.controller) as client, client.writer("s/t", buffer_bytes=200_000) as writer:
+            going = threading.Event()
+
+            def write() -> None:
+                for number in range(60_000):
+                    writer.write(f"{number % 5}:{number}", key=str(number % 5))
+                    if number == 5000:
+                        writer.flush()
+                        going.set()
+
+            thread = threading.Thread(target=write)
+            thread.start()
+            assert going.wait(30)
+            node.kill()
+            node.start()
+            thread.join(60)
+            writer.flush()
+            found = by_key(list(client.reader("s/t", end="tail")))
+        assert found == {b"%d" % k: [b"%d:%d" % (k, n) for n in range(k, 60_000, 5)] for k in range(5)}
+    finally:
+        node.stop()
