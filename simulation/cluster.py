@@ -8,6 +8,7 @@ process starts on what is left.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import detangle
@@ -47,6 +48,7 @@ class Cluster:
         self.trace = world.trace
         self.net = world.net
         self.net.faults.least, self.net.faults.mean = options.least_delay, options.mean_delay
+        self.net.config = replace(self.net.config, fragment=options.split, max_fragments=6)
         self.machine = world.machine(NODE)
         self.machine.disk_latency = self._disk_delay
         self.clients = world.machine(CLIENTS).start()

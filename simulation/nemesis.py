@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from simulation.world import World
+    from simulation.cluster import Cluster
 
 
 class Nemesis:
     """One fault after the other, of the classes that the seed has switched on."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._rng = world.rng("nemesis")
-        options = world.options
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._rng = cluster.rng("nemesis")
+        options = cluster.options
         self._acts: list[Callable[[], None]] = []
         for on, act in (
-            (options.kills, lambda: world.end(power=False)),
-            (options.power_cuts, lambda: world.end(power=True)),
-            (options.breaks, world.network.break_one),
-            (options.stalls, lambda: world.network.stall_one(self._rng.choice((0.1, 1.0, 5.0)) * self._rng.random())),
+            (options.kills, lambda: cluster.end(power=False)),
+            (options.power_cuts, lambda: cluster.end(power=True)),
+            (options.breaks, cluster.net.break_one),
+            (options.stalls, lambda: cluster.net.stall_one(self._rng.choice((0.1, 1.0, 5.0)) * self._rng.random())),
             (options.storage_outages, self._storage_outage),
             (options.index_failures, self._index_failure),
             (options.sync_errors, self._sync_error),
@@ -36,63 +36,63 @@ class Nemesis:
     async def run(self) -> None:
         """Until cancelled."""
         while self._acts:
-            await asyncio.sleep(self._rng.expovariate(1.0) * self._world.options.fault_gap)
+            await asyncio.sleep(self._rng.expovariate(1.0) * self._cluster.options.fault_gap)
             act = self._rng.choice(self._acts)
             act()
 
     async def supervise(self) -> None:
         """Keep a process running, as an operator's supervisor does.  Until cancelled."""
-        world = self._world
+        cluster = self._cluster
         while True:
-            if world.process is None:
-                if not world.quiet:
+            if cluster.process is None:
+                if not cluster.quiet:
                     await asyncio.sleep(self._rng.choice((0.0, 0.1, 1.0)) * self._rng.random())
-                if not await world.start():
+                if not await cluster.start():
                     await asyncio.sleep(0.2)
             await asyncio.sleep(0.01)
 
     def heal(self) -> None:
         """No more faults from now on."""
-        world = self._world
-        world.quiet = True
-        world.storage_faults.away = False
-        world.index_faults.fail_before = world.index_faults.fail_after = 0
-        world.disk.faults.sync_error_in = world.disk.faults.write_error_in = 0
-        world.disk.capacity_bytes = 1 << 40
-        world.trace.add("fault", "no more")
+        cluster = self._cluster
+        cluster.quiet = True
+        cluster.storage_faults.away = False
+        cluster.index_faults.fail_before = cluster.index_faults.fail_after = 0
+        cluster.disk.faults.sync_error_in = cluster.disk.faults.write_error_in = 0
+        cluster.disk.capacity_bytes = 1 << 40
+        cluster.trace.note("fault", "no more")
 
     def _storage_outage(self) -> None:
-        faults = self._world.storage_faults
+        faults = self._cluster.storage_faults
         if not faults.away:
             faults.away = True
             seconds = self._rng.choice((0.2, 2.0, 10.0)) * self._rng.random()
-            self._world.trace.add("fault", f"storage away for {seconds:.3f}")
+            self._cluster.trace.note("fault", f"storage away for {seconds:.3f}")
             asyncio.get_running_loop().call_later(seconds, self._storage_back)
 
     def _storage_back(self) -> None:
-        self._world.storage_faults.away = False
+        self._cluster.storage_faults.away = False
 
     def _index_failure(self) -> None:
-        faults = self._world.index_faults
-        self._world.trace.add("fault", "index")
+        faults = self._cluster.index_faults
+        self._cluster.trace.note("fault", "index")
         if self._rng.random() < 0.5:
             faults.fail_before += 1
         else:
             faults.fail_after += 1
 
     def _sync_error(self) -> None:
-        self._world.trace.add("fault", "sync error")
-        self._world.disk.faults.sync_error_in = self._rng.randint(1, 4)
+        self._cluster.trace.note("fault", "sync error")
+        self._cluster.disk.faults.sync_error_in = self._rng.randint(1, 4)
 
     def _write_error(self) -> None:
-        self._world.trace.add("fault", "write error")
-        self._world.disk.faults.write_error_in = self._rng.randint(1, 4)
+        self._cluster.trace.note("fault", "write error")
+        self._cluster.disk.faults.write_error_in = self._rng.randint(1, 4)
 
     def _full_disk(self) -> None:
-        disk = self._world.disk
-        self._world.trace.add("fault", "disk full")
+        disk = self._cluster.disk
+        self._cluster.trace.note("fault", "disk full")
         disk.capacity_bytes = disk.used_bytes() + self._rng.choice((0, 5000, 50_000))
         asyncio.get_running_loop().call_later(self._rng.choice((0.5, 5.0, 15.0)) * self._rng.random(), self._more_disk)
 
     def _more_disk(self) -> None:
-        self._world.disk.capacity_bytes = 1 << 40
+        self._cluster.disk.capacity_bytes = 1 << 40

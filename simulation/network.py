@@ -85,6 +85,36 @@ class SimulatedNetwork(SimNetwork):
         self.rng.choice(connections).reset(ConnectionResetError(104, "Connection reset by peer"))
         return True
 
+    def break_one(self) -> bool:
+        """Break a drawn connection: one end learns of it now, the other later, and until then gets what was sent."""
+        connections = self.open_connections()
+        if not connections:
+            return False
+        first, second = self.rng.sample(self.rng.choice(connections).sides(), 2)
+        later = self.rng.choice((0.0, 0.05, 1.0)) * self.rng.random()
+        self._trace(f"break {first.sockname[1]} -> {second.sockname[1]}, told {later:.3f} s later")
+        error = ConnectionResetError(104, "Connection reset by peer")
+        self.loop.call_soon(first._lost, error, context=first._ctx)
+        self.loop.call_later(later, second._lost, error, context=second._ctx)
+        return True
+
+    def stall_one(self, seconds: float) -> bool:
+        """Hold up one direction of a drawn connection: its bytes arrive after others that were sent later."""
+        connections = self.open_connections()
+        if not connections:
+            return False
+        connection = self.rng.choice(connections)
+        pipe = self.rng.choice((connection.c2s, connection.s2c))
+        self._trace(f"stall {pipe.src.sockname[1]} -> {pipe.dst.sockname[1]} for {seconds:.3f} s")
+        until = self.loop.time() + seconds
+        waiting = [(max(when, until), kind, payload) for when, kind, payload in pipe.queue]
+        pipe.clear()
+        pipe.last = max(pipe.last, until)
+        pipe.queue.extend(waiting)
+        if waiting:
+            pipe._schedule(waiting[0][0])
+        return True
+
     def kill(self, host: str, peers_learn_after: float) -> None:
         """The processes of a host die.  Peers' connections are reset after so many seconds."""
         config = self.config

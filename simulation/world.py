@@ -254,6 +254,9 @@ class Outcome:
         self.steps = result.steps
         self.virtual_seconds = result.virtual_time
         failure = result.failure
+        self.failures = [
+            f"{found.kind}: {found.message}" for found in (failure, *result.secondary) if found is not None
+        ]
         self.error: BaseException | None = None
         if failure is not None:
             self.error = failure.exception or AssertionError(f"{failure.kind}: {failure.message}")

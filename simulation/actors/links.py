@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.client.connection import Connection
 from sarit.core.errors import Unavailable
-from simulation.world import NODE, STORE_PORT
+from simulation.cluster import NODE, STORE_PORT
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
-    from simulation.world import World
+    from simulation.cluster import Cluster
 
 T = TypeVar("T")
 ANSWER_SECONDS: Final = 30.0
@@ -23,8 +23,8 @@ _CONNECT_SECONDS: Final = 5.0
 class Link:
     """Connects when asked to."""
 
-    def __init__(self, world: World, rng: random.Random, name: str) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster, rng: random.Random, name: str) -> None:
+        self._cluster = cluster
         self._rng = rng
         self._name = name
         self._connection: Connection | None = None
@@ -35,7 +35,7 @@ class Link:
         while self._connection is None or self._connection.closed:
             try:
                 async with asyncio.timeout(_CONNECT_SECONDS):
-                    _, connection = await self._world.client_env.network.connect(
+                    _, connection = await self._cluster.clients.env.network.connect(
                         lambda: Connection(self._name), NODE, STORE_PORT
                     )
                     await connection.greeted

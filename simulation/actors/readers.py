@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import random
 
     from simulation.events import History
-    from simulation.world import World
+    from simulation.cluster import Cluster
 
 
 def now() -> float:
@@ -35,11 +35,11 @@ async def segment_info(link: Link, history: History, segment: str) -> wire.Strea
 class TailReader:
     """Follows segments; now and then goes back to a place where an event is known to begin."""
 
-    def __init__(self, world: World, history: History, number: int, segments: list[str]) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster, history: History, number: int, segments: list[str]) -> None:
+        self._cluster = cluster
         self._history = history
-        self._rng: random.Random = world.rng(f"reader {number}")
-        self._link = Link(world, self._rng, f"reader {number}")
+        self._rng: random.Random = cluster.rng(f"reader {number}")
+        self._link = Link(cluster, self._rng, f"reader {number}")
         self._segments = segments
         self._parsers: dict[str, SegmentParser] = {}
 
@@ -51,7 +51,7 @@ class TailReader:
                 await self._read_some(segment)
             except Unavailable:
                 await asyncio.sleep(0.01)
-            if not self._world.quiet and self._world.options.breaks and self._rng.random() < 0.02:
+            if not self._cluster.quiet and self._cluster.options.breaks and self._rng.random() < 0.02:
                 self._link.drop()
 
     def _place(self, segment: str) -> SegmentParser:
@@ -80,13 +80,14 @@ class TailReader:
             await asyncio.wait([read], timeout=self._rng.choice((0.2, 1.0)))
             if not read.done():
                 read.cancel()  # parked at the tail: look elsewhere
+                read.add_done_callback(lambda done: done.cancelled() or done.exception())
                 return
             if not self._take(segment, parser, read.result(), begun):
                 return
 
     def _take(self, segment: str, parser: SegmentParser, answer: Any, begun: float) -> bool:
         if isinstance(answer, wire.SegmentIsTruncated):
-            self._world.trace.mark("read_below_start")
+            self._cluster.trace.mark("read_below_start")
             self._at(segment, answer.start_offset)
             return True
         if not isinstance(answer, wire.SegmentRead):
@@ -95,16 +96,16 @@ class TailReader:
         try:
             parser.feed(bytes(answer.data), begun, now())
         except BrokenBytes as error:
-            self._world.trace.add("bug", str(error))
+            self._cluster.trace.note("bug", str(error))
             self._at(segment, 0)
         return bool(answer.data)
 
 
-async def scan(world: World, history: History, segments: list[str], name: str) -> None:
+async def scan(cluster: Cluster, history: History, segments: list[str], name: str) -> None:
     """Read all of every segment from its start, once, and record that as a scan.  Nothing writes meanwhile."""
     reader = history.new_reader()
-    rng = world.rng(f"scan {name}")
-    link = Link(world, rng, f"scan {name}")
+    rng = cluster.rng(f"scan {name}")
+    link = Link(cluster, rng, f"scan {name}")
     for segment in segments:
         info = await link.until(lambda s=segment: segment_info(link, history, s))
         parser = SegmentParser(history, reader, segment, info.start_offset)
@@ -117,12 +118,12 @@ async def scan(world: World, history: History, segments: list[str], name: str) -
                 )
             )
             if not isinstance(answer, wire.SegmentRead):
-                world.failures.append(f"vanished: scan {name}: {segment} at {parser.position}: {answer}")
+                cluster.failures.append(f"vanished: scan {name}: {segment} at {parser.position}: {answer}")
                 break
             try:
                 parser.feed(bytes(answer.data), begun, now())
             except BrokenBytes as error:
-                world.trace.add("bug", str(error))
+                cluster.trace.note("bug", str(error))
                 break
         history.log.scanned(reader, history.segment(segment), info.start_offset, info.write_offset)
     link.drop()
@@ -131,11 +132,11 @@ async def scan(world: World, history: History, segments: list[str], name: str) -
 class Truncator:
     """Cuts segments at places where events are known to end."""
 
-    def __init__(self, world: World, history: History, segments: list[str]) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster, history: History, segments: list[str]) -> None:
+        self._cluster = cluster
         self._history = history
-        self._rng = world.rng("truncator")
-        self._link = Link(world, self._rng, "truncator")
+        self._rng = cluster.rng("truncator")
+        self._link = Link(cluster, self._rng, "truncator")
         self._segments = segments
 
     async def run(self) -> None:

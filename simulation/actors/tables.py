@@ -14,7 +14,7 @@ from simulation.actors.readers import now
 
 if TYPE_CHECKING:
     from simulation.events import History
-    from simulation.world import World
+    from simulation.cluster import Cluster
 
 KEYS = 6
 
@@ -22,21 +22,21 @@ KEYS = 6
 class TableClient:
     """One client."""
 
-    def __init__(self, world: World, history: History, number: int, tables: list[str]) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster, history: History, number: int, tables: list[str]) -> None:
+        self._cluster = cluster
         self._history = history.table
-        self._rng = world.rng(f"table {number}")
-        self._link = Link(world, self._rng, f"table {number}")
+        self._rng = cluster.rng(f"table {number}")
+        self._link = Link(cluster, self._rng, f"table {number}")
         self._tables = tables
         self._number = number
         self._count = 0
 
     async def run(self) -> None:
         """A drawn number of operations."""
-        for _ in range(self._world.options.table_updates):
+        for _ in range(self._cluster.options.table_updates):
             table = self._rng.choice(self._tables)
             keys = self._rng.sample(range(KEYS), self._rng.choice((1, 1, 2, 4)))
-            await asyncio.sleep(self._rng.random() * 2 * self._world.options.think_seconds)
+            await asyncio.sleep(self._rng.random() * 2 * self._cluster.options.think_seconds)
             try:
                 versions = await self.read(table, keys)
                 if self._rng.random() < 0.7:
@@ -87,14 +87,14 @@ class TableClient:
         if answer is not None and not refused:
             raise AssertionError(f"update of a table: {answer}")
         if refused:
-            self._world.trace.mark("table_conflict")
+            self._cluster.trace.mark("table_conflict")
         for key, value, expected in puts:
             self._history.updates.append(Update(key, value, expected, None, begun, ended, refused))
 
 
-async def read_everything(world: World, history: History, tables: list[str], name: str) -> None:
+async def read_everything(cluster: Cluster, history: History, tables: list[str], name: str) -> None:
     """Every key once more, after the faults."""
-    client = TableClient(world, history, -1, tables)
+    client = TableClient(cluster, history, -1, tables)
     for table in tables:
         await client._link.until(lambda t=table: client.read(t, list(range(KEYS))))
     client._link.drop()

@@ -21,21 +21,21 @@ from simulation.events import body, framed
 if TYPE_CHECKING:
     from sarit.client.connection import Connection
     from simulation.events import History
-    from simulation.world import World
+    from simulation.cluster import Cluster
 
 
 class WireWriter:
     """Writes `events` events to one segment."""
 
-    def __init__(self, world: World, history: History, number: int, segment: str) -> None:
-        self._world = world
+    def __init__(self, cluster: Cluster, history: History, number: int, segment: str) -> None:
+        self._cluster = cluster
         self._history = history
-        self._options = world.options
-        self._rng = world.rng(f"writer {number}")
-        self._link = Link(world, self._rng, f"writer {number}")
+        self._options = cluster.options
+        self._rng = cluster.rng(f"writer {number}")
+        self._link = Link(cluster, self._rng, f"writer {number}")
         self._segment = segment
         self._segment_number = history.segment(segment)
-        self._left = world.options.events
+        self._left = cluster.options.events
         self.done = False
         self._begin()
 
@@ -62,7 +62,7 @@ class WireWriter:
         elif isinstance(command, wire.AppendSetup):
             self._set_up(command.last_event_number)
         else:
-            self._world.trace.add("writer", f"{self._writer} got {type(command).__name__}")
+            self._cluster.trace.note("writer", f"{self._writer} got {type(command).__name__}")
             self._lose()
         return False
 
@@ -75,11 +75,11 @@ class WireWriter:
         last = 0 if last == NULL_ATTRIBUTE_VALUE else last
         if not self._acked <= last <= self._made:
             self._broken = f"the store knows {last}, acknowledged {self._acked}, made {self._made}"
-            self._history.trace.add("bug", f"writer {self._writer}: {self._broken}")
-            self._world.failures.append(f"lost: writer {self._writer}: {self._broken}")
+            self._history.trace.note("bug", f"writer {self._writer}: {self._broken}")
+            self._cluster.failures.append(f"lost: writer {self._writer}: {self._broken}")
             self.done = True
         if last > self._acked:
-            self._world.trace.mark("ack_learned_at_setup")
+            self._cluster.trace.mark("ack_learned_at_setup")
             self._acknowledge(last, -1)
         self._sent = last
         self._progress.set()
@@ -113,7 +113,7 @@ class WireWriter:
                 self._make(rng.randint(1, options.block_events))
             if self._sent < self._made:
                 self._send()
-            if not self._world.quiet:
+            if not self._cluster.quiet:
                 await self._misbehave()
             if self._left and self._acked == self._made or rng.random() < 0.3:
                 await asyncio.sleep(rng.random() * 2 * options.think_seconds)
@@ -124,10 +124,10 @@ class WireWriter:
     async def _misbehave(self) -> None:
         rng = self._rng
         if self._options.breaks and rng.random() < 0.02:
-            self._world.trace.mark("writer_gave_up_connection")
+            self._cluster.trace.mark("writer_gave_up_connection")
             self._lose()
         elif self._options.client_crashes and rng.random() < 0.01:
-            self._world.trace.mark("writer_crashed")
+            self._cluster.trace.mark("writer_crashed")
             self._lose()
             self._begin()
 
