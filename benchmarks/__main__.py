@@ -29,7 +29,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Sarit beside its peers.")
     parser.add_argument("--quick", action="store_true", help="short runs: for looking, not for judging")
     parser.add_argument("--long", action="store_true", help="100,000 streams and 1,000 checkpoints")
-    parser.add_argument("--only", action="append", metavar="ROW", help=f"one of {', '.join([*ROWS, 'spark'])}")
+    parser.add_argument("--only", action="append", metavar="ROW", help=f"one of {', '.join(ROWS)}")
     parser.add_argument("--no-peers", action="store_true", help="Sarit alone")
     parser.add_argument("--dir", type=Path, default=ROOT / ".cache" / "bench", help="where data goes while it runs")
     return parser.parse_args()

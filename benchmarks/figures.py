@@ -166,7 +166,7 @@ def table(results: dict[str, Any]) -> str:
                 before = [one["others_cpu_percent"] for one in noises]
                 during = [one["others_cpu_during_percent"] for one in noises]
                 lines.append(
-                    f"  noise on {found['name']}: others took {min(before):.0f} to {max(before):.0f} % of the CPUs before "
+                    f"  noise on {found['name']}: others took {min(before):.0f} to {max(before):.0f} % of CPU before "
                     f"and {min(during):.0f} to {max(during):.0f} % during the rows"
                 )
     return "\n".join(lines)

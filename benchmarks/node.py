@@ -65,7 +65,7 @@ def watch(path: str) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _report, path)
         return await _plain_open(config, env)
 
-    standalone.open_node = open_node  # type: ignore[assignment]
+    standalone.open_node = open_node
     Flusher.run = _run  # type: ignore[method-assign]
     Flusher.checkpoint = _checkpoint  # type: ignore[method-assign]
 

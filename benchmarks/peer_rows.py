@@ -15,9 +15,9 @@ from benchmarks.bed import Load, LoadFailed, load
 from benchmarks.measure import measure_rows
 from benchmarks.peers.java_load import java_load
 from benchmarks.peers.kafka import Kafka
-from benchmarks.peers.maven import PeerMissing
+from benchmarks.peers.maven import PeerMissing, class_path
 from benchmarks.peers.pravega import Pravega
-from benchmarks.sarit_rows import LOW_RATE, Scale, official_client
+from benchmarks.sarit_rows import LOW_RATE, QUICK_SPARK_EVENTS, SPARK_EVENTS, Scale, official_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +46,7 @@ class KafkaRows:
             "fast-16": lambda directory, scale: self._fast("fast16", 16, scale),
             "latency": self._latency,
             "catch-up": self._catch_up,
+            "spark": self._spark,
         }
 
     def _load(self, mode: str, **options: Any) -> dict[str, Any]:
@@ -90,6 +91,16 @@ class KafkaRows:
         self._load("topics", topics={"read": 1})
         self._java_producer("read", QUICK_RECORDS if scale.quick else 10_000_000)
         return {"events": self._load("read", topic="read")}
+
+    def _spark(self, directory: Path, scale: Scale) -> dict[str, Any]:
+        jars = class_path("spark-kafka")
+        self._load("topics", topics={"spark": 4})
+        self._java_producer("spark", QUICK_SPARK_EVENTS if scale.quick else SPARK_EVENTS)
+        source = {"format": "kafka", "column": "value", "jars": jars}
+        options = {
+            "kafka.bootstrap.servers": self._kafka.bootstrap, "subscribe": "spark", "startingOffsets": "earliest",
+        }  # fmt: skip
+        return load("spark_count", source | {"options": options}, 300)
 
 
 class PravegaRows:

@@ -21,6 +21,8 @@ IDLE_SECONDS: Final = 2.0
 INGEST_BYTES_PER_S: Final = 50_000_000
 BACKLOG_BYTES: Final = 10_000_000_000
 QUICK_BACKLOG_BYTES: Final = 1_000_000_000
+SPARK_EVENTS: Final = 10_000_000
+QUICK_SPARK_EVENTS: Final = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,15 @@ def backlog(directory: Path, scale: Scale) -> dict[str, Any]:
         }  # fmt: skip
 
 
+def spark(directory: Path, scale: Scale) -> dict[str, Any]:
+    """Spark batch count and sum of lengths, local[2], 4 segments."""
+    with _node(directory, s=4) as node:
+        events = QUICK_SPARK_EVENTS if scale.quick else SPARK_EVENTS
+        _write(node, "s", seconds=300, events=events, many=True)
+        source = {"format": "sarit", "column": "event"}
+        return load("spark_count", source | {"options": {"controller": node.endpoint, "stream": "bench/s"}}, 300)
+
+
 ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "start": start,
     "open-1": _open_loop(1),
@@ -198,4 +209,5 @@ ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "checkpoints": checkpoints,
     "streams": streams,
     "backlog": backlog,
+    "spark": spark,
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from benchmarks.loads.pace import EVENT_BYTES, Latencies, event_at, now, percentiles
 
@@ -148,7 +148,8 @@ def _follow(options: dict[str, Any]) -> dict[str, Any]:
     _assign(consumer, options["topic"], tail=True)
     consumer.poll(1.0)
     print("ready", flush=True)
-    wanted, ages = int(options["events"]), []
+    ages: list[float] = []
+    wanted = int(options["events"])
     end = now() + 120
     while len(ages) < wanted and now() < end:
         message = consumer.poll(1.0)

@@ -66,8 +66,8 @@ async def _open_loop(writer: Any, options: dict[str, Any]) -> dict[str, Any]:
     if failed:
         raise failed[0]
     elapsed = now() - start
-    found = {"events": total, "events_per_s": round(total / elapsed), "generator_late_max_ms": state["late"] * 1000}
-    result = found | percentiles(latencies.seconds(WARM_UP_SECONDS))
+    found: dict[str, Any] = {"events": total, "events_per_s": round(total / elapsed), "generator_late_max_ms": state["late"] * 1000}
+    result: dict[str, Any] = found | percentiles(latencies.seconds(WARM_UP_SECONDS))
     if options.get("windows"):
         Path(options["ask"]).touch()
         while not Path(options["windows"]).exists():
