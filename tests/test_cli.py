@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 
@@ -62,6 +63,19 @@ def test_keys_from_lines_and_json_everywhere(node, tmp_path):
     assert json.loads(sarit(node, "stream", "list", "lines", "--tag", "blue", "--format", "json")[0]) == streams
     assert {"scope": "lines"} in json.loads(sarit(node, "scope", "list", "--format", "json")[0])
     sarit(node, "scope", "delete", "lines", "--recursive", "--yes")
+
+
+def test_bytes_that_are_no_text_survive(node):
+    command = [SARIT, "write", "raw/bytes", "--create", "--controller", node.controller]
+    subprocess.run(command, input=b"\xff\x00 \r\r\nplain", check=True, timeout=60, capture_output=True)
+    first, second = sarit(node, "read", "raw/bytes", "--format", "json")[0].splitlines()
+    assert base64.b64decode(json.loads(first)["event_base64"]) == b"\xff\x00 \r"
+    assert json.loads(second) == {"event": "plain"}
+    command = [SARIT, "write", "raw/bytes", "--key-separator", "|", "--controller", node.controller]
+    done = subprocess.run(command, input=b"a|1\n\xff|2\n", check=False, timeout=60, capture_output=True)
+    assert done.returncode == 1
+    assert b"line 2" in done.stderr
+    assert sarit(node, "read", "raw/bytes", "--format", "json")[0].splitlines()[2:] == ['{"event": "1"}']
 
 
 def test_errors_say_what_to_do(node):

@@ -59,8 +59,8 @@ async def _write(client: Client, stream: str, events: int, size: int) -> dict[st
     batch = [b"x" * size] * _BATCH_EVENTS
     async with client.writer(stream) as writer:
         begun = clock()
-        for _ in range(-(-events // _BATCH_EVENTS)):
-            writer.write_many(batch)
+        for left in range(events, 0, -_BATCH_EVENTS):
+            writer.write_many(batch[:left])
             await writer.drain()
         await writer.flush()
         seconds = clock() - begun

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ def read(
 ) -> None:
     """Print the events of SCOPE/STREAM, one a line; with --format json, one JSON document a line.
 
+    A JSON document has the event as "event", or as "event_base64" when it is not UTF-8 text.
     Ends at the tail as it was when reading began, unless --follow.
     """
     count = 0
@@ -44,13 +46,17 @@ def read(
                 if not events:
                     break
                 count += len(events)
-                if output == "json":
-                    lines = [json.dumps({"event": event.decode("utf-8", "replace")}).encode() for event in events]
-                else:
-                    lines = events
+                lines = [json.dumps(_document(event)).encode() for event in events] if output == "json" else events
                 out.write(b"\n".join(lines) + b"\n")
                 out.flush()
         except KeyboardInterrupt:
             pass
         if print_cut:
             click.echo(cuts.to_text(reader.position()), err=True)
+
+
+def _document(event: bytes) -> dict[str, str]:
+    try:
+        return {"event": event.decode()}
+    except UnicodeDecodeError:
+        return {"event_base64": base64.b64encode(event).decode()}

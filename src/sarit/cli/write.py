@@ -10,6 +10,7 @@ import click
 
 import sarit
 from sarit.cli.options import STREAM, controller_option, format_option, show
+from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
     from sarit.core.names import StreamName
@@ -42,7 +43,7 @@ def write(
         raise click.UsageError("--key or --key-separator, not both")
     separator = key_separator.encode() if key_separator else None
     events = 0
-    interrupted = False
+    stopped: BaseException | None = None
     with sarit.connect(controller) as client:
         if create:
             client.create_scope(name.scope)
@@ -51,24 +52,37 @@ def write(
             read = 0
             try:
                 for line in file:
-                    event, line_key = line.rstrip(b"\r\n"), key
-                    if separator is not None:
-                        head, found, tail = event.partition(separator)
-                        if found:
-                            event, line_key = tail, head.decode()
-                    writer.write(event, line_key)
+                    writer.write(*_event(line, key, separator, events))
                     events += 1
                     read += len(line)
                     if events % _LINES_PER_UPDATE == 0:
                         bar.update(read)
                         read = 0
-            except KeyboardInterrupt:
-                interrupted = True
+            except (KeyboardInterrupt, Invalid) as error:
+                stopped = error
             writer.flush()
             bar.update(read)
     show(output, {"stream": str(name), "events": events}, f"{events} events written to {name}")
-    if interrupted:
+    if isinstance(stopped, KeyboardInterrupt):
         sys.exit(130)
+    if stopped is not None:
+        raise stopped
+
+
+def _event(line: bytes, key: str | None, separator: bytes | None, before: int) -> tuple[bytes, str | None]:
+    event = line.removesuffix(b"\n").removesuffix(b"\r")
+    if separator is not None:
+        head, found, tail = event.partition(separator)
+        if found:
+            return tail, _key(head, before)
+    return event, key
+
+
+def _key(text: bytes, events: int) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise Invalid(f"line {events + 1}: its key is not UTF-8; the lines before it are written") from None
 
 
 def _progress(file: BinaryIO) -> click._termui_impl.ProgressBar[int]:
