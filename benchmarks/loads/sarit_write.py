@@ -66,8 +66,9 @@ async def _open_loop(writer: Any, options: dict[str, Any]) -> dict[str, Any]:
     if failed:
         raise failed[0]
     elapsed = now() - start
-    found: dict[str, Any] = {"events": total, "events_per_s": round(total / elapsed), "generator_late_max_ms": state["late"] * 1000}
-    result: dict[str, Any] = found | percentiles(latencies.seconds(WARM_UP_SECONDS))
+    late_ms = round(state["late"] * 1000, 2)
+    result: dict[str, Any] = {"events": total, "events_per_s": round(total / elapsed), "generator_late_max_ms": late_ms}
+    result |= percentiles(latencies.seconds(WARM_UP_SECONDS))
     if options.get("windows"):
         Path(options["ask"]).touch()
         while not Path(options["windows"]).exists():
