@@ -21,7 +21,7 @@ from sarit.client import segments
 from sarit.client.byte_streams import ByteReader, ByteWriter
 from sarit.client.controller import ControllerClient, parse_address
 from sarit.client.reader import EventReader
-from sarit.client.session import Session
+from sarit.client.session import PATIENCE_SECONDS, Session
 from sarit.client.values import SegmentInfo, StreamInfo, Successor
 from sarit.client.writer import DEFAULT_BUFFER_BYTES, EventWriter
 from sarit.core import cuts
@@ -47,8 +47,13 @@ def stream_name(scope: str | StreamName, stream: str | None = None) -> StreamNam
     return StreamName.parse(scope if stream is None else f"{scope}/{stream}")
 
 
-async def connect(address: str = "127.0.0.1:9090", *, env: Env | None = None) -> Client:
-    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when none answers."""
+async def connect(
+    address: str = "127.0.0.1:9090", *, patience: float = PATIENCE_SECONDS, env: Env | None = None
+) -> Client:
+    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when none answers.
+
+    `patience`: for how many seconds writers and readers try again before they give up with Unavailable.
+    """
     if env is None:
         from sarit.env.real import real_env
 
@@ -59,7 +64,7 @@ async def connect(address: str = "127.0.0.1:9090", *, env: Env | None = None) ->
     except BaseException:
         await controller.close()
         raise
-    return Client(Session(env, controller))
+    return Client(Session(env, controller, patience))
 
 
 class Client:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from sarit.client import aio
 from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.loop_thread import LoopThread
+from sarit.client.session import PATIENCE_SECONDS
 from sarit.client.writer import DEFAULT_BUFFER_BYTES
 
 if TYPE_CHECKING:
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
     from sarit.core.policies import RetentionPolicy, ScalingPolicy
 
 
-def connect(address: str = "127.0.0.1:9090") -> Client:
-    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when none answers."""
+def connect(address: str = "127.0.0.1:9090", *, patience: float = PATIENCE_SECONDS) -> Client:
+    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when none answers.
+
+    `patience`: for how many seconds writers and readers try again before they give up with Unavailable.
+    """
     thread = LoopThread()
     try:
-        return Client(thread, thread.run(aio.connect(address)))
+        return Client(thread, thread.run(aio.connect(address, patience=patience)))
     except BaseException:
         thread.close()
         raise

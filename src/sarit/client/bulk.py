@@ -22,6 +22,13 @@ def as_event(event: Any) -> bytes:
     raise Invalid(f"an event is bytes or str, not {type(event).__name__}: encode it first")
 
 
+def as_key(key: Any) -> str:
+    """`key` as str.  Raises Invalid."""
+    if isinstance(key, str):
+        return str(key)
+    raise Invalid(f"a key is a str, not {type(key).__name__}: turn it into one")
+
+
 def _is_arrow(values: Any) -> bool:
     return type(values).__module__.partition(".")[0] == "pyarrow"
 
@@ -49,6 +56,8 @@ class Bulk:
                 listed = [as_event(event) for event in listed]
             if keys is not None:
                 keys = keys.to_pylist() if _is_arrow(keys) else list(keys)
+                if set(map(type, keys)) - {str, type(None)}:
+                    keys = [None if key is None else as_key(key) for key in keys]
             length = sum(map(len, listed)) + EVENT_HEADER_BYTES * len(listed)
             bulk = Bulk(listed, keys, len(listed), length, arrow=False)
         if keys is not None and len(bulk.keys) != bulk.count:

@@ -51,6 +51,7 @@ class ByteWriter:
         self._closed = False
         self._due = False
         self._changed: asyncio.Future[None] | None = None
+        session.opened(self)
 
     def __repr__(self) -> str:
         return f"ByteWriter({self.stream}, {self.held_bytes} bytes not acknowledged)"
@@ -114,8 +115,13 @@ class ByteWriter:
                 await self.flush()
         finally:
             self._closed = True
+            self._session.closed(self)
             if self._driver is not None:
                 self._driver.release()
+
+    def client_closed(self) -> None:
+        """The client ends before the writer."""
+        self.failed(Invalid(f"the client was closed before the writer of {self.stream}: some bytes may be unstored"))
 
     async def __aenter__(self) -> ByteWriter:
         return self

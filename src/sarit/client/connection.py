@@ -111,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         error = Unavailable(self._reason or f"{self.name}: the connection was lost ({exc or 'closed by the store'})")
         if not self.greeted.done():
             self.greeted.set_exception(error)
-        self.greeted.exception()
+            self.greeted.exception()
         self.machine.lost(error)
 
     # -- sending --------------------------------------------------------------------------------

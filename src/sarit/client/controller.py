@@ -15,7 +15,7 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from sarit.client.values import SegmentRange, Successor
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Unavailable
-from sarit.core.names import SegmentId, StreamName
+from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
@@ -79,7 +79,7 @@ class ControllerClient:
 
     async def ping(self) -> None:
         """Find out whether a controller answers."""
-        await self._call(self._stub.getControllerServerList, pb.ServerRequest(), FIRST_CALL_SECONDS)
+        await self._call(self._stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), FIRST_CALL_SECONDS)
 
     # -- scopes -------------------------------------------------------------------------------
 

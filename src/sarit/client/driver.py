@@ -56,6 +56,7 @@ class LaneDriver:
         "_backoff",
         "_connection",
         "_owner",
+        "_released",
         "_session",
         "_started",
         "events",
@@ -76,6 +77,7 @@ class LaneDriver:
         self._connection: Connection | None = None
         self._backoff = session.backoff()
         self._started = False
+        self._released = False
 
     def __repr__(self) -> str:
         return f"LaneDriver({self.lane!r})"
@@ -95,7 +97,7 @@ class LaneDriver:
         """Send what is due."""
         lane = self.lane
         if self._connection is None:
-            if not self._started and lane.busy and lane.state != SEALED:
+            if not self._started and lane.busy and lane.state != SEALED and not self._released:
                 self._start()
             return
         before = lane.sent_blocks
@@ -110,7 +112,7 @@ class LaneDriver:
     def release(self) -> None:
         """Leave the connection for good (the writer is closed)."""
         self._leave()
-        self._started = True
+        self._released = True
 
     def _leave(self) -> None:
         if self._connection is not None:
@@ -140,6 +142,8 @@ class LaneDriver:
         endpoint = await self._session.endpoint(self.name, self.segment)
         self.lane.token = await self._session.controller.token(self.name)
         connection = await self._session.connections.to(endpoint, APPENDS)
+        if self._released:
+            return
         sink = _LaneSink(self, connection)
         request_id = connection.expect(sink)
         self._connection = connection
@@ -147,12 +151,12 @@ class LaneDriver:
         connection.send([self.lane.attached(request_id)])
 
     def _again(self, error: SaritError) -> None:
-        """The lane lost its connection: find a new one when there is something to send."""
+        """The lane lost its connection: find a new one, now if there is something to send."""
         self._leave()
         before = self.lane.sent_blocks
         self.lane.detached()
         self._owner.sent_blocks -= before
-        if self.lane.state == SEALED or self._started:
+        if self.lane.state == SEALED or self._started or self._released or not self.lane.busy:
             return
         self._started = True
         self._session.background.spawn(self._reattach(error), f"reconnect {self.lane.segment}")
@@ -205,13 +209,13 @@ class LaneDriver:
                     lane.acked(command.event_number)
                     lane.tail_offset = command.segment_write_offset
                     self._owner.sent_blocks += lane.sent_blocks - before
+                    self._backoff.reset()  # not at AppendSetup: a store that takes none of our blocks is left in peace
                 else:
                     lane.set_up(command.last_event_number)
             except Corrupt as corrupt:
                 self._owner.failed(corrupt)
                 return True
             self._owner.held_bytes -= held - lane.held_bytes
-            self._backoff.reset()
             self._owner.progressed(self)
             return False
         error = error_of(command, lane.segment)

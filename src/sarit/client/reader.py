@@ -68,6 +68,7 @@ class EventReader:
         self._failure: SaritError | None = None
         self._schema: Any = None
         self._closed = False
+        session.opened(self)
 
     async def open(self) -> EventReader:
         """Find out where to start (and end); the first read does it otherwise.  Raises NotFound, Unavailable."""
@@ -145,9 +146,14 @@ class EventReader:
     def close(self) -> None:
         """Stop fetching."""
         self._closed = True
+        self._session.closed(self)
         for source in self._sources.values():
             source.fetch.close()
         self._notify()
+
+    def client_closed(self) -> None:
+        """The client ends before the reader."""
+        self.close()
 
     async def __aenter__(self) -> EventReader:
         return await self.open()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from sarit.client.connection import Connections
 from sarit.core.errors import SaritError, Unavailable
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId, StreamName
     from sarit.env.ports import Env
 
+
 log = logging.getLogger(__name__)
 
 FIRST_DELAY_SECONDS: Final = 0.02
@@ -24,6 +25,13 @@ PATIENCE_SECONDS: Final = 300.0
 MAX_ENDPOINTS: Final = 10_000
 
 T = TypeVar("T")
+
+
+class Part(Protocol):
+    """A writer or reader, as its client sees it."""
+
+    def client_closed(self) -> None:
+        """The client was closed: fail what waits."""
 
 
 class Background:
@@ -83,16 +91,26 @@ class Backoff:
 class Session:
     """Shared by the writers and readers of one client."""
 
-    def __init__(self, env: Env, controller: ControllerClient) -> None:
+    def __init__(self, env: Env, controller: ControllerClient, patience: float = PATIENCE_SECONDS) -> None:
         self.env = env
         self.controller = controller
+        self.patience = patience
         self.connections = Connections(env.network)
         self.background = Background()
         self._endpoints: dict[tuple[StreamName, SegmentId], tuple[str, int]] = {}
+        self._parts: dict[Part, None] = {}
 
-    def backoff(self, patience: float = PATIENCE_SECONDS) -> Backoff:
+    def opened(self, part: Part) -> None:
+        """Tell `part` when the client is closed."""
+        self._parts[part] = None
+
+    def closed(self, part: Part) -> None:
+        """`part` was closed by itself."""
+        self._parts.pop(part, None)
+
+    def backoff(self, patience: float | None = None) -> Backoff:
         """A fresh backoff."""
-        return Backoff(self.env.random.random, patience)
+        return Backoff(self.env.random.random, self.patience if patience is None else patience)
 
     async def endpoint(self, stream: StreamName, segment: SegmentId) -> tuple[str, int]:
         """Host and port of the store that owns a segment (remembered).  Raises Unavailable, NotFound."""
@@ -108,7 +126,7 @@ class Session:
         """Where the segment was, it is not any more (or the store does not answer): ask again next time."""
         self._endpoints.pop((stream, segment), None)
 
-    async def patiently(self, call: Callable[[], Awaitable[T]], patience: float = PATIENCE_SECONDS) -> T:
+    async def patiently(self, call: Callable[[], Awaitable[T]], patience: float | None = None) -> T:
         """Repeat `call` while it raises Unavailable."""
         backoff = self.backoff(patience)
         while True:
@@ -118,7 +136,10 @@ class Session:
                 await backoff.wait(error)
 
     async def close(self) -> None:
-        """End tasks and connections."""
+        """End writers, readers, tasks and connections."""
+        for part in list(self._parts):
+            part.client_closed()
+        self._parts.clear()
         await self.background.close()
         await self.connections.close()
         await self.controller.close()

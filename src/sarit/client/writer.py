@@ -23,12 +23,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.bulk import Bulk, as_event
+from sarit.client.bulk import Bulk, as_event, as_key
 from sarit.client.lane import FEW_BLOCKS
 from sarit.client.marks import Mark
 from sarit.client.spread import Spread
 from sarit.core.errors import Invalid
-from sarit.core.limits import KIB, MIB
+from sarit.core.limits import EVENT_HEADER_BYTES, KIB, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,6 +92,7 @@ class EventWriter:
         self._wake: Callable[[], None] = self.wake_soon
         self._full: Callable[[], None] = self._pump_full
         self._pumped: Callable[[], None] | None = None
+        session.opened(self)
 
     def __repr__(self) -> str:
         return f"EventWriter({self._spread!r}, {self._failure or 'well'})"
@@ -108,9 +109,11 @@ class EventWriter:
             event = as_event(event)
         if key is None:
             self._put(event)
-        else:
+        elif key.__class__ is str:
             self._put_both((key, event))
-        self._room = room = self._room - len(event)
+        else:
+            self._put_both((as_key(key), event))
+        self._room = room = self._room - len(event) - EVENT_HEADER_BYTES
         if room < 0 or self._asleep:
             self._gathered()
 
@@ -131,7 +134,7 @@ class EventWriter:
         """Something is to be done about the intake."""
         if self._failure is not None:
             self._intake.clear()
-            raise self._failure
+            raise self._failure.with_traceback(None)
         if self._closed:
             self._intake.clear()
             raise Invalid(f"the writer of {self.stream} is closed")
@@ -171,7 +174,7 @@ class EventWriter:
     async def drain(self) -> None:
         """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure."""
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.with_traceback(None)
         while self.pending_bytes() > self._buffer_bytes:
             self._pump()
             if self._drained is None or self._drained.done():
@@ -223,9 +226,15 @@ class EventWriter:
         """Release the writer without waiting; what is not acknowledged may or may not be stored."""
         self._closed = True
         self._asleep = True
+        self._session.closed(self)
         if self._opening is not None:
             self._opening.cancel()
         self._spread.release()
+
+    def client_closed(self) -> None:
+        """The client ends before the writer."""
+        self._fail(Invalid(f"the client was closed before the writer of {self.stream}: some events may be unstored"))
+        self.abandon()
 
     async def __aenter__(self) -> EventWriter:
         return self
@@ -243,9 +252,13 @@ class EventWriter:
         self._pump_due = False
         if self._closed or self._failure is not None:
             return
-        self._take_intake()
         spread = self._spread
-        spread.pump(urgent)
+        try:
+            self._take_intake()
+            spread.pump(urgent)
+        except Exception as error:  # a bug here must not look like a slow store
+            self._fail(error)
+            raise
         if spread.opened and spread.sent_blocks < FEW_BLOCKS:
             self._asleep = True
             if self._intake:

@@ -64,7 +64,7 @@ async def test_broken_connections_lose_and_double_no_byte(world) -> None:
         for number in range(300):
             writer.write(b"%d," % number)
             if number % 20 == 0:
-                await asyncio.sleep(0.001)
+                await writer.flush()
         await writer.flush()
     assert bytes(world.store.segments[NAME].data) == b"".join(b"%d," % number for number in range(300))
     assert world.store.setups > 3

@@ -64,11 +64,13 @@ def test_broken_connections_lose_and_double_nothing(segments: int, when: str) ->
             writer.write(f"{number % 7}:{number}", key=str(number % 7))
             if rng.random() < 0.1:
                 await asyncio.sleep(0)
+            if number % 40 == 0:
+                await writer.flush()
         await writer.flush()
         found = by_key(world.everything())
         assert found == {b"%d" % k: [b"%d:%d" % (k, n) for n in range(k, 800, 7)] for k in range(7)}
         assert world.store.setups > segments
-        assert world.store.appends > 9
+        assert world.store.appends > 35
         await writer.close()
 
     check()
@@ -194,6 +196,43 @@ async def test_a_sealed_stream_fails_the_writer_for_good(world) -> None:
 
 
 @on_loop
+async def test_a_closed_client_fails_its_writers(world) -> None:
+    world.controller.create("s/t")
+    world.store.ack_delay = 30.0
+    writer, bytes_writer = world.client.writer("s/t"), world.client.byte_writer("s/t")
+    writer.write(b"1")
+    bytes_writer.write(b"1")
+    flushes = [asyncio.create_task(writer.flush()), asyncio.create_task(bytes_writer.flush())]
+    await until(lambda: world.store.setups == 2)
+    await world.client.close()
+    for flush in flushes:
+        with pytest.raises(Invalid, match="client was closed"):
+            await flush
+    with pytest.raises(Invalid, match="client was closed"):
+        writer.write(b"2")
+
+
+@on_loop
+async def test_an_idle_writer_leaves_a_store_that_is_away_in_peace(world) -> None:
+    world.controller.create("s/t")
+    world.session.patience = 0.05
+    writer = world.client.writer("s/t")
+    writer.write(b"1")
+    await writer.flush()
+    port = world.store.port
+    await world.store.stop()
+    await asyncio.sleep(0.2)
+    await world.store.start(world.session.env.network, port)
+    writer.write(b"2")
+    await writer.flush()
+    assert world.stored(NAME) == [b"1", b"2"]
+    await world.store.stop()
+    writer.write(b"3")
+    with pytest.raises(Unavailable, match="gave up after 0 s of trying: segment store .* cannot be reached"):
+        await writer.flush()
+
+
+@on_loop
 async def test_a_missing_stream_and_a_closed_writer_are_refused(world) -> None:
     writer = world.client.writer("s/none")
     writer.write(b"1")
@@ -206,6 +245,10 @@ async def test_a_missing_stream_and_a_closed_writer_are_refused(world) -> None:
         writer.write(b"1")
     with pytest.raises(Invalid, match="not int"):
         world.client.writer("s/t").write(1)
+    with pytest.raises(Invalid, match="a key is a str, not int"):
+        world.client.writer("s/t").write(b"1", 1)
+    with pytest.raises(Invalid, match="a key is a str, not bytes"):
+        world.client.writer("s/t").write_many([b"1"], [b"k"])
     with pytest.raises(Invalid, match="one key"):
         world.client.writer("s/t").write_many([b"1", b"2"], ["k"])
 
