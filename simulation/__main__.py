@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from contextlib import nullcontext
 
 from simulation.mutants import MUTANTS
 from simulation.options import draw
@@ -26,10 +27,11 @@ def report(result: Result, mutants: list[str]) -> None:
     print(f"replay: python -m simulation --seed {seed}{planted}")
 
 
-def one(seed: int, mutants: list[str], quiet: bool) -> int:
+def one(seed: int, mutants: list[str], quiet: bool, path: str | None) -> int:
     """Run one seed and tell."""
     started = time.perf_counter()
-    result = run_seed(seed, mutants)
+    with open(path, "w") if path else nullcontext() as sink:
+        result = run_seed(seed, mutants, sink=sink)
     if result.violations and not quiet:
         report(result, mutants)
     marks = ", ".join(f"{name} {count}" for name, count in sorted(result.trace.marks.items()))
@@ -71,13 +73,14 @@ def main() -> int:
     parser.add_argument("--mutant", action="append", default=[], choices=sorted(MUTANTS))
     parser.add_argument("--quiet", action="store_true", help="one line, no trace")
     parser.add_argument("--stop", action="store_true", help="stop at the first broken seed")
+    parser.add_argument("--trace", help="write all lines of the trace to this file, for diff")
     arguments = parser.parse_args()
     if arguments.command == "options":
         print("\n".join(draw(arguments.seed).lines()))
         return 0
     if arguments.command == "prove":
         return prove(arguments.seeds, arguments.first, arguments.mutant, arguments.stop)
-    return one(arguments.seed, arguments.mutant, arguments.quiet)
+    return one(arguments.seed, arguments.mutant, arguments.quiet, arguments.trace)
 
 
 sys.exit(main())

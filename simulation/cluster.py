@@ -100,10 +100,10 @@ class Cluster:
         process = self.machine.start()
         self.starts += 1
         starting = process.spawn(self._serve(process), f"node {self.starts}")
-        await asyncio.wait([starting])
-        error = None if starting.cancelled() else starting.exception()
-        if process.dead or starting.cancelled():
+        await self._ended(process, starting)
+        if process.dead:
             return False
+        error = starting.exception()
         if error is None:
             self.trace.note("serves", process.number)
             return True
@@ -129,6 +129,13 @@ class Cluster:
         await node.start()
         self.node = node
 
+    async def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
+        """Wait for a task of a process, or for its death: the clean-up of the dead may wait for ever."""
+        death = asyncio.get_running_loop().create_future()
+        process.on_death(lambda: None if death.done() else death.set_result(None))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
+
     def end(self, *, power: bool) -> None:
         """The process dies, by a kill or a power cut."""
         self.node = None
@@ -152,8 +159,8 @@ class Cluster:
         if process is None or node is None:
             return
         stopping = process.spawn(node.stop(), "stop")
-        await asyncio.wait([stopping])
-        if not stopping.cancelled() and (error := stopping.exception()) is not None:
+        await self._ended(process, stopping)
+        if not process.dead and (error := stopping.exception()) is not None:
             self.failures.append(f"{type(error).__name__}: the node cannot stop: {error}")
         self.end(power=False)
 

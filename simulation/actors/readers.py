@@ -77,10 +77,10 @@ class TailReader:
             read = asyncio.ensure_future(
                 self._link.ask(lambda request, p=parser, n=size: wire.ReadSegment(segment, p.position, n, "", request))
             )
+            read.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait([read], timeout=self._rng.choice((0.2, 1.0)))
             if not read.done():
                 read.cancel()  # parked at the tail: look elsewhere
-                read.add_done_callback(lambda done: done.cancelled() or done.exception())
                 return
             if not self._take(segment, parser, read.result(), begun):
                 return
