@@ -97,8 +97,13 @@ class Tables:
         assert table is not None
         segment.pins += 1
         try:
-            unknown = [key for key in wanted if _applied(table, key) is None]
-            stored = await self._container.residency.stored_entries(segment, unknown) if unknown else {}
+            while True:
+                generation = self._container.residency.generation
+                unknown = [key for key in wanted if _applied(table, key) is None]
+                stored = await self._container.residency.stored_entries(segment, unknown) if unknown else {}
+                # A checkpoint meanwhile moves entries from memory to the index: neither would show them.
+                if not unknown or generation == self._container.residency.generation:
+                    break
         finally:
             segment.pins -= 1
         out = []
