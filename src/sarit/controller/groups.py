@@ -146,7 +146,11 @@ class Groups:
             stream = StreamName(scope, READER_GROUP_PREFIX + group)
             if record.state is State.DELETING:
                 await self._unsubscribe(f"{scope}/{group}", (*groups.subscribed(record), *record.leaving))
-                await self._streams.remove(stream)
+                state = await self._catalog.find(stream)
+                if await self._read(scope, group) != found:
+                    continue  # somebody finished; the stream may be that of a new group
+                if state is not None:
+                    await self._streams.remove(stream, state.record.first_number)
                 with suppress(Conflict):
                     removal = TableUpdate(keys.group_key(group), None, version)
                     await self._catalog.update(scope, [removal])

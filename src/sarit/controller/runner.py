@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.controller.model.effects import (
     CreateSegment,
@@ -18,10 +18,12 @@ from sarit.controller.model.effects import (
 from sarit.core.errors import Exists, NotFound, Sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Sequence
 
     from sarit.controller.model.effects import Effect
     from sarit.controller.ports import Segments
+
+T = TypeVar("T")
 
 _AT_ONCE: Final = 32
 
@@ -38,9 +40,7 @@ class Runner:
             await self.one(effects[0])
             return
         for at in range(0, len(effects), _AT_ONCE):
-            async with asyncio.TaskGroup() as group:
-                for effect in effects[at : at + _AT_ONCE]:
-                    group.create_task(self.one(effect))
+            await every([self.one(effect) for effect in effects[at : at + _AT_ONCE]])
 
     async def one(self, effect: Effect) -> None:
         """Carry one effect out; that it was done before is success."""
@@ -69,3 +69,12 @@ class Runner:
                     await segments.merge(target, sources)
             case _:
                 raise AssertionError(f"{effect} is not an effect on a segment")
+
+
+async def every(work: Sequence[Awaitable[T]]) -> list[T]:
+    """The results of all, in order.  Raises the first error there is once all have ended: none runs on behind it."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results  # type: ignore[return-value]

@@ -7,7 +7,6 @@ or the sweeper, which follows the hints left before anything but a creation begi
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sarit.controller import keys
@@ -19,6 +18,7 @@ from sarit.controller.model.effects import RemoveMark
 from sarit.controller.model.epochs import Epoch, SegmentRange, known_segments, successors
 from sarit.controller.model.records import CompletedRecord, State, StreamRecord, TxnState
 from sarit.controller.ports import TableUpdate
+from sarit.controller.runner import every
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, is_internal_name
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Epochs = tuple[Epoch, ...]
 Decide: TypeAlias = "Callable[[StreamRecord, Epochs], StreamRecord]"
-Drain: TypeAlias = "Callable[[StreamName, StreamRecord], Awaitable[StreamRecord | None]]"
+Drain: TypeAlias = "Callable[[StreamName, Found], Awaitable[Found]]"
 
 MAX_ATTEMPTS: Final = 50
 _REMOVALS_AT_ONCE: Final = 1000
@@ -177,12 +177,12 @@ class Streams:
                 return changed
         raise _contended(name)
 
-    async def remove(self, name: StreamName) -> None:
-        """Delete a stream in whatever state it is; a missing one is fine."""
+    async def remove(self, name: StreamName, first_number: int) -> None:
+        """Delete the stream of this name and first number in whatever state it is; another, or none, is left alone."""
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 found = await self.catalog.find(name)
-                if found is None:
+                if found is None or found.record.first_number != first_number:
                     return
                 record, version = found
                 if record.state is not State.DELETING:
@@ -268,18 +268,19 @@ class Streams:
             if step is None:
                 return Found(record, version)
             try:
-                rolled = await self.drain(name, record) if step.drain else None
-                if rolled is None:
-                    for stage in step.stages:
-                        await self._run(stage)
-                if rolled is None and step.then is None:
+                if step.drain:
+                    drained, version = await self.drain(name, Found(record, version))
+                    if drained != record:
+                        record = drained
+                        continue
+                for stage in step.stages:
+                    await self._run(name, stage, version)
+                if step.then is None:
                     await self._forget(name, record, version)
                     return None
-                then = rolled or step.then
-                assert then is not None
-                updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(then), version)]
-                updates += self._beside(name, step) if rolled is None else []
-                record, version = then, (await self.catalog.update(name.scope, updates))[0]
+                updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(step.then), version)]
+                updates += self._beside(name, step)
+                record, version = step.then, (await self.catalog.update(name.scope, updates))[0]
             except Conflict:  # somebody else took this step, and perhaps more
                 found = await self.catalog.find(name)
                 if found is None:
@@ -297,10 +298,14 @@ class Streams:
             updates += ended(name, transaction, TxnState.COMMITTED, self._env.clock.wall_ms())
         return updates
 
-    async def _run(self, stage: Sequence[Effect]) -> None:
+    async def _run(self, name: StreamName, stage: Sequence[Effect], version: int) -> None:
         for effect in stage:
             if isinstance(effect, RemoveMark):
-                await self.remove(streams.mark_of(effect.stream))
+                mark = await self.catalog.find(streams.mark_of(effect.stream))
+                mine = await self.catalog.find(name)
+                # While the stream is as it was, that mark is its own, and not one of a stream made later.
+                if mark is not None and mine is not None and mine.version == version:
+                    await self.remove(streams.mark_of(effect.stream), mark.record.first_number)
         await self.runner.run([effect for effect in stage if not isinstance(effect, RemoveMark)])
 
     async def _doomed_epochs(self, name: StreamName, record: StreamRecord) -> tuple[Epoch, ...]:
@@ -336,7 +341,7 @@ class Streams:
             if cut[segment] > info.length:
                 raise Invalid(f"segment {segment} of stream {name} has {info.length} bytes, not {cut[segment]}")
 
-        await asyncio.gather(*(one(segment) for segment in asked))
+        await every([one(segment) for segment in asked])
 
 
 def _creation_keys(name: StreamName) -> list[bytes]:
@@ -363,8 +368,8 @@ def ended(name: StreamName, transaction: int, state: TxnState, now_ms: int) -> l
     ]
 
 
-async def _nothing_to_drain(name: StreamName, record: StreamRecord) -> StreamRecord | None:
-    return None
+async def _nothing_to_drain(name: StreamName, found: Found) -> Found:
+    return found
 
 
 def _contended(name: StreamName) -> Unavailable:

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
+from sarit.controller.catalog import Found
 from sarit.controller.model import codec, streams, transactions
 from sarit.controller.model.effects import CreateSegment, DeleteSegment
 from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState, WriterRecord
 from sarit.controller.ports import TableUpdate
+from sarit.controller.runner import every
 from sarit.controller.streams import MAX_ATTEMPTS, ended
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.controller.catalog import Catalog
-    from sarit.controller.model.epochs import SegmentRange
+    from sarit.controller.model.epochs import Epoch, SegmentRange
     from sarit.controller.runner import Runner
     from sarit.controller.streams import Streams
     from sarit.env.ports import Env
@@ -82,7 +84,8 @@ class Transactions:
         await self._runner.run([CreateSegment(part) for part in _parts(name, epoch.segments, txn)])
         # Whoever seals the stream first says so, then looks for transactions: one of us sees the other.
         found = await self._catalog.find(name)
-        if found is None or found.record.state is not State.ACTIVE:
+        same = found is not None and found.record.first_number == stream.first_number
+        if found is None or not same or found.record.state is not State.ACTIVE:
             with suppress(SaritError):
                 await self.abort(name, txn)
             raise Sealed(f"stream {name} was sealed meanwhile")
@@ -192,31 +195,38 @@ class Transactions:
 
     async def _finish_some(self, name: StreamName) -> bool:
         """End what is decided, as far as one batch goes; whether there may be more."""
+        # In this order: a transaction is of the stream there is now, or it has ended and its parts are gone.
+        live = await self.live(name)
         found = await self._catalog.find(name)
         if found is None:
             await self._forget_orphans(name)
             return False
-        stream = found.record
-        if stream.pending:  # what is pending may end some of them, or all
+        if found.record.pending:  # what is pending may end some of them, or all
             await self._streams.settle(name)
             return True
-        live = await self.live(name)
-        await self._end_aborts(name, [entry for entry in live if entry[1].state is TxnState.ABORTING])
+        found = await self._end_aborts(name, found, [entry for entry in live if entry[1].state is TxnState.ABORTING])
         batch = transactions.next_batch(live, COMMITS_AT_ONCE)
         if not batch:
             return False
-        if not await self._merge(name, stream, batch):
-            past = await self._streams.epoch(name, batch[0][1].epoch)
+        if await self._merge(name, found, batch) is None:
+            seen, past = found.record, await self._past(name, found.record, batch)
             ids, now = [txn for txn, _, _ in batch], self._env.clock.wall_ms()
 
             def roll(record: StreamRecord, _: object) -> StreamRecord:
-                if record.current.number != stream.current.number:
-                    raise Conflict(f"stream {name} was scaled meanwhile, or they were taken in by somebody else")
+                if record != seen:
+                    raise Conflict(f"stream {name} changed meanwhile; they may have been taken in by somebody else")
                 return streams.roll(record, past, ids, now)
 
             await self._streams.change(name, roll)
             await self._catalog.forget([keys.transaction_hint(name, txn) for txn in ids])
         return True
+
+    async def _past(self, name: StreamName, record: StreamRecord, batch: Sequence[Live]) -> Epoch:
+        """The epoch in which the transactions of a batch were begun."""
+        epochs = await self._catalog.epochs(name, record, batch[0][1].epoch)
+        if not epochs:
+            raise Conflict(f"stream {name} was made anew meanwhile")
+        return epochs[0]
 
     async def _forget_orphans(self, name: StreamName) -> None:
         """A stream went while a transaction began: nobody was told of it."""
@@ -229,22 +239,41 @@ class Transactions:
             return
         await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in live])
 
-    async def drain(self, name: StreamName, record: StreamRecord) -> StreamRecord | None:
-        """End all transactions of a stream that is being sealed.
+    async def drain(self, name: StreamName, found: Found) -> Found:
+        """End all transactions of a stream that is being sealed; its record and version then.
 
-        A record is returned to be stored first: it takes some of them in that are of an epoch that has passed."""
+        It has work to do first if some must be rolled in.  Every change names the record's version: the stream we were
+        told to drain must not be another by now.  Raises Conflict."""
         while live := await self.live(name):
-            for txn, txn_record, _ in live:
-                if txn_record.state is TxnState.OPEN:
-                    with suppress(Conflict, NotFound):
-                        await self._change(name, txn, transactions.abort)
-            live = await self.live(name)
-            await self._end_aborts(name, [entry for entry in live if entry[1].state is TxnState.ABORTING])
+            opened = [entry for entry in live if entry[1].state is TxnState.OPEN]
+            if opened:
+                updates = [
+                    TableUpdate(
+                        keys.transaction_key(name.stream, txn),
+                        codec.encode_transaction(transactions.abort(record)),
+                        version,
+                    )
+                    for txn, record, version in opened
+                ]
+                found = await self._update(name, found, updates)
+                continue
+            found = await self._end_aborts(name, found, [e for e in live if e[1].state is TxnState.ABORTING])
             batch = transactions.next_batch(live, COMMITS_AT_ONCE)
-            if batch and not await self._merge(name, record, batch):
-                epochs = await self._catalog.epochs(name, record, batch[0][1].epoch)
-                return streams.roll(record, epochs[0], [txn for txn, _, _ in batch], self._env.clock.wall_ms())
-        return None
+            if not batch:
+                continue
+            merged = await self._merge(name, found, batch)
+            if merged is None:
+                past = await self._past(name, found.record, batch)
+                rolled = streams.roll(found.record, past, [txn for txn, _, _ in batch], self._env.clock.wall_ms())
+                return await self._update(name, Found(rolled, found.version), [])
+            found = merged
+        return found
+
+    async def _update(self, name: StreamName, found: Found, updates: Sequence[TableUpdate]) -> Found:
+        """Change records of a stream while its own is at a version.  Raises Conflict."""
+        guard = TableUpdate(keys.stream_key(name.stream), codec.encode_stream(found.record), found.version)
+        versions = await self._catalog.update(name.scope, [guard, *updates])
+        return Found(found.record, versions[0])
 
     async def live(self, name: StreamName) -> list[Live]:
         """All transactions that have not ended.  Read until two readings agree, if it takes several pages: the order
@@ -262,18 +291,17 @@ class Transactions:
                 return out
             before = out
 
-    async def _merge(self, name: StreamName, stream: StreamRecord, batch: Sequence[Live]) -> bool:
-        """Merge transactions into the active segments and say so; False when their epoch has passed."""
-        epochs = await self._catalog.epochs(name, stream, batch[0][1].epoch)
-        past = epochs[0]
-        if not past.ids <= stream.current.ids:
-            return False
+    async def _merge(self, name: StreamName, found: Found, batch: Sequence[Live]) -> Found | None:
+        """Merge transactions into the active segments and say so; None when their epoch has passed."""
+        past = await self._past(name, found.record, batch)
+        if not past.ids <= found.record.current.ids:
+            return None
         ids = [txn for txn, _, _ in batch]
         merges = [streams.merge(name, s.segment, ids, s.segment) for s in past.segments]
         try:
-            lengths = await asyncio.gather(*(self._runner.segments.merge(m.target, m.sources) for m in merges))
-        except Sealed:
-            raise Conflict(f"stream {name} was scaled meanwhile") from None
+            lengths = await every([self._runner.segments.merge(m.target, m.sources) for m in merges])
+        except (Sealed, NotFound):
+            raise Conflict(f"stream {name} was scaled or sealed meanwhile") from None
         now = self._env.clock.wall_ms()
         updates = [update for txn in ids for update in ended(name, txn, TxnState.COMMITTED, now)]
         for at, (_, record, _) in enumerate(batch):
@@ -281,21 +309,24 @@ class Transactions:
                 position = {s.segment: length[at] for s, length in zip(past.segments, lengths, strict=True)}
                 note = codec.encode_writer(WriterRecord(record.timestamp, position))
                 updates.append(TableUpdate(keys.writer_key(name.stream, record.writer), note, NO_VERSION))
-        await self._catalog.update(name.scope, updates)
+        found = await self._update(name, found, updates)
         await self._catalog.forget([keys.transaction_hint(name, txn) for txn in ids])
         await self._prune(name, len(ids))
-        return True
+        return found
 
-    async def _end_aborts(self, name: StreamName, aborting: Sequence[Live]) -> None:
+    async def _end_aborts(self, name: StreamName, found: Found, aborting: Sequence[Live]) -> Found:
+        if not aborting:
+            return found
+        updates: list[TableUpdate] = []
         for txn, record, _ in aborting:
-            stream = await self._catalog.find(name)
-            if stream is not None:
-                epochs = await self._catalog.epochs(name, stream.record, record.epoch)
+            epochs = await self._catalog.epochs(name, found.record, record.epoch)
+            if epochs:
                 await self._runner.run([DeleteSegment(part) for part in _parts(name, epochs[0].segments, txn)])
-            updates = ended(name, txn, TxnState.ABORTED, self._env.clock.wall_ms())
-            await self._catalog.update(name.scope, updates)
-            await self._catalog.forget([keys.transaction_hint(name, txn)])
-            await self._prune(name, 1)
+            updates += ended(name, txn, TxnState.ABORTED, self._env.clock.wall_ms())
+        found = await self._update(name, found, updates)
+        await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in aborting])
+        await self._prune(name, len(aborting))
+        return found
 
     async def _prune(self, name: StreamName, count: int) -> None:
         """Forget how old transactions ended, when enough new ones have."""

@@ -48,9 +48,10 @@ class Writers:
                 before = codec.decode_writer(value.value)
                 if time < before.time:
                     raise EarlierTime(f"writer {writer} was at {before.time} already")
-                segments = [*position, *before.position]
-                known = known_segments(await self._catalog.epochs_of(name, record, segments))
-                if not known.keys() >= set(segments) or not follows(known, before.position, position):
+                known = known_segments(await self._catalog.epochs_of(name, record, [*position, *before.position]))
+                # A note may be older than the stream, if it was made anew since.
+                last = {segment: offset for segment, offset in before.position.items() if segment in known}
+                if not known.keys() >= position.keys() or not follows(known, last, position):
                     raise Invalid(f"writer {writer} was further in the stream already")
             note = codec.encode_writer(WriterRecord(time, dict(position)))
             with suppress(Conflict):

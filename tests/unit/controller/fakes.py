@@ -19,7 +19,7 @@ from sarit.core.limits import NO_VERSION, NOT_EXISTS
 from sarit.env.ports import Env
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
 
 class Crash(BaseException):
@@ -59,14 +59,18 @@ def fake_env(seed: int = 1) -> Env:
 
 @dataclass
 class Faults:
-    """What happens to the calls of the ports.  `before` and `after` see each call's number and name and may raise."""
+    """What happens to the calls of the ports.  `before` and `after` see each call's number and name and may raise;
+    `gate` may hold a call up before it is made."""
 
     before: Callable[[int, str], None] = lambda number, call: None
     after: Callable[[int, str], None] = lambda number, call: None
     calls: list[str] = field(default_factory=list)
+    gate: Callable[[int], Awaitable[None]] | None = None
 
     async def enter(self, call: str) -> int:
         await asyncio.sleep(0)
+        if self.gate is not None:
+            await self.gate(len(self.calls) + 1)
         self.calls.append(call)
         number = len(self.calls)
         self.before(number, call)
@@ -112,7 +116,7 @@ class FakeTables:
         self.faults = faults or Faults()
         self.tables: dict[str, dict[bytes, TableValue]] = {}
         self.page = page
-        self._position = 0
+        self._position = [0]  # shared by all handles on these tables
 
     async def create(self, table: str) -> None:
         at = await self.faults.enter(f"tables.create {table}")
@@ -123,7 +127,8 @@ class FakeTables:
 
     async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
         at = await self.faults.enter(f"tables.get {table}")
-        values = [self._table(table).get(key) for key in keys]
+        entries = self._table(table)
+        values = [entries.get(key) for key in keys]
         await self.faults.leave(at, "tables.get")
         return values
 
@@ -142,9 +147,9 @@ class FakeTables:
                 entries.pop(update.key, None)
                 versions.append(NOT_EXISTS)
             else:
-                self._position += 1
-                entries[update.key] = TableValue(update.value, self._position)
-                versions.append(self._position)
+                self._position[0] += 1
+                entries[update.key] = TableValue(update.value, self._position[0])
+                versions.append(self._position[0])
         await self.faults.leave(at, "tables.update")
         return versions
 
@@ -191,6 +196,7 @@ class FakeSegments:
         self.segments: dict[str, FakeSegment] = {}
         self.deleted: set[str] = set()
         self.created: list[str] = []
+        self.moved: list[str] = []  # what was merged somewhere, once for each time
 
     def append(self, segment: str, what: str, length: int = 10) -> None:
         """What a writer does."""
@@ -240,7 +246,9 @@ class FakeSegments:
             if source in self.segments:
                 if into.sealed:
                     raise Sealed(target)
-                into.parts += self.segments.pop(source).parts
+                parts = self.segments.pop(source).parts
+                self.moved += (what for what, _ in parts)
+                into.parts += parts
             lengths.append(into.length)
         await self.faults.leave(at, "segments.merge")
         return lengths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +47,13 @@ class World:
         self.env = fake_env()
         self.controllers: list[Controller] = []
 
-    async def controller(self) -> Controller:
-        """Another controller, without its sweeper: tests sweep."""
-        controller = Controller(self.tables, self.segments, self.env, ("127.0.0.1", 9090))
+    async def controller(self, faults: Faults | None = None) -> Controller:
+        """Another controller, without its sweeper: tests sweep.  `faults`: what its calls alone meet."""
+        tables, segments = self.tables, self.segments
+        if faults is not None:
+            tables, segments = copy.copy(tables), copy.copy(segments)
+            tables.faults = segments.faults = faults
+        controller = Controller(tables, segments, self.env, ("127.0.0.1", 9090))
         await controller.catalog.start()
         self.controllers.append(controller)
         return controller

@@ -71,6 +71,7 @@ def encode_stream(record: StreamRecord) -> bytes:
             bytes((record.state,)),
             _encode_config(record.config),
             pack_long(record.created_ms),
+            pack_int(record.first_number),
             _encode_epochs(record.epochs),
             _encode_cut(record.head),
             bytes((work.kind,)),
@@ -94,13 +95,13 @@ def decode_stream(data: bytes) -> StreamRecord:
 
 
 def _stream(c: Cursor) -> StreamRecord:
-    state, config, created_ms = State(c.number(1)), _decode_config(c), c.compact_long()
+    state, config, created_ms, first = State(c.number(1)), _decode_config(c), c.compact_long(), c.compact_int()
     epochs, head, kind = _decode_epochs(c), _decode_cut(c), WorkKind(c.number(1))
     if kind is WorkKind.NONE:
-        return StreamRecord(state, config, created_ms, epochs, head)
+        return StreamRecord(state, config, created_ms, first, epochs, head)
     segments, planned = _decode_ids(c), _decode_epochs(c)
     transactions = tuple(c.number(_TXN_BYTES) for _ in range(c.compact_int()))
-    return StreamRecord(state, config, created_ms, epochs, head, Work(kind, segments, planned, transactions))
+    return StreamRecord(state, config, created_ms, first, epochs, head, Work(kind, segments, planned, transactions))
 
 
 def encode_chunk(epochs: Sequence[Epoch]) -> bytes:

@@ -64,6 +64,8 @@ class ScopeRecord:
 class StreamRecord:
     """A stream now.
 
+    `first_number`: of its first segment; since numbers go on from one stream of a name to the next, it tells which of
+    them this is.
     `epochs`: the latest ones, the current last; earlier ones are in chunks of their own.
     `head`: the cut at which the stream begins; empty while that is the start of the first epoch here.
     """
@@ -71,6 +73,7 @@ class StreamRecord:
     state: State
     config: StreamConfig
     created_ms: int
+    first_number: int
     epochs: tuple[Epoch, ...]
     head: Cut = field(default_factory=dict)
     work: Work = NO_WORK

@@ -81,9 +81,8 @@ class Step:
 def create(config: StreamConfig, first_number: int, now_ms: int) -> StreamRecord:
     """A new stream whose segments are numbered from `first_number`.  Raises Invalid."""
     config.scaling.check()
-    return StreamRecord(
-        State.CREATING, config, now_ms, (first_epoch(config.scaling.min_segments, first_number, now_ms),)
-    )
+    epoch = first_epoch(config.scaling.min_segments, first_number, now_ms)
+    return StreamRecord(State.CREATING, config, now_ms, first_number, (epoch,))
 
 
 def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRecord:

@@ -51,7 +51,14 @@ works = st.builds(
     st.lists(st.integers(0, (1 << 128) - 1), max_size=3).map(tuple),
 )
 streams = st.builds(
-    StreamRecord, st.sampled_from(State), configs, millis, histories(6), cuts, st.one_of(st.just(Work()), works)
+    StreamRecord,
+    st.sampled_from(State),
+    configs,
+    millis,
+    st.integers(0, 1 << 29),
+    histories(6),
+    cuts,
+    st.one_of(st.just(Work()), works),
 )
 cut_lists = st.lists(
     st.tuples(st.builds(StreamName, names, names), cuts.map(lambda cut: tuple(sorted(cut.items())))), max_size=3
@@ -112,14 +119,14 @@ def test_a_stream_to_the_byte():
     config = StreamConfig(
         ScalingPolicy(ScaleType.FIXED, 0, 0, 2), RetentionPolicy(RetentionType.TIME, 1000, 0), ("a",), 0, 0
     )
-    record = StreamRecord(State.ACTIVE, config, 5, (first_epoch(2, 0, 5),))
+    record = StreamRecord(State.ACTIVE, config, 5, 0, (first_epoch(2, 0, 5),))
     assert codec.encode_stream(record) == bytes.fromhex(
         "01 02"  # version, ACTIVE
         "00 00000000 00000000 00000002"  # fixed, target rate, factor, least number of segments
         "01 00000000000003e8 0000000000000000"  # by time: 1000 ms, no maximum
         "0000000000000000 0000000000000000"  # timestamp aggregation, rollover
         "01 0001 61"  # one tag: "a"
-        "05"  # created at 5 ms
+        "05 00"  # created at 5 ms, first segment number 0
         "01 00 05 00 02"  # one epoch: number 0, at 5 ms, nothing gone, 2 segments
         "00 0000000000000000  01 3fe0000000000000"  # 0.#epoch.0 from 0.0, 1.#epoch.0 from 0.5
         "00 00"  # no head, no work
@@ -128,7 +135,7 @@ def test_a_stream_to_the_byte():
 
 
 def test_the_state_can_be_read_without_decoding():
-    record = StreamRecord(State.DELETING, StreamConfig(), 0, (first_epoch(1, 0, 0),))
+    record = StreamRecord(State.DELETING, StreamConfig(), 0, 0, (first_epoch(1, 0, 0),))
     assert codec.is_leaving(codec.encode_stream(record))
     assert not codec.is_leaving(codec.encode_stream(dataclasses.replace(record, state=State.SEALED)))
     table = TableRecord(State.DELETING, 0, 1, 1, 1, 0, 0)
@@ -139,5 +146,5 @@ def test_the_state_can_be_read_without_decoding():
 
 def test_a_plain_stream_is_small():
     """100,000 streams and as many watermark streams are kept: bytes count."""
-    record = StreamRecord(State.ACTIVE, StreamConfig(), 1 << 41, (first_epoch(1, 0, 1 << 41),))
+    record = StreamRecord(State.ACTIVE, StreamConfig(), 1 << 41, 0, (first_epoch(1, 0, 1 << 41),))
     assert len(codec.encode_stream(record)) < 100

@@ -1,0 +1,163 @@
+"""A controller falls asleep before one of its calls, for long, and wakes in a world that went on.
+
+While it slept, another one finished what it had begun, deleted the stream, created it anew, and took data for it.
+Whatever the sleeper still does must not harm the new stream: its segments, its data, its transactions, its records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from sarit.controller.model.records import State, TxnState
+from sarit.core.errors import NotFound, SaritError
+from sarit.core.names import SegmentId, StreamName, transaction_segment
+from tests.unit.controller.fakes import Faults
+from tests.unit.controller.test_crashes import (
+    LEASE,
+    OPERATIONS,
+    abort,
+    commit,
+    empty_scope,
+    scaled_stream,
+    scope,
+    sealed_stream,
+    stream,
+    truncate,
+    with_past_transaction,
+    with_transaction,
+)
+from tests.unit.controller.worlds import STREAM, World, config, halves, quiet, run
+
+SLEEPERS = {
+    "create": (scope, lambda c, w: c.streams.create(STREAM, config(3, ("a",)))),
+    "create again": (empty_scope, lambda c, w: c.streams.create(STREAM, config(3, ("a",)))),
+    "update": (stream, lambda c, w: c.streams.update(STREAM, config(3, ("b",)))),
+    "scale": (stream, lambda c, w: c.streams.scale(STREAM, [1], halves(0.5, 1.0))),
+    "truncate": (scaled_stream, truncate),
+    "seal": (scaled_stream, lambda c, w: c.streams.seal(STREAM)),
+    "delete": (sealed_stream, lambda c, w: c.streams.delete(STREAM)),
+    "commit": (with_transaction, commit),
+    "commit of a past epoch": (with_past_transaction, commit),
+    "abort": (with_past_transaction, abort),
+    "begin": (stream, lambda c, w: c.transactions.create(STREAM, LEASE)),
+    "delete scope": (empty_scope, lambda c, w: c.scopes.delete("s")),
+}
+
+
+class Sleep:
+    """Holds one call up until it is woken."""
+
+    def __init__(self, call: int) -> None:
+        self.call = call
+        self.asleep, self.woken = asyncio.Event(), asyncio.Event()
+
+    async def gate(self, number: int) -> None:
+        if number == self.call:
+            self.asleep.set()
+            await self.woken.wait()
+
+
+async def life_goes_on(c, world) -> int:
+    """The stream is finished off and made anew, as users see it; a transaction is open on the new one."""
+    with suppress(SaritError):
+        await c.scopes.create("s")
+    await world.sweep(c, LEASE / 1000)
+    with suppress(NotFound):
+        await c.streams.seal(STREAM)
+        await c.streams.delete(STREAM)
+    await c.streams.create(STREAM, config(2, ("new",)))
+    for s in await c.streams.active(STREAM):
+        world.segments.append(STREAM.segment(SegmentId.unpack(s.segment)), "precious")
+    txn, segments = await c.transactions.create(STREAM, LEASE)
+    for s in segments:
+        part = transaction_segment(STREAM.segment(SegmentId.unpack(s.segment)), txn)
+        world.segments.append(part, "precious too")
+    return txn
+
+
+async def sleep_at(prepare, act, call: int) -> bool:
+    """One life; False when the operation has no such call."""
+    world = World()
+    sleep, dreams = Sleep(call), Faults()
+    first = await world.controller(dreams)
+    await prepare(first, world)
+    dreams.calls.clear()
+    dreams.gate = sleep.gate
+    sleeper = asyncio.ensure_future(act(first, world))
+    waiter = asyncio.ensure_future(sleep.asleep.wait())
+    await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
+    if not sleep.asleep.is_set():
+        waiter.cancel()
+        return False
+    second = await world.controller()
+    txn = await life_goes_on(second, world)
+    sleep.woken.set()
+    with suppress(SaritError):
+        await sleeper
+    await quiet(first)
+    for controller in (first, second):
+        await controller.sweeper.sweep()
+    await check_the_new(second, world, txn)
+    return True
+
+
+async def check_the_new(c, world, txn) -> None:
+    record = (await c.catalog.require(STREAM)).record
+    if record.state is State.SEALED:  # the sleeper was asked to, and had not looked at the stream yet
+        world.check(orphans=True)
+        return
+    assert len(await c.streams.active(StreamName("s", "_MARKt"))) == 1
+    tagged = await c.catalog.page("s", b"t/" + record.config.tags[0].encode() + b"\0", "")
+    assert tagged == [STREAM.stream]
+    everything = [what for s in world.segments.segments.values() for what, _ in s.parts]
+    epoch = await c.streams.epoch(STREAM, 0)
+    assert everything.count("precious") == everything.count("precious too") == len(epoch.segments)
+    assert await c.transactions.state(STREAM, txn) is TxnState.OPEN
+    await c.transactions.commit(STREAM, txn, "", 1)
+    await quiet(c)
+    assert await c.transactions.state(STREAM, txn) is TxnState.COMMITTED
+    world.check(orphans=True)
+
+
+@pytest.mark.parametrize("name", SLEEPERS)
+def test_a_sleeper_does_no_harm_when_it_wakes(name):
+    prepare, act = SLEEPERS[name]
+
+    async def main():
+        call = 1
+        while await sleep_at(prepare, act, call):
+            call += 1
+        assert call > 2
+
+    run(main())
+
+
+def test_every_operation_on_a_stream_has_a_sleeper():
+    assert len(SLEEPERS) >= len([name for name in OPERATIONS if "group" not in name and "table" not in name]) - 5
+
+
+def test_numbers_go_on_even_for_one_who_read_them_too_early():
+    """Read: there never was such a stream.  Meanwhile there was one, and it is gone."""
+
+    async def main():
+        world = World()
+        sleep, dreams = Sleep(2), Faults()
+        first = await world.controller(dreams)
+        await scope(first, world)
+        dreams.calls.clear()
+        dreams.gate = sleep.gate
+        sleeper = asyncio.ensure_future(first.streams.create(STREAM, config(1)))
+        await sleep.asleep.wait()
+        second = await world.controller()
+        await second.streams.create(STREAM, config(3))
+        await second.streams.seal(STREAM)
+        await second.streams.delete(STREAM)
+        sleep.woken.set()
+        await sleeper
+        assert [s.segment for s in await first.streams.active(STREAM)] == [3]
+        assert StreamName("s", "t") == STREAM
+
+    run(main())
