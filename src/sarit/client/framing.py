@@ -78,11 +78,15 @@ class Chunk:
 
 def frame_events(events: list[bytes]) -> bytes:
     """The segment bytes of `events`."""
-    lengths = set(map(len, events))
-    if len(lengths) == 1:
-        return _HEADERS[lengths.pop()].join([b"", *events])
+    return _frame(events, list(map(len, events)))
+
+
+def _frame(events: list[bytes], lengths: list[int]) -> bytes:
+    """`frame_events` where the lengths are known."""
+    if len(set(lengths)) == 1:
+        return _HEADERS[lengths[0]].join([b"", *events])
     parts: list[bytes] = [b""] * (2 * len(events))
-    parts[::2] = map(_HEADERS.__getitem__, map(len, events))
+    parts[::2] = map(_HEADERS.__getitem__, lengths)
     parts[1::2] = events
     return b"".join(parts)
 
@@ -92,17 +96,21 @@ def chunks_of(events: list[bytes], keys: Any = None, limit: int = CHUNK_BYTES) -
 
     `keys` is None or a list as long as `events`.
     """
+    return _chunks(events, list(map(len, events)), keys, limit)
+
+
+def _chunks(events: list[bytes], lengths: list[int], keys: Any, limit: int) -> Iterator[Chunk]:
     count = len(events)
-    length = sum(map(len, events)) + EVENT_HEADER_BYTES * count
-    if length <= limit:
-        yield Chunk(frame_events(events), length, count, keys)
-    elif count == 1:
-        large = length - EVENT_HEADER_BYTES > MAX_PLAIN_EVENT_BYTES
-        yield Chunk(frame_events(events), length, 1, keys, large=large)
-    else:
-        half = count // 2
-        yield from chunks_of(events[:half], keys and keys[:half], limit)
-        yield from chunks_of(events[half:], keys and keys[half:], limit)
+    length = sum(lengths) + EVENT_HEADER_BYTES * count
+    if length <= limit or count == 1:
+        yield Chunk(
+            _frame(events, lengths), length, count, keys, large=count == 1 and lengths[0] > MAX_PLAIN_EVENT_BYTES
+        )
+        return
+    part = max(1, count // -(-length // limit))
+    for first in range(0, count, part):
+        last = first + part
+        yield from _chunks(events[first:last], lengths[first:last], keys and keys[first:last], limit)
 
 
 def split_events(data: Buffer) -> list[bytes]:

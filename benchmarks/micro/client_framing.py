@@ -1,0 +1,125 @@
+"""What one event costs the client, without a store: `python -m benchmarks.micro.client_framing`.
+
+Prints one JSON object, ns per event of 100 B, the best of several rounds; takes about 5 s.
+
+- `write`, `write_keyed`: the call alone, into the intake.
+- `frame_*`: from a list or an Arrow array to the bytes of an append, equal and mixed lengths.
+- `route_known`, `route_new`: from a key to its lane, for a key seen before and one to be hashed.
+- `whole_lane_*`: from a batch to the frames sent, through a lane whose blocks are acknowledged at once.
+- `parse_*`: from the bytes of a read to a list of events or an Arrow array; `hand_out`: iterating the list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from sarit.client.framing import arrow_events, binary_array, chunks_of, chunks_of_arrow, frame_events, parse_events
+from sarit.client.lane import Lane
+from sarit.client.session import Session
+from sarit.client.slots import Slots
+from sarit.client.values import SegmentRange
+from sarit.client.writer import EventWriter
+from sarit.core.names import SegmentId, StreamName
+from sarit.env.real import real_env
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COUNT = 20_000
+ROUNDS = 12
+EQUAL = [b"x" * 100 for _ in range(COUNT)]
+MIXED = [b"x" * (60 + number * 7 % 81) for number in range(COUNT)]
+KEYS = [f"N{number % 5000:05d}" for number in range(COUNT)]
+
+
+def best(work: Callable[[], Any]) -> float:
+    """ns per event of the best round."""
+    times = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - begun)
+    return round(min(times) / COUNT * 1e9, 1)
+
+
+class NoController:
+    """Knows one stream of one segment, and no store."""
+
+    async def current_segments(self, _: StreamName) -> list[SegmentRange]:
+        return [SegmentRange(SegmentId(0, 0), 0.0, 1.0)]
+
+
+def lane_round(chunks: Callable[[], Any]) -> None:
+    """Chunks through a lane whose blocks are acknowledged as soon as they are made."""
+    lane = Lane("s/t/0.#epoch.0", None, bytes(16))
+    lane.attached(1)
+    lane.set_up(-1)
+    for chunk in chunks():
+        lane.add(chunk)
+        lane.blocks(urgent=True)
+        lane.acked(lane.accepted_events)
+
+
+async def write_calls() -> dict[str, float]:
+    """`write` itself; the intake is emptied between the rounds."""
+    session = Session(real_env(), NoController())  # type: ignore[arg-type]
+    writer = EventWriter(session, StreamName("s", "t"))
+    writer._asleep = False
+
+    def plain() -> None:
+        writer._room = 1 << 60
+        write = writer.write
+        for event in EQUAL:
+            write(event)
+        writer._intake.clear()
+
+    def keyed() -> None:
+        writer._room = 1 << 60
+        write = writer.write
+        for event, key in zip(EQUAL, KEYS, strict=True):
+            write(event, key)
+        writer._intake.clear()
+
+    return {"write": best(plain), "write_keyed": best(keyed)}
+
+
+def main() -> None:
+    """Measure and print."""
+    figures = asyncio.run(write_calls())
+    equal, mixed = binary_array(pa.array(EQUAL)), binary_array(pa.array(MIXED))
+    slots = Slots([(number / 16, (number + 1) / 16, number) for number in range(16)])
+    new = Slots([(0.0, 0.5, 0), (0.5, 1.0, 1)])
+    for key in KEYS:
+        slots.of_key[key]
+    equal_bytes, mixed_bytes = frame_events(EQUAL), frame_events(MIXED)
+
+    def route_new() -> None:
+        new.of_key.clear()
+        for number in range(COUNT):
+            new.of_key[str(number)]
+
+    figures |= {
+        "frame_list_equal": best(lambda: list(chunks_of(EQUAL))),
+        "frame_list_mixed": best(lambda: list(chunks_of(MIXED))),
+        "frame_arrow_equal": best(lambda: list(chunks_of_arrow(equal))),
+        "frame_arrow_mixed": best(lambda: list(chunks_of_arrow(mixed))),
+        "route_known": best(lambda: [slots.of_key[key] for key in KEYS]),
+        "route_new": best(route_new),
+        "whole_lane_list": best(lambda: lane_round(lambda: chunks_of(EQUAL))),
+        "whole_lane_arrow": best(lambda: lane_round(lambda: chunks_of_arrow(equal))),
+        "parse_list_equal": best(lambda: parse_events(equal_bytes, 0)),
+        "parse_list_mixed": best(lambda: parse_events(mixed_bytes, 0)),
+        "parse_arrow_equal": best(lambda: arrow_events(equal_bytes, 0)),
+        "parse_arrow_mixed": best(lambda: arrow_events(mixed_bytes, 0)),
+        "hand_out": best(lambda: [None for _ in EQUAL]),
+    }
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()
