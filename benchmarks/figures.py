@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 SARIT: Final = "sarit"
+WHY_CHARACTERS: Final = 160
+NOISY_PERCENT: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,12 @@ def value_of(results: dict[str, Any], system: str, row: str, path: str) -> float
     return float(found)
 
 
+def _noisy(results: dict[str, Any], row: str, systems: tuple[str, ...]) -> str:
+    """A remark behind a verdict when others took much of the CPUs while one of `systems` was measured."""
+    most = max(value_of(results, system, row, "noise.others_cpu_during_percent") or 0.0 for system in systems)
+    return f" (noisy: others {most:.0f} %)" if most > NOISY_PERCENT else ""
+
+
 def shown(value: float, unit: str = "") -> str:
     """A figure as people read it."""
     if unit == "/s":
@@ -130,7 +138,8 @@ def ratios(results: dict[str, Any]) -> list[dict[str, Any]]:
         if ratio.least is not None and ratio.aim is not None:
             verdict = "aim met" if worst >= ratio.aim else "goal met" if worst >= ratio.least else "MISSED"
         rows.append({"what": ratio.what, "sarit": mine, "peers": known, "times": times,
-                     "goal": ratio.least, "aim": ratio.aim, "verdict": verdict})  # fmt: skip
+                     "goal": ratio.least, "aim": ratio.aim, "verdict": verdict,
+                     "noise": _noisy(results, ratio.row, (SARIT, *known))})  # fmt: skip
     return rows
 
 
@@ -141,7 +150,8 @@ def judged(results: dict[str, Any]) -> list[dict[str, Any]]:
         value = value_of(results, SARIT, figure.row, figure.path)
         if value is not None:
             rows.append({"what": figure.what, "value": value, "unit": figure.unit, "goal": figure.least,
-                         "aim": figure.aim, "verdict": figure.judged(value)})  # fmt: skip
+                         "aim": figure.aim, "verdict": figure.judged(value),
+                         "noise": _noisy(results, figure.row, (SARIT,))})  # fmt: skip
     return rows
 
 
@@ -151,16 +161,19 @@ def table(results: dict[str, Any]) -> str:
     for row in ratios(results):
         goal = f"goal {row['goal']:g}, aim {row['aim']:g}" if row["goal"] else ""
         against = "  ".join(f"{times:.2f} x {peer}" for peer, times in row["times"].items())
-        lines.append(f"  {row['what']:<52} {against:<36} {goal:<20} {row['verdict']}")
+        lines.append(f"  {row['what']:<52} {against:<36} {goal:<20} {row['verdict']}{row['noise']}")
     if len(lines) == 2:
         lines.append("  no peer was measured")
     lines += ["", f"  {'figure':<56} {'measured':>12} {'goal':>12} {'aim':>12}"]
     for row in judged(results):
         columns = " ".join(f"{shown(row[name], row['unit']):>12}" for name in ("value", "goal", "aim"))
-        lines.append(f"  {row['what']:<56} {columns}  {row['verdict']}")
+        lines.append(f"  {row['what']:<56} {columns}  {row['verdict']}{row['noise']}")
     for found in results.values():
         if isinstance(found, dict) and "rows" in found:
-            lines += [f"  not measured: {found['name']}, {row}: {why}" for row, why in found["failed"].items()]
+            for row, why in found["failed"].items():
+                lines.append(
+                    f"  not measured: {found['name']}, {row}: {why.strip().splitlines()[-1][-WHY_CHARACTERS:]}"
+                )
             noises = [row["noise"] for row in found["rows"].values() if "noise" in row]
             if noises:
                 before = [one["others_cpu_percent"] for one in noises]

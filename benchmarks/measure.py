@@ -35,7 +35,7 @@ def measure_rows(
             found["rows"][row] = result | {"noise": quiet}
             print(json.dumps(result), flush=True)
         except Exception as error:
-            found["failed"][row] = f"{type(error).__name__}: {error}"[:600]
+            found["failed"][row] = f"{type(error).__name__}: {error}"[:2500]
             print("failed", flush=True)
             traceback.print_exc()
         finally:

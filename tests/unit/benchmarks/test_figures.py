@@ -64,3 +64,10 @@ def test_what_failed_is_said() -> None:
 
 def test_every_figure_has_an_aim_beyond_its_goal() -> None:
     assert all(f.aim >= f.least if f.higher else f.aim <= f.least for f in FIGURES)
+
+
+def test_a_verdict_reached_beside_others_says_so() -> None:
+    busy = {"p95_ms": 7.0, "noise": {"others_cpu_percent": 0.0, "others_cpu_during_percent": 60.0}}
+    quiet = {"p95_ms": 7.0, "noise": {"others_cpu_percent": 0.0, "others_cpu_during_percent": 2.0}}
+    assert "goal met (noisy: others 60 %)" in table({"sarit": system("Sarit", **{"open-1": busy})})
+    assert "noisy" not in table({"sarit": system("Sarit", **{"open-1": quiet})})
