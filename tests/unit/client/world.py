@@ -58,5 +58,5 @@ def on_loop(test):
 
 async def until(condition) -> None:
     """Let the loop turn until `condition()`; the test's own time-out ends what never comes."""
-    while not condition():  # noqa: ASYNC110 - it may be about anything
+    while not condition():
         await asyncio.sleep(0.001)
