@@ -179,15 +179,18 @@ class Connections:
 
     async def _connect(self, host: str, port: int, purpose: str) -> Connection:
         name = f"segment store {host}:{port} ({purpose})"
+        connection: Connection | None = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await self._network.connect(lambda: Connection(name), host, port)
+                assert connection is not None
                 await connection.greeted
         except TimeoutError:
+            if connection is not None:
+                connection.abort(f"{name}: no greeting")
             raise Unavailable(f"{name} does not answer: is the node running and the port right?") from None
         except OSError as error:
             raise Unavailable(f"{name} cannot be reached ({error}): is the node running?") from None
-        assert isinstance(connection, Connection)
         return connection
 
     async def close(self) -> None:

@@ -83,7 +83,7 @@ class EventWriter:
         self._asleep = True
         self._closed = False
         self._failure: BaseException | None = None
-        self._marks: set[asyncio.Future[None]] = set()
+        self._marks: dict[asyncio.Future[None], None] = {}
         self._early: list[asyncio.Future[None]] = []
         self._opening: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -193,8 +193,8 @@ class EventWriter:
         if self._failure is not None:
             future.set_exception(self._failure)
             return future
-        self._marks.add(future)
-        future.add_done_callback(self._marks.discard)
+        self._marks[future] = None
+        future.add_done_callback(lambda done: self._marks.pop(done, None))
         if self._spread.opened or not self._intake:
             self._take_intake()
             self._place_mark(future)
