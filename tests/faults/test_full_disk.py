@@ -22,13 +22,13 @@ def mount(directory, *options):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 800 MiB in memory."""
+    """A file system of 1000 MiB in memory."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("mounting a small file system needs root")
     directory = tmp_path / "disk"
     directory.mkdir()
     try:
-        mount(directory, "-t", "tmpfs", "-o", "size=800m", "tmpfs")
+        mount(directory, "-t", "tmpfs", "-o", "size=1000m", "tmpfs")
     except subprocess.CalledProcessError as error:
         pytest.skip(f"no tmpfs can be mounted here: {error.stderr}")
     yield directory

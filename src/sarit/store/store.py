@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Corrupt, SaritError, Unavailable
-from sarit.core.limits import CACHE_BYTES, MAX_UNFLUSHED_BYTES, MIB
+from sarit.core.limits import CACHE_BYTES, LOG_FILE_BYTES, MAX_UNFLUSHED_BYTES, MIB
 from sarit.core.names import placement_key
 from sarit.store.budget import Budget
 from sarit.store.container import Container, ContainerLimits
@@ -32,7 +32,7 @@ _REOPEN_SECONDS = 0.1
 _MAX_REOPEN_SECONDS = 5.0
 _SWEEP_RETRY_SECONDS = 30.0
 _BUDGET_POLL_SECONDS = 0.05
-_DISK_POLL_SECONDS = 1.0
+_DISK_POLL_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,9 @@ class SegmentStore:
         return self.env.files.free_bytes(self._data_dir)
 
     def _note_free(self, free_bytes: int) -> None:
-        full = free_bytes < self.limits.disk_reserve_bytes
+        # Each log must still be able to go on in a next file: seals and tables need it.
+        reserve = self.limits.disk_reserve_bytes + self.limits.containers * LOG_FILE_BYTES
+        full = free_bytes < reserve
         if full and not self.budget.disk_full:
             _log.error("the disk is full (%d MiB left): appends wait until there is room", free_bytes // MIB)
         elif self.budget.disk_full and not full:
