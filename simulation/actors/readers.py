@@ -50,7 +50,8 @@ class TailReader:
             try:
                 await self._read_some(segment)
             except Unavailable:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(self._rng.random() * self._cluster.options.think_seconds)
             if not self._cluster.quiet and self._cluster.options.breaks and self._rng.random() < 0.02:
                 self._link.drop()
 

@@ -76,6 +76,8 @@ class Flusher:
         self._pending: dict[int, Segment] = {}
         self._captured: dict[int, Captured] = {}
         self._truncated: dict[int, Segment] = {}
+        self._ending = False
+        self._under_way = False
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
         self.compactor = Compactor(container, limits.small_extent_bytes)
@@ -87,12 +89,22 @@ class Flusher:
         """Look now whether there is enough to flush."""
         self._wake.set()
 
+    def end(self) -> None:
+        """Let `run` return when its cycle is done."""
+        self._ending = True
+        self._wake.set()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a checkpoint was given up: what it had captured is in the log alone, no other may follow."""
+        return self._under_way
+
     async def run(self) -> None:
-        """Flush until cancelled; an index that fails ends the container's epoch."""
+        """Flush until ended or cancelled; an index that fails ends the container's epoch."""
         container = self._container
         last = container.env.clock.monotonic()
         idle = False
-        while container.failure is None:
+        while container.failure is None and not self._ending:
             wait = last + self._limits.interval_seconds - container.env.clock.monotonic()
             # What is in flight counts as un-flushed, but cannot be flushed yet: do not spin on it.
             if wait > 0 and (idle or container.state.unflushed_bytes < self._limits.trigger_bytes):
@@ -123,6 +135,8 @@ class Flusher:
         state = self._container.state
         if not state.dirty and not state.garbage:
             return False
+        assert not self._under_way, "a checkpoint was given up: the next one would truncate the log above its changes"
+        self._under_way = True
         frame = state.applied_frame
         next_segment = state.next_segment_id
         garbage, state.garbage = state.garbage, set()
@@ -143,6 +157,7 @@ class Flusher:
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
         self._committed(captured, frame)
+        self._under_way = False
         return True
 
     def _touch(self, segment: Segment) -> None:
@@ -256,6 +271,7 @@ class Flusher:
                 container.state.forget(segment)
                 continue
             segment.committed = True
+            segment.saved = segment.id not in container.state.dirty
             segment.flushing_attributes = set()
             if segment.table is not None:
                 segment.table.flushing = {}

@@ -144,6 +144,7 @@ class Segment:
         "pins",
         "rollover_bytes",
         "scale_type",
+        "saved",
         "sealed",
         "start",
         "table",
@@ -172,6 +173,8 @@ class Segment:
         self.flushed = 0
         # `committed`: a record of this segment is in the index.
         self.committed = False
+        # `saved`: that record tells everything applied so far.
+        self.saved = False
         self.tail: list[Block] = []
         self.cached: list[list[Block]] = []
         self.chunks: ChunkList | None = None
@@ -197,7 +200,7 @@ class Segment:
     def idle(self) -> bool:
         """Whether nothing in memory is needed: the record can be loaded from the index again."""
         return not (
-            self.in_flight or self.pins or self.tail or self.waiters or self.dirty_attributes
+            not self.saved or self.in_flight or self.pins or self.tail or self.waiters or self.dirty_attributes
             or self.flushing_attributes or not self.committed or self.assigned_deleted
             or (self.table is not None and (self.table.pending or self.table.dirty or self.table.flushing))
         )  # fmt: skip

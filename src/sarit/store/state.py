@@ -251,6 +251,7 @@ class ContainerState:
         segment = self.segments[operation.segment]
         self.touch(segment)
         self.dirty[segment.id] = segment
+        segment.saved = False
         segment.modified_ms = wall_ms
         if isinstance(operation, Append):
             self._apply_append(segment, operation)
@@ -363,6 +364,7 @@ class ContainerState:
         source = self.segments[operation.source]
         self.touch(source)
         self.dirty[source.id] = source
+        source.saved = False
         assert source.chunks is not None or not source.flushed, source
         if source.chunks is not None:
             for extent in source.chunks:

@@ -33,6 +33,7 @@ _MAX_REOPEN_SECONDS = 5.0
 _SWEEP_RETRY_SECONDS = 30.0
 _BUDGET_POLL_SECONDS = 0.05
 _DISK_POLL_SECONDS = 0.2
+_STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +111,11 @@ class SegmentStore:
             opened, slot.opened = slot.opened, None
             if opened is None:
                 continue
+            opened.flusher.end()
+            await asyncio.wait(slot.tasks[:1], timeout=_STOP_SECONDS)
             await _cancel(slot.tasks)
             if opened.container.failure is None:
-                try:
-                    await opened.container.pipeline.settled()
-                    await opened.flusher.checkpoint()
-                    await opened.flusher.collect_garbage()
-                except SaritError as error:
-                    _log.warning(
-                        "container %d: not flushed on stop (%s); the log keeps it", opened.container.number, error
-                    )
+                await _last_checkpoint(opened)
             await opened.container.log.close()
             await opened.container.index.close()
         await self._storage.close()
@@ -246,6 +242,21 @@ class SegmentStore:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _last_checkpoint(opened: Opened) -> None:
+    number, flusher = opened.container.number, opened.flusher
+    if flusher.interrupted:
+        _log.warning("container %d: not flushed on stop, long-term storage is slow; the log keeps it", number)
+        return
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await opened.container.pipeline.settled()
+            await flusher.checkpoint()
+            await flusher.collect_garbage()
+    except (SaritError, TimeoutError) as error:
+        reason = str(error) or "it takes too long"
+        _log.warning("container %d: not flushed on stop (%s); the log keeps it", number, reason)
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

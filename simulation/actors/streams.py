@@ -1,0 +1,294 @@
+"""The Python client, whole: writers and readers of a stream over the controller, through scaling and crashes.
+
+Every event belongs to a *lane*, one writer's events of one key (an event without a key is a lane of its own), and
+tells lane and number.  Acknowledgements are the writer's marks.  Readers hand on from `position()` now and then: a
+new reader must go on exactly there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers import log as log_checker
+from checkers.log import ANY_SEGMENT, TORN, LogHistory, Violation
+from checkers.stream import StreamHistory
+from sarit.client.aio import Client, connect
+from sarit.core.errors import Conflict, Invalid, Unavailable
+from sarit.core.names import SegmentId, StreamName
+from sarit.core.policies import ScalingPolicy
+from simulation.cluster import CONTROLLER_PORT, NODE
+from simulation.events import body, parse
+
+if TYPE_CHECKING:
+    from simulation.cluster import Cluster
+
+SCOPE: Final = "app"
+STREAM: Final = StreamName(SCOPE, "orders")
+KEYS: Final = 5
+FRAME_BYTES: Final = 8
+_MOST_SCALES: Final = 4
+_PATIENCE_SECONDS: Final = 200.0
+
+
+def now() -> float:
+    """Virtual seconds."""
+    return asyncio.get_running_loop().time()
+
+
+class Streams:
+    """All actors on the stream, and what they saw."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.log = LogHistory()
+        self.stream = StreamHistory()
+        self.acked_events = 0
+        self._lanes = 0
+        self._readers = 0
+        self._clients: list[Client] = []
+        self._segments: dict[int, int] = {}
+
+    def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
+        """Tasks that end by themselves, and tasks to cancel."""
+        cluster, options = self.cluster, self.cluster.options
+        if not options.stream_writers:
+            return [], []
+        work = [
+            cluster.spawn(StreamWriter(self, number).run(), f"stream writer {number}")
+            for number in range(options.stream_writers)
+        ]
+        if cluster.rng("streams").random() < 0.6:
+            work.append(cluster.spawn(self._scale(), "scaler"))
+        watch = [
+            cluster.spawn(StreamReader(self, number).run(), f"stream reader {number}")
+            for number in range(options.readers)
+        ]
+        return work, watch
+
+    def check(self) -> list[Violation]:
+        """What was wrong."""
+        return [*log_checker.check(self.log), *self.stream.check()]
+
+    # -- names ------------------------------------------------------------------------------------
+
+    def new_lane(self) -> int:
+        """A number no lane had."""
+        self._lanes += 1
+        return self._lanes
+
+    def new_reader(self) -> int:
+        """A number no reader had."""
+        self._readers += 1
+        return self._readers
+
+    def segment(self, packed: int) -> int:
+        """The number of a segment."""
+        return self._segments.setdefault(packed, len(self._segments))
+
+    # -- the stream -------------------------------------------------------------------------------
+
+    async def client(self) -> Client:
+        """A client of its own, connected when there is somebody to connect to; the stream exists."""
+        rng = self.cluster.rng("stream clients")
+        while True:
+            try:
+                client = await connect(f"{NODE}:{CONTROLLER_PORT}", env=self.cluster.clients.env)
+                break
+            except Unavailable:
+                await asyncio.sleep(0.1 + rng.random())
+        self._clients.append(client)
+        await client.session.patiently(lambda: client.create_scope(SCOPE), _PATIENCE_SECONDS)
+        scaling = ScalingPolicy(min_segments=self.cluster.options.segments)
+        await client.session.patiently(lambda: client.create_stream(STREAM, scaling=scaling), _PATIENCE_SECONDS)
+        return client
+
+    async def _scale(self) -> None:
+        """Split and merge segments a few times."""
+        client = await self.client()
+        rng = self.cluster.rng("scaler")
+        session = client.session
+        for _ in range(rng.randint(1, _MOST_SCALES)):
+            await asyncio.sleep(rng.random() * 2)
+            ranges = await session.patiently(lambda: session.controller.current_segments(STREAM), _PATIENCE_SECONDS)
+            ranges.sort(key=lambda found: found.low)
+            if len(ranges) > 1 and rng.random() < 0.5:
+                at = rng.randrange(len(ranges) - 1)
+                sealed, new = ranges[at : at + 2], [(ranges[at].low, ranges[at + 1].high)]
+            else:
+                sealed = [rng.choice(ranges)]
+                low, high = sealed[0].low, sealed[0].high
+                middle = low + (high - low) * (0.2 + 0.6 * rng.random())
+                new = [(low, middle), (middle, high)]
+            try:
+                await session.controller.start_scale(
+                    STREAM, [one.segment for one in sealed], new, self.cluster.clients.env.clock.wall_ms()
+                )
+                self.cluster.trace.mark("scaled")
+            except (Unavailable, Conflict, Invalid) as error:
+                self.cluster.trace.note("scale", repr(error))
+        await client.close()
+
+    async def scan(self, name: str) -> None:
+        """Read all of the stream through the client, as a scan; a new client each time."""
+        if not self.cluster.options.stream_writers:
+            return
+        client = await self.client()
+        await self._learn_graph(client)
+        reader = StreamReader(self, self._readers, client)
+        await reader.read_to_the_tail()
+        segments = [SegmentId.unpack(packed) for packed in self._segments]
+        infos = await client.segment_infos(STREAM, segments)
+        for segment, info in infos.items():
+            number = self.segment(segment.packed)
+            self.log.scanned(reader.number, number, info.start_offset, info.end_offset)
+        self.cluster.trace.note("stream scanned", name, len(infos))
+        await client.close()
+
+    async def _learn_graph(self, client: Client) -> None:
+        controller = client.session.controller
+        waiting = list(await client.session.patiently(lambda: controller.head_segments(STREAM), _PATIENCE_SECONDS))
+        seen = set(waiting)
+        while waiting:
+            segment = waiting.pop()
+            self.segment(segment.packed)
+            for successor in await client.successors(STREAM, segment):
+                self.stream.follows(
+                    self.segment(successor.segment.packed),
+                    sorted(self.segment(before.packed) for before in successor.predecessors),
+                )
+                if successor.segment not in seen:
+                    seen.add(successor.segment)
+                    waiting.append(successor.segment)
+
+    async def close(self) -> None:
+        """End all clients."""
+        for client in self._clients:
+            await client.close()
+
+
+class StreamWriter:
+    """Writes events with and without keys; now and then "crashes", and goes on as a new writer."""
+
+    def __init__(self, streams: Streams, number: int) -> None:
+        self._streams = streams
+        self._options = streams.cluster.options
+        self._rng = streams.cluster.rng(f"stream writer {number}")
+        self._lanes: dict[str, list[int]] = {}
+
+    async def run(self) -> None:
+        """Until everything is acknowledged, or forgotten in a crash."""
+        rng, options = self._rng, self._options
+        client = await self._streams.client()
+        left = options.events
+        writer = client.writer(STREAM, buffer_bytes=rng.choice((2_000, 100_000)))
+        while left:
+            count = min(left, rng.randint(1, 2 * options.block_events))
+            left -= count
+            for _ in range(count):
+                self._write(writer)
+            self._mark(writer)
+            if rng.random() < 0.3:
+                await asyncio.sleep(rng.random() * 2 * options.think_seconds)
+            await (writer.flush() if rng.random() < 0.1 else writer.drain())
+            if options.client_crashes and not self._streams.cluster.quiet and rng.random() < 0.03:
+                self._streams.cluster.trace.mark("stream_writer_crashed")
+                writer.abandon()
+                self._lanes.clear()
+                writer = client.writer(STREAM)
+        await writer.close()
+        await client.close()
+
+    def _write(self, writer: Any) -> None:
+        rng, streams = self._rng, self._streams
+        key = rng.choice([None, *(f"key-{n}" for n in range(KEYS))])
+        lane = [streams.new_lane(), 0] if key is None else self._lanes.get(key) or [streams.new_lane(), 0]
+        lane[1] += 1
+        self._lanes[key if key is not None else f"loose {lane[0]}"] = lane
+        event = body(lane[0], lane[1], rng.randrange(self._options.event_bytes))
+        streams.log.sent(lane[0], lane[1], ANY_SEGMENT, FRAME_BYTES + len(event), now())
+        writer.write(event, key)
+
+    def _mark(self, writer: Any) -> None:
+        """Everything written so far is acknowledged when the mark passes."""
+        written = [(lane, number) for lane, number in self._lanes.values()]
+        for name in [name for name in self._lanes if name.startswith("loose")]:
+            del self._lanes[name]
+
+        def passed(mark: asyncio.Future[None]) -> None:
+            if not mark.cancelled() and mark.exception() is None:
+                for lane, number in written:
+                    self._streams.log.acked(lane, number, ANY_SEGMENT, -1, now())
+                self._streams.acked_events += len(written)
+                self._streams.cluster.trace.note("marked", len(written))
+
+        writer.mark().add_done_callback(passed)
+
+
+class StreamReader:
+    """Reads the stream from its head, by both ways the client has, handing on from `position` now and then."""
+
+    def __init__(self, streams: Streams, number: int, client: Client | None = None) -> None:
+        self.number = streams.new_reader()
+        self._streams = streams
+        self._rng = streams.cluster.rng(f"stream reader {number}")
+        self._client = client
+        self._seen: set[int] = set()
+
+    async def run(self) -> None:
+        """Follow the tail, until cancelled."""
+        self._client = await self._streams.client()
+        reader = self._client.reader(STREAM)
+        while await self._take(reader, 1.0):
+            if self._rng.random() < 0.05:
+                self._streams.cluster.trace.mark("stream_reader_handed_on")
+                position = reader.position()
+                reader.close()
+                reader = self._client.reader(STREAM, position)
+
+    async def read_to_the_tail(self) -> None:
+        """Everything there is now."""
+        assert self._client is not None
+        reader = self._client.reader(STREAM, end="tail")
+        while await self._take(reader, None):
+            pass
+        reader.close()
+
+    async def _take(self, reader: Any, timeout: float | None) -> bool:
+        """One piece; False at the end."""
+        begun = now()
+        if self._rng.random() < 0.5:
+            batch = await reader.read_arrow(self._rng.choice((None, 3)), timeout=timeout)
+            if batch is None:
+                return False
+            for event, segment, offset in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                self._got(segment, offset, event, begun)
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                events = await reader.next_events()
+        except TimeoutError:
+            return True
+        if events is None:
+            return False
+        offset = events.position()
+        for event in events.left:
+            self._got(events.segment.packed, offset, event, begun)
+            offset += FRAME_BYTES + len(event)
+        return True
+
+    def _got(self, packed: int, offset: int, event: bytes, begun: float) -> None:
+        streams, segment = self._streams, self._streams.segment(packed)
+        found = parse(event)
+        lane, number = (TORN, 0) if found is None else found
+        fresh = segment not in self._seen
+        self._seen.add(segment)
+        streams.log.read(
+            self.number, (segment, offset), (lane, number, FRAME_BYTES + len(event)),
+            fresh=fresh, begun=begun, ended=now(),
+        )  # fmt: skip
+        if found is not None:
+            streams.stream.handed(self.number, segment, lane, number)
+
+
+__all__ = ["STREAM", "Streams"]

@@ -1,0 +1,83 @@
+"""What must not be lost between a checkpoint that is under way and a stop or an eviction."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from sarit.storage.memory import StorageFaults
+from sarit.store import store as store_module
+from tests.unit.store.harness import SMALL, World, Writer, read_all
+
+SLOW = 0.3
+
+
+async def _two_segments(world: World):
+    store = await world.start()
+    for name in ("a/b/0.#epoch.0", "a/b/1.#epoch.0"):
+        container = store.container(name)
+        if not any(segment.name == name for segment in container.state.segments.values()):
+            await container.create(name)
+    return store
+
+
+@pytest.mark.parametrize("patience", [10.0, 0.05])
+def test_a_stop_during_a_checkpoint_loses_nothing(patience, monkeypatch) -> None:
+    """The checkpoint under way has captured what the last one does not see any more (simulation seed 17)."""
+    monkeypatch.setattr(store_module, "_STOP_SECONDS", patience)
+
+    async def main() -> None:
+        limits = replace(SMALL, containers=1, flush=replace(SMALL.flush, small_slice_bytes=1))
+        world = World(limits=limits)
+        world.storage.faults = StorageFaults(delay=lambda length: SLOW if length else 0.0)
+        first, second = "a/b/0.#epoch.0", "a/b/1.#epoch.0"
+        store = await _two_segments(world)
+        one, two = Writer(store, first, b"1" * 16), Writer(store, second, b"2" * 16)
+        await one.set_up()
+        await two.set_up()
+        one.append(b"x" * 5000, 1)
+        await one.settled()
+        await asyncio.sleep(SLOW / 2)  # its chunks are on their way
+        two.append(b"y" * 300, 1)
+        await two.settled()
+        await store.stop()
+        world.storage.faults = StorageFaults()
+        store = await world.start()
+        assert await read_all(store, first) == b"x" * 5000
+        assert await read_all(store, second) == b"y" * 300
+        await store.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("change", ["seal", "truncate"])
+def test_a_change_without_bytes_is_not_evicted_before_it_is_in_the_index(change) -> None:
+    async def main() -> None:
+        limits = replace(SMALL, containers=1, flush=replace(SMALL.flush, interval_seconds=1000, trigger_bytes=1 << 30))
+        world = World(limits=limits)
+        store = await world.start()
+        names = [f"a/b/{number}.#epoch.0" for number in range(8)]
+        container = store.container(names[0])
+        for name in names:
+            await container.create(name)
+        writer = Writer(store, names[0])
+        await writer.set_up()
+        writer.append(b"x" * 100, 1)
+        await writer.settled()
+        writer.session.close()
+        (opened,) = store.opened()
+        await opened.flusher.checkpoint()
+        store.budget.cache_bytes = 0
+        container.state.names[names[0]].cached.clear()
+        if change == "seal":
+            await container.seal(names[0])
+        else:
+            await container.truncate(names[0], 50)
+        container.residency.evict()
+        info = await container.info(names[0])
+        assert (info.sealed, info.start_offset) == ((True, 0) if change == "seal" else (False, 50))
+        await store.stop()
+
+    asyncio.run(main())
