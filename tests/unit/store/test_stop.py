@@ -26,7 +26,7 @@ async def _two_segments(world: World):
 @pytest.mark.parametrize("patience", [10.0, 0.05])
 def test_a_stop_during_a_checkpoint_loses_nothing(patience, monkeypatch) -> None:
     """The checkpoint under way has captured what the last one does not see any more (simulation seed 17)."""
-    monkeypatch.setattr(store_module, "_STOP_SECONDS", patience)
+    monkeypatch.setattr(store_module, "_STOP_SECONDS", patience, raising=False)
 
     async def main() -> None:
         limits = replace(SMALL, containers=1, flush=replace(SMALL.flush, small_slice_bytes=1))
@@ -55,7 +55,8 @@ def test_a_stop_during_a_checkpoint_loses_nothing(patience, monkeypatch) -> None
 @pytest.mark.parametrize("change", ["seal", "truncate"])
 def test_a_change_without_bytes_is_not_evicted_before_it_is_in_the_index(change) -> None:
     async def main() -> None:
-        limits = replace(SMALL, containers=1, flush=replace(SMALL.flush, interval_seconds=1000, trigger_bytes=1 << 30))
+        flush = replace(SMALL.flush, interval_seconds=1000, trigger_bytes=1 << 30)
+        limits = replace(SMALL, containers=1, flush=flush, container=replace(SMALL.container, max_segments=0))
         world = World(limits=limits)
         store = await world.start()
         names = [f"a/b/{number}.#epoch.0" for number in range(8)]
