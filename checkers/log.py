@@ -103,7 +103,14 @@ class LogHistory:
         self.refusals.add(writer, number)
 
     def read(
-        self, reader: int, place: tuple[int, int], event: tuple[int, int, int], *, fresh: bool, begun: float, ended: float
+        self,
+        reader: int,
+        place: tuple[int, int],
+        event: tuple[int, int, int],
+        *,
+        fresh: bool,
+        begun: float,
+        ended: float,
     ) -> None:
         """`reader` got at `place` (segment, offset) an `event` (writer or TORN, number, length).
 
@@ -322,9 +329,7 @@ def _order(scan: int, starts: dict[int, int], found: _Places, sends: _Sends) -> 
             yield Violation("gap", f"scan {scan}: the first of its writer is {_name(key[at])}")
 
 
-def _lost(
-    scan: int, starts: dict[int, int], found: _Places, sends: _Sends, history: LogHistory
-) -> Iterator[Violation]:
+def _lost(scan: int, starts: dict[int, int], found: _Places, sends: _Sends, history: LogHistory) -> Iterator[Violation]:
     writer, number, segment, end, _ = history.acks.columns()
     present = np.sort(found.key)
     for one in np.unique(writer):

@@ -81,7 +81,7 @@ class Run:
         await asyncio.wait(work, timeout=FAULT_SECONDS)
         faults.cancel()
         self.nemesis.heal()
-        done, pending = await asyncio.wait(work, timeout=LIVENESS_SECONDS)
+        _done, pending = await asyncio.wait(work, timeout=LIVENESS_SECONDS)
         for task in watch:
             task.cancel()
         if pending:

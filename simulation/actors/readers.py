@@ -13,8 +13,8 @@ from simulation.events import BrokenBytes, SegmentParser
 if TYPE_CHECKING:
     import random
 
-    from simulation.events import History
     from simulation.cluster import Cluster
+    from simulation.events import History
 
 
 def now() -> float:

@@ -13,8 +13,8 @@ from simulation.actors.links import Link
 from simulation.actors.readers import now
 
 if TYPE_CHECKING:
-    from simulation.events import History
     from simulation.cluster import Cluster
+    from simulation.events import History
 
 KEYS = 6
 
@@ -71,9 +71,7 @@ class TableClient:
             puts.append((_full(table, _name(key)), value, expected))
         answer: Any = None
         try:
-            answer = await self._link.ask(
-                lambda request: wire.UpdateTableEntries(request, table, "", tuple(entries))
-            )
+            answer = await self._link.ask(lambda request: wire.UpdateTableEntries(request, table, "", tuple(entries)))
         finally:
             ended = now() if answer is not None else float("inf")
             self._record(puts, answer, begun, ended)

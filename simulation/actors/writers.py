@@ -20,8 +20,8 @@ from simulation.events import body, framed
 
 if TYPE_CHECKING:
     from sarit.client.connection import Connection
-    from simulation.events import History
     from simulation.cluster import Cluster
+    from simulation.events import History
 
 
 class WireWriter:
@@ -115,7 +115,7 @@ class WireWriter:
                 self._send()
             if not self._cluster.quiet:
                 await self._misbehave()
-            if self._left and self._acked == self._made or rng.random() < 0.3:
+            if (self._left and self._acked == self._made) or rng.random() < 0.3:
                 await asyncio.sleep(rng.random() * 2 * options.think_seconds)
             elif self._open is not None and self._acked < self._made:
                 await self._wait()

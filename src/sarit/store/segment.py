@@ -143,8 +143,8 @@ class Segment:
         "name",
         "pins",
         "rollover_bytes",
-        "scale_type",
         "saved",
+        "scale_type",
         "sealed",
         "start",
         "table",
@@ -244,7 +244,7 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
     segment.assigned_events = segment.events = events
     segment.assigned_entries = segment.entries = entries
     segment.assigned_sealed = segment.sealed = bool(flags & _SEALED)
-    segment.created = segment.committed = True
+    segment.created = segment.committed = segment.saved = True
     return segment
 
 

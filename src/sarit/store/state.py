@@ -1,15 +1,13 @@
 """The state of one container: a pure function of the operations applied to it.
 
-Theory of operation.  A command is checked against the *assigned* state by a method here,
-which moves that state and returns the outcome as an operation.  When the operation's frame
-is durable, `apply` moves the *applied* state.  Replay after a crash calls `replay`, which
-moves both at once with the same code.  Nothing here awaits: what a check needs (the
+Theory of operation.  A command is checked against the *assigned* state by a method here, which moves that
+state and returns the outcome as an operation.  When its frame is durable, `apply` moves the *applied* state.
+Replay after a crash moves both at once with the same code.  Nothing here awaits: what a check needs (the
 segment, a writer's attribute, table entries) has been made resident before.
 
-Warnings.  (1) A name may have two incarnations in memory: the old one deleted in the
-assigned state only, the new one created in the assigned state only.  `names` holds the
-newest.  (2) A snapshot in progress must see each segment as it was at its frame: `touch`
-is called before every applied change.
+Warnings.  (1) A name may have two incarnations in memory: the old one deleted in the assigned state only, the
+new one created there only; `names` holds the newest.  (2) A snapshot in progress must see each segment as it
+was at its frame: `touch` is called before every applied change.
 """
 
 from __future__ import annotations

@@ -103,4 +103,3 @@ def follow_the_tail(place: Place) -> None:
 
     asyncio.run(rounds())
     assert nothing_more(reader)
-    reader.reader_offline()

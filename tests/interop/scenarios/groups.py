@@ -42,7 +42,6 @@ def one_goes_offline(place: Place) -> None:
     assert _numbers(seen) == set(range(3000))
     assert in_order(seen)
     assert nothing_more(second)
-    second.reader_offline()
 
 
 def vanished(place: Place) -> None:

@@ -104,7 +104,6 @@ def group_after(place: Place) -> None:
     rest = asyncio.run(take(reader, EVENTS + 100 - len(seen)))
     assert sorted(seen + _numbers(rest)) == list(range(EVENTS + 100)), (len(seen), len(rest))
     assert nothing_more(reader)
-    reader.reader_offline()
 
 
 def bytes_before(place: Place) -> None:

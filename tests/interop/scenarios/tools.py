@@ -69,7 +69,8 @@ def read(place: Place, manager: Any, stream: str, count: int, group: str, *, sec
 
 
 def nothing_more(reader: Any, seconds: float = 1.5) -> bool:
-    """Whether no event comes for a while.  The last thing to ask of a reader (see `take`)."""
+    """Whether no event comes for a while.  The last thing to ask of a reader (see `take`): even
+    taking it offline would wait for the read under way, as long as the server parks a tail read."""
     return not asyncio.run(take(reader, 1, seconds))
 
 

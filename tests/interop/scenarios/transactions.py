@@ -34,7 +34,6 @@ def committed(place: Place) -> None:
         transaction.write_event(f"{n % 5}:{n}", str(n % 5))
     early = m.create_reader_group("early-group", place.scope, "committed").create_reader("one")
     assert nothing_more(early), "an event of an open transaction was seen"
-    early.reader_offline()
     transaction.commit()
     reader = m.create_reader_group("committed-group", place.scope, "committed").create_reader("one")
     got = asyncio.run(take(reader, 200))
@@ -44,7 +43,6 @@ def committed(place: Place) -> None:
         assert mine == sorted(mine)
     assert _closed(transaction)
     assert nothing_more(reader)
-    reader.reader_offline()
 
 
 def aborted(place: Place) -> None:

@@ -355,3 +355,22 @@ def test_of_two_creations_at_once_one_is_told_it_exists_once_that_is_durable():
         await store.stop()
 
     run(main())
+
+
+def test_segments_that_were_only_read_leave_memory_again():
+    async def main():
+        world = World()
+        store = await world.start()
+        names = [f"s/t{n}/0.#epoch.0" for n in range(40)]
+        for name in names:
+            await store.container(name).create(name)
+        await store.stop()
+        store = await world.start()
+        for name in names:
+            await store.container(name).info(name)
+        assert all(
+            len(opened.container.state.segments) <= SMALL.container.max_segments + 1 for opened in store.opened()
+        )
+        await store.stop()
+
+    run(main())

@@ -1,0 +1,79 @@
+"""What a stream of several segments owes its readers beyond what each segment owes (`log.py`).  Pure.
+
+A *lane* is one writer's events of one routing key, numbered from 1 in the order they were written.  Lanes keep their
+order, also across scaling, where they go on in another segment.
+
+| kind | meaning |
+|---|---|
+| `key-order` | a reader was handed a lane's events out of order, or one of them twice |
+| `key-gap` | a reader that began at the head passed over an event of a lane |
+| `early` | a reader was handed an event of a segment before it had the last one of a predecessor |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from checkers.log import Table, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_SHOWN: Final = 5
+
+
+class StreamHistory:
+    """What readers were handed, in order, and which segment follows which."""
+
+    def __init__(self) -> None:
+        self._handed = Table(4)
+        self.predecessors: dict[int, set[int]] = {}
+
+    def handed(self, reader: int, segment: int, lane: int, number: int) -> None:
+        """A reader that began at the head got the next event."""
+        self._handed.add(reader, segment, lane, number)
+
+    def follows(self, segment: int, predecessors: Sequence[int]) -> None:
+        """A segment and all that it follows."""
+        self.predecessors.setdefault(segment, set()).update(predecessors)
+
+    def check(self) -> list[Violation]:
+        """Everything that is wrong; empty when nothing is."""
+        reader, segment, lane, number = self._handed.columns()
+        return [*_lanes(reader, lane, number), *_early(reader, segment, self.predecessors)]
+
+
+def _lanes(reader: Any, lane: Any, number: Any) -> Iterator[Violation]:
+    order = np.lexsort((np.arange(len(reader)), lane, reader))
+    reader, lane, number = reader[order], lane[order], number[order]
+    if not len(reader):
+        return
+    same = (reader[1:] == reader[:-1]) & (lane[1:] == lane[:-1])
+    for at in np.flatnonzero(same & (number[1:] <= number[:-1]))[:_SHOWN]:
+        yield Violation("key-order", f"reader {reader[at]}: lane {lane[at]} event {number[at + 1]} after {number[at]}")
+    gaps = same & (number[1:] > number[:-1] + 1)
+    for at in np.flatnonzero(gaps)[:_SHOWN]:
+        yield Violation("key-gap", f"reader {reader[at]}: lane {lane[at]} event {number[at + 1]} after {number[at]}")
+    first = np.concatenate(([True], ~same)) & (number != 1)
+    for at in np.flatnonzero(first)[:_SHOWN]:
+        yield Violation("key-gap", f"reader {reader[at]}: lane {lane[at]} began with event {number[at]}")
+
+
+def _early(reader: Any, segment: Any, predecessors: Mapping[int, set[int]]) -> Iterator[Violation]:
+    """The last of each predecessor comes before the first of its successor."""
+    when = np.arange(len(reader))
+    for one in np.unique(reader):
+        mine = reader == one
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for found in np.unique(segment[mine]):
+            places = when[mine & (segment == found)]
+            first[int(found)], last[int(found)] = int(places[0]), int(places[-1])
+        for later, begun in first.items():
+            for earlier in sorted(predecessors.get(later, ())):
+                if last.get(earlier, -1) > begun:
+                    yield Violation(
+                        "early", f"reader {one} was handed segment {later} before the end of its predecessor {earlier}"
+                    )

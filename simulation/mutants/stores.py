@@ -1,0 +1,146 @@
+"""Mutants of the segment store."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.errors import SaritError
+from sarit.store import container, store
+from sarit.store.flusher import Flusher
+from sarit.store.segment import Segment
+from sarit.store.state import ContainerState
+from sarit.store.tables import Tables, _applied
+from simulation.mutants.planting import planted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def writer_number_unchecked() -> Iterator[None]:
+    """An append is taken whatever its connection believes the last number to be."""
+    right = ContainerState.append
+
+    def wrong(self: Any, segment: Any, attribute: Any, owner: Any, previous: int, **rest: Any) -> Any:
+        kept, attribute.owner = attribute.owner, owner
+        try:
+            return right(self, segment, attribute, owner, attribute.assigned, **rest)
+        finally:
+            attribute.owner = kept
+
+    with planted(ContainerState, "append", wrong):
+        yield
+
+
+@contextmanager
+def old_session_kept() -> Iterator[None]:
+    """A set-up does not end the sessions of the writer's older connections."""
+    with planted(container, "_end_session", lambda attribute: None):
+        yield
+
+
+@contextmanager
+def log_truncated_before_commit() -> Iterator[None]:
+    """The log is truncated when the chunks are written, before the index says so."""
+    right = Flusher._batch
+
+    async def wrong(self: Any, captured: Any, frame: int, *rest: Any) -> Any:
+        self._container.log.truncate(frame + 1)
+        return await right(self, captured, frame, *rest)
+
+    with planted(Flusher, "_batch", wrong):
+        yield
+
+
+@contextmanager
+def table_read_once() -> Iterator[None]:
+    """A read of several keys does not notice a checkpoint that moves some of them (a bug found by this simulation)."""
+
+    async def wrong(self: Any, name: str, wanted: Any) -> Any:
+        segment = await self._require(name)
+        table = segment.table
+        unknown = [key for key in wanted if _applied(table, key) is None]
+        stored = await self._container.residency.stored_entries(segment, unknown) if unknown else {}
+        found = [_applied(table, key) or stored.get(key) for key in wanted]
+        return [None if entry is None or entry.value is None else entry for entry in found]
+
+    with planted(Tables, "get", wrong):
+        yield
+
+
+@contextmanager
+def checkpoint_cancelled_on_stop() -> Iterator[None]:
+    """A stop cancels the checkpoint under way and makes another (a bug found by this simulation)."""
+
+    async def wrong(opened: Any) -> None:
+        opened.flusher._under_way = False
+        try:
+            await opened.container.pipeline.settled()
+            await opened.flusher.checkpoint()
+        except SaritError:
+            return
+
+    with planted(store, "_last_checkpoint", wrong), planted(Flusher, "end", lambda self: None):
+        right = asyncio.wait
+
+        async def no_wait(tasks: Any, *, timeout: Any = None, **options: Any) -> Any:
+            return await right(tasks, timeout=0 if timeout == store._STOP_SECONDS else timeout, **options)
+
+        with planted(asyncio, "wait", no_wait):
+            yield
+
+
+@contextmanager
+def unsaved_segment_evicted() -> Iterator[None]:
+    """A segment that was sealed or truncated counts as idle before the index knows (a bug found while reading)."""
+    right = Segment.idle.fget
+    assert right is not None
+
+    def wrong(self: Any) -> bool:
+        saved, self.saved = self.saved, True
+        try:
+            return bool(right(self))
+        finally:
+            self.saved = saved
+
+    with planted(Segment, "idle", property(wrong)):
+        yield
+
+
+@contextmanager
+def garbage_before_commit() -> Iterator[None]:
+    """Chunks that a checkpoint drops are deleted before it is committed."""
+    right = Flusher._batch
+
+    async def wrong(self: Any, captured: Any, frame: int, next_segment: int, garbage: set[str]) -> Any:
+        batch = await right(self, captured, frame, next_segment, garbage)
+        for name in sorted(garbage):
+            try:
+                await self._container.storage.delete(name)
+            except SaritError:
+                continue
+        return batch
+
+    with planted(Flusher, "_batch", wrong):
+        yield
+
+
+@contextmanager
+def read_before_durable() -> Iterator[None]:
+    """Operations are applied, and so readable, when they are handed to the log."""
+    from sarit.store.pipeline import FramePipeline
+
+    right_cut, right_durable = FramePipeline._cut, FramePipeline._durable
+
+    def cut(self: Any) -> None:
+        before = len(self._in_flight)
+        right_cut(self)
+        for frame in list(self._in_flight)[before:]:
+            for operation in frame.operations:
+                self._state.apply(operation, frame.wall_ms)
+            frame.operations = []
+
+    with planted(FramePipeline, "_cut", cut), planted(FramePipeline, "_durable", right_durable):
+        yield

@@ -1,0 +1,38 @@
+"""Order by key through scaling: each way to lose it is found."""
+
+from __future__ import annotations
+
+from checkers.stream import StreamHistory
+
+
+def kinds(*handed: tuple[int, int, int], follows: dict[int, list[int]] | None = None) -> list[str]:
+    """Of one reader's (segment, lane, number)."""
+    history = StreamHistory()
+    for segment, predecessors in (follows or {}).items():
+        history.follows(segment, predecessors)
+    for segment, lane, number in handed:
+        history.handed(1, segment, lane, number)
+        history.handed(2, 0, lane, number)  # another reader's events stand between
+    return [violation.kind for violation in history.check() if "reader 1" in violation.message]
+
+
+def test_lanes_may_interleave() -> None:
+    assert not kinds((1, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 2), (1, 1, 3))
+    assert not StreamHistory().check()
+
+
+def test_a_lane_out_of_order() -> None:
+    assert kinds((1, 1, 1), (1, 1, 2), (1, 1, 3), (1, 1, 2)) == ["key-order"]
+    assert kinds((1, 1, 1), (1, 1, 1)) == ["key-order"], "twice"
+
+
+def test_an_event_passed_over() -> None:
+    assert kinds((1, 1, 1), (1, 1, 3)) == ["key-gap"]
+    assert kinds((1, 1, 2)) == ["key-gap"]
+
+
+def test_a_successor_before_its_predecessors_are_read() -> None:
+    follows = {3: [1, 2]}
+    assert not kinds((1, 1, 1), (2, 2, 1), (3, 3, 1), follows=follows)
+    assert kinds((1, 1, 1), (3, 3, 1), (2, 2, 1), follows=follows) == ["early"]
+    assert not kinds((1, 1, 1), (3, 3, 1), follows=follows), "the other was empty"
