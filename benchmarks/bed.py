@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import select
 import shutil
 import signal
@@ -159,19 +158,32 @@ class OthersCpu:
         self._ours = _ours()
 
     def percent(self) -> float:
-        """Percent of all CPUs; children count once they have ended."""
+        """Percent of all CPUs."""
         machine, idle, _ = _cpu()
         all_ticks = max(machine - self._machine, 1)
         busy = all_ticks - (idle - self._idle)
-        ours = (_ours() - self._ours) * os.sysconf("SC_CLK_TCK")
+        ours = _ours() - self._ours
         return round(max(100 * (busy - ours) / all_ticks, 0.0), 1)
 
 
-def _ours() -> float:
-    return sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    )
+def _ours() -> int:
+    """Ticks taken so far by this process, its living descendants (a peer's server is one) and those it has reaped."""
+    ticks: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        pid = int(path.parent.name)
+        ticks[pid] = sum(map(int, fields[11:15]))
+        children.setdefault(int(fields[1]), []).append(pid)
+    total, todo = 0, [os.getpid()]
+    while todo:
+        pid = todo.pop()
+        total += ticks.get(pid, 0)
+        todo += children.get(pid, [])
+    return total
 
 
 def noise(directory: Path) -> dict[str, float]:
