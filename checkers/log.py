@@ -42,6 +42,7 @@ Column = Any
 _NUMBER_BITS: Final = 40
 _OFFSET_BITS: Final = 44
 _SHOWN: Final = 5
+_TYPES: Final = {"q": np.int64, "d": np.float64}
 TORN: Final = -1
 ANY_SEGMENT: Final = -1
 
@@ -68,14 +69,14 @@ class Table:
         for column, value in zip(self._columns, row, strict=True):
             column.append(value)
 
+    def extend(self, *columns: Column) -> None:
+        """Append many rows, given as arrays."""
+        for column, values in zip(self._columns, columns, strict=True):
+            column.frombytes(np.asarray(values, dtype=_TYPES[column.typecode]).tobytes())
+
     def columns(self) -> list[Column]:
         """The columns as arrays."""
-        return [
-            np.frombuffer(column, dtype=np.int64 if column.typecode == "q" else np.float64)
-            if len(column)
-            else np.empty(0, dtype=np.int64 if column.typecode == "q" else np.float64)
-            for column in self._columns
-        ]
+        return [np.frombuffer(column, dtype=_TYPES[column.typecode]) for column in self._columns]
 
 
 class LogHistory:

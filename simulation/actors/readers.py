@@ -154,10 +154,10 @@ class Truncator:
             ended = float("inf")
             try:
                 answer = await self._link.ask(lambda request: wire.TruncateSegment(request, segment, offset, ""))  # noqa: B023
-                if isinstance(answer, wire.SegmentTruncated | wire.SegmentIsTruncated):
-                    ended = now()
-                else:
+                if not isinstance(answer, wire.SegmentTruncated | wire.SegmentIsTruncated):
                     raise AssertionError(f"truncate {segment} at {offset}: {answer}")
+                ended = now()
             except Unavailable:
-                pass
-            self._history.log.truncated(number, offset, begun, ended)
+                continue
+            finally:
+                self._history.log.truncated(number, offset, begun, ended)
