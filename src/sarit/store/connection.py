@@ -49,7 +49,7 @@ _FLUSH_AT_BYTES = 1 << 20
 class StoreConnection(asyncio.BufferedProtocol):
     """The server's end of one connection."""
 
-    def __init__(self, store: SegmentStore, requests: Requests, registry: set[StoreConnection]) -> None:
+    def __init__(self, store: SegmentStore, requests: Requests, registry: dict[StoreConnection, None]) -> None:
         self._store = store
         self._requests = requests
         self._registry = registry
@@ -81,11 +81,11 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=MAX_CONNECTION_UNSENT_BYTES)
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self._registry.add(self)
+        self._registry[self] = None
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
-        self._registry.discard(self)
+        self._registry.pop(self, None)
         self._writable.set()
         self._appends.end()
         for task in self._tasks:

@@ -17,6 +17,7 @@ only after it.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ _RETRY_SECONDS = 0.5
 _MAX_RETRY_SECONDS = 10.0
 _SCAN_ROWS = 1000
 _GARBAGE_PER_CYCLE = 1000
+_COMMITS_REMEMBERED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class FlushStatistics:
     checkpoints: int = 0
     chunks: int = 0
     chunk_bytes: int = 0
-    commit_seconds: list[float] = field(default_factory=list)
+    commit_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_COMMITS_REMEMBERED))
     storage_errors: int = 0
 
 

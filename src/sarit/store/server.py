@@ -23,7 +23,7 @@ class StoreServer:
     def __init__(self, store: SegmentStore) -> None:
         self._store = store
         self._requests = Requests(store)
-        self._connections: set[StoreConnection] = set()
+        self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
         store.on_failure = self._container_failed
 
