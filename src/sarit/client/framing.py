@@ -338,7 +338,7 @@ def _without_headers(data: bytes, bounds: Any) -> pa.Array:
 
     count = len(bounds) - 1
     longest = int(np.diff(bounds).max())
-    if count * longest > 8 * len(data) or len(data) >= 1 << 31:  # Arrow reserves that much; its offsets are int32
+    if len(data) >= 1 << 31:  # behind a large event; offsets are int32
         begins = (bounds[:-1] + EVENT_HEADER_BYTES).tolist()
         return pa.array([data[a:b] for a, b in zip(begins, bounds[1:].tolist(), strict=True)], pa.binary())
     framed = pa.BinaryArray.from_buffers(
