@@ -58,6 +58,13 @@ class SimulatedNetwork(SimNetwork):
         """Whether bytes get from one host to the other now."""
         return (src, dst) not in self._one_way and super().can_deliver(src, dst)
 
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
+        """As detangle's; but a connection that ended while it was being made raises, where detangle's never tells."""
+        transport, protocol = await super().create_connection(protocol_factory, host, port, **options)
+        if transport._closed:
+            raise ConnectionResetError(104, "Connection reset by peer")
+        return transport, protocol
+
     def cut(self, source: str, target: str) -> None:
         """Nothing gets from `source` to `target` until `mend`; what is sent waits."""
         self._one_way.add((source, target))
