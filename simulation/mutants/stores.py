@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import SaritError
 from sarit.store import container, store
+from sarit.store.checkpoint import BatchBuilder
 from sarit.store.flusher import Flusher
 from sarit.store.segment import Segment
 from sarit.store.state import ContainerState
@@ -44,13 +45,13 @@ def old_session_kept() -> Iterator[None]:
 @contextmanager
 def log_truncated_before_commit() -> Iterator[None]:
     """The log is truncated when the chunks are written, before the index says so."""
-    right = Flusher._batch
+    right = BatchBuilder.build
 
     async def wrong(self: Any, captured: Any, frame: int, *rest: Any) -> Any:
         self._container.log.truncate(frame + 1)
         return await right(self, captured, frame, *rest)
 
-    with planted(Flusher, "_batch", wrong):
+    with planted(BatchBuilder, "build", wrong):
         yield
 
 
@@ -112,10 +113,10 @@ def unsaved_segment_evicted() -> Iterator[None]:
 @contextmanager
 def garbage_before_commit() -> Iterator[None]:
     """Chunks that a checkpoint drops are deleted before it is committed."""
-    right = Flusher._batch
+    right = BatchBuilder.build
 
-    async def wrong(self: Any, captured: Any, frame: int, next_segment: int, garbage: set[str]) -> Any:
-        batch = await right(self, captured, frame, next_segment, garbage)
+    async def wrong(self: Any, captured: Any, frame: int, next_segment: int, garbage: set[str], *rest: Any) -> Any:
+        batch = await right(self, captured, frame, next_segment, garbage, *rest)
         for name in sorted(garbage):
             try:
                 await self._container.storage.delete(name)
@@ -123,7 +124,7 @@ def garbage_before_commit() -> Iterator[None]:
                 continue
         return batch
 
-    with planted(Flusher, "_batch", wrong):
+    with planted(BatchBuilder, "build", wrong):
         yield
 
 
