@@ -9,12 +9,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers import log as log_checker
 from checkers import table as table_checker
+from sarit.core.errors import SaritError
 from sarit.wire import commands as wire
 from simulation.actors.links import Link
 from simulation.actors.readers import TailReader, Truncator, scan
@@ -141,6 +143,20 @@ class Run:
         await self._read_again(name)
 
 
+class Alarms(logging.Handler):
+    """Log records that no fault of the model excuses: damage, and exceptions that are bugs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Called by `logging`."""
+        error = record.exc_info[1] if record.exc_info else None
+        if record.levelno >= logging.CRITICAL or (error is not None and not isinstance(error, SaritError | OSError)):
+            self.found.append(f"alarm: {record.getMessage()} [{error!r}]")
+
+
 def run_seed(
     seed: int, mutants: Sequence[str] = (), options: Options | None = None, sink: TextIO | None = None
 ) -> Result:
@@ -153,15 +169,20 @@ def run_seed(
         run = Run(world, options)
         await run.main()
 
+    alarms = Alarms()
     with ExitStack() as stack:
         for mutant in mutants:
             stack.enter_context(MUTANTS[mutant]())
+        log = logging.getLogger("sarit")
+        log.addHandler(alarms)
+        stack.callback(log.removeHandler, alarms)
         outcome = run_world(seed, main, permuted=options.permuted, sink=sink)
     violations = list(outcome.failures)
     if run is None:
         return Result(options, violations, outcome)
     violations = [
         *run.cluster.failures,
+        *alarms.found,
         *map(str, log_checker.check(run.history.log)),
         *map(str, table_checker.check(run.history.table)),
         *violations,
