@@ -10,6 +10,7 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
+from google.protobuf.message import DecodeError
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
@@ -37,7 +38,12 @@ def answering(method: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Corout
 
     @functools.wraps(method)
     async def call(stream: Any) -> None:
-        request = await stream.recv_message()
+        try:
+            request = await stream.recv_message()
+        except DecodeError:
+            raise GRPCError(Status.INVALID_ARGUMENT, "the request is not a message of this API") from None
+        except NotImplementedError:
+            raise GRPCError(Status.UNIMPLEMENTED, "compressed requests are not understood") from None
         if request is None:
             return
         try:

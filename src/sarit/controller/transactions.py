@@ -87,6 +87,7 @@ class Transactions:
         same = found is not None and found.record.first_number == stream.first_number
         if found is None or not same or found.record.state is not State.ACTIVE:
             with suppress(SaritError):
+                await self._runner.run([DeleteSegment(part) for part in _parts(name, epoch.segments, txn)])
                 await self.abort(name, txn)
             raise Sealed(f"stream {name} was sealed meanwhile")
         return txn, epoch.segments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from sarit.controller import keys
@@ -20,6 +21,8 @@ from tests.unit.controller.fakes import FakeSegments, FakeTables, Faults, fake_e
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from sarit.controller.model.epochs import Epoch
 
 STREAM = StreamName("s", "t")
 
@@ -110,7 +113,8 @@ class World:
         for scope, entries in self.scopes().items():
             for key, value in entries.items():
                 if key.startswith(b"s/"):
-                    owned |= self._check_stream(StreamName(scope, key[2:].decode()), codec.decode_stream(value))
+                    name = StreamName(scope, key[2:].decode())
+                    owned |= self._check_stream(name, codec.decode_stream(value), _all_epochs(entries, name.stream))
                 elif key.startswith(b"k/"):
                     owned |= self._check_table(scope, key[2:].decode(), codec.decode_table(value))
                 elif key.startswith(b"o/"):
@@ -123,12 +127,13 @@ class World:
             lost = {name for name in lost if self.segments.segments[name].length}
         assert not lost, f"segments that belong to nobody: {sorted(lost)}"
 
-    def _check_stream(self, name: StreamName, record: Any) -> set[str]:
+    def _check_stream(self, name: StreamName, record: Any, epochs: list[Epoch]) -> set[str]:
         present = self.segments.segments
-        for epoch in record.epochs:
+        for epoch in epochs:
             check_epoch(epoch)
+        assert [epoch.number for epoch in epochs] == list(range(len(epochs)))
         active = {name.segment(SegmentId.unpack(s)) for s in record.current.ids}
-        replaced = {name.segment(SegmentId.unpack(s)) for s in known_segments(record.epochs)} - active
+        replaced = {name.segment(SegmentId.unpack(s)) for s in known_segments(epochs)} - active
         if record.state in (State.ACTIVE, State.SEALING, State.SEALED):
             assert active <= set(present), f"{name} lacks {active - set(present)}"
         if record.state is State.SEALED:
@@ -137,7 +142,7 @@ class World:
             assert not any(present[s].sealed for s in active)
             if record.work.kind is not WorkKind.SEAL:
                 assert all(present[s].sealed for s in replaced if s in present)
-                alive = known_segments(record.epochs)
+                alive = known_segments(epochs)
                 before = {name.segment(SegmentId.unpack(s)) for s in segments_before(alive, streams.head(record))}
                 if record.work.kind is not WorkKind.TRUNCATE:
                     assert not before & set(present), f"{name} keeps {before & set(present)}, which lie before its head"
@@ -156,17 +161,21 @@ class World:
         _, stream, kind, *rest = key.decode().split("/")
         record = codec.decode_stream(entries[b"s/" + stream.encode()])
         name = StreamName(scope, stream)
-        if kind == "e":
-            return {name.segment(SegmentId.unpack(s)) for s in known_segments(codec.decode_chunk(value))}
         if kind != "x":
             return set()
         assert record.state is not State.SEALED, f"{name} is sealed and has a transaction"
         txn = codec.decode_transaction(value)
-        epoch = next(e for e in record.epochs if e.number == txn.epoch)
+        epoch = _all_epochs(entries, stream)[txn.epoch]
         parts = {transaction_segment(name.segment(SegmentId.unpack(s)), int(rest[0], 16)) for s in epoch.ids}
         if txn.state is TxnState.OPEN and self.controllers and txn.renewal:
             assert parts <= set(self.segments.segments)
         return parts
+
+
+def _all_epochs(entries: dict[bytes, bytes], stream: str) -> list[Epoch]:
+    prefix = keys.of_stream(stream, keys.EPOCHS)
+    chunks = [codec.decode_chunk(value) for key, value in sorted(entries.items()) if key.startswith(prefix)]
+    return [*itertools.chain(*chunks), *codec.decode_stream(entries[keys.stream_key(stream)]).epochs]
 
 
 async def quiet(controller: Controller) -> None:

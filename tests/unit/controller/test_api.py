@@ -1,0 +1,308 @@
+"""The API over a loopback socket, on fakes: what the twins' test does not ask, and what goes wrong."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import pytest
+from grpclib.client import Channel
+from grpclib.const import Cardinality, Status
+from grpclib.exceptions import GRPCError
+from grpclib.server import Server
+
+from sarit.core.errors import Corrupt, Unavailable
+from sarit.core.names import SegmentId, transaction_segment
+from sarit.rpc import convert
+from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.generated.controller_grpc import ControllerServiceStub
+from tests.unit.controller.fakes import Faults
+from tests.unit.controller.worlds import STREAM, World, quiet, run, segment
+
+INFO = pb.StreamInfo(scope="s", stream="t")
+NOWHERE = pb.StreamInfo(scope="s", stream="none")
+LEASE = 30_000
+
+
+@asynccontextmanager
+async def api(world=None):
+    world = world or World()
+    controller = await world.controller()
+    server = Server(controller.services())
+    await server.start("127.0.0.1", 0)
+    port = server._server.sockets[0].getsockname()[1]
+    channel = Channel("127.0.0.1", port)
+    try:
+        stub = ControllerServiceStub(channel)
+        stub.world, stub.controller, stub.channel = world, controller, channel
+        await stub.createScope(pb.ScopeInfo(scope="s"))
+        config = pb.StreamConfig(streamInfo=INFO, scalingPolicy=pb.ScalingPolicy(minNumSegments=2))
+        await stub.createStream(config)
+        yield stub
+    finally:
+        channel.close()
+        server.close()
+        await server.wait_closed()
+        await controller.stop()
+
+
+async def status_of(call):
+    with pytest.raises(GRPCError) as error:
+        await call
+    return error.value.status
+
+
+def txn_request(txn, info=INFO, **fields):
+    return pb.TxnRequest(streamInfo=info, txnId=txn, **fields)
+
+
+def test_every_rpc_of_the_proto_is_served():
+    async def main():
+        async with api() as c:
+            (service,) = c.controller.services()
+            assert len(service.__mapping__()) == len(pb.DESCRIPTOR.services_by_name["ControllerService"].methods) == 47
+            bucket = c.getControllerToBucketMapping(pb.ControllerToBucketMappingRequest())
+            assert await status_of(bucket) is Status.UNIMPLEMENTED
+            (server,) = (await c.getControllerServerList(pb.ServerRequest())).nodeURI
+            assert (server.endpoint, server.port) == ("127.0.0.1", 9090)
+
+    run(main())
+
+
+def test_the_life_of_a_transaction():
+    async def main():
+        async with api() as c:
+            made = await c.createTransaction(pb.CreateTxnRequest(streamInfo=INFO, lease=LEASE))
+            assert [(r.segmentId.segmentId, r.minKey, r.maxKey) for r in made.activeSegments] == [
+                (0, 0, 0.5),
+                (1, 0.5, 1),
+            ]
+            assert made.txnId.lowBits >= 0
+            assert made.txnId.highBits >> 32 == 0
+            txn = convert.transaction(made.txnId)
+            c.world.segments.append(transaction_segment(segment(0), txn), "x")
+            state = pb.TxnState
+            assert (await c.checkTransactionState(txn_request(made.txnId))).state == state.OPEN
+            ping = pb.PingTxnRequest(streamInfo=INFO, txnId=made.txnId, lease=LEASE)
+            assert (await c.pingTransaction(ping)).status == pb.PingTxnStatus.OK
+            ping.lease = 600_001
+            assert (await c.pingTransaction(ping)).status == pb.PingTxnStatus.LEASE_TOO_LARGE
+            for _ in range(2):
+                done = await c.commitTransaction(txn_request(made.txnId, writerId="w", timestamp=5))
+                assert done.status == pb.TxnStatus.SUCCESS
+            await quiet(c.controller)
+            assert (await c.checkTransactionState(txn_request(made.txnId))).state == state.COMMITTED
+            assert c.world.segments.segments[segment(0)].parts == [("x", 10)]
+            assert (await c.abortTransaction(txn_request(made.txnId))).status == pb.TxnStatus.FAILURE
+            ping.lease = LEASE
+            assert (await c.pingTransaction(ping)).status == pb.PingTxnStatus.COMMITTED
+
+            other = (await c.createTransaction(pb.CreateTxnRequest(streamInfo=INFO, lease=LEASE))).txnId
+            assert (await c.abortTransaction(txn_request(other))).status == pb.TxnStatus.SUCCESS
+            await quiet(c.controller)
+            assert (await c.checkTransactionState(txn_request(other))).state == state.ABORTED
+            assert (await c.commitTransaction(txn_request(other))).status == pb.TxnStatus.FAILURE
+            listed = (await c.listCompletedTransactions(pb.ListCompletedTxnRequest(streamInfo=INFO))).response
+            ends = {(r.txnId.highBits, r.txnId.lowBits): r.status for r in listed}
+            assert ends == {
+                (made.txnId.highBits, made.txnId.lowBits): pb.TxnResponse.COMMITTED,
+                (other.highBits, other.lowBits): pb.TxnResponse.ABORTED,
+            }
+            assert not [name for name in c.world.segments.segments if "#transaction" in name]
+            c.world.check()
+
+    run(main())
+
+
+def test_transactions_that_cannot_be():
+    async def main():
+        async with api() as c:
+            for lease in (9_999, 600_001, 0, -1):
+                short = pb.CreateTxnRequest(streamInfo=INFO, lease=lease)
+                assert await status_of(c.createTransaction(short)) is Status.INVALID_ARGUMENT
+            gone = pb.CreateTxnRequest(streamInfo=NOWHERE, lease=LEASE)
+            assert await status_of(c.createTransaction(gone)) is Status.NOT_FOUND
+            never = pb.TxnId(highBits=1, lowBits=2)
+            assert (await c.checkTransactionState(txn_request(never))).state == pb.TxnState.UNKNOWN
+            assert (await c.commitTransaction(txn_request(never))).status == pb.TxnStatus.TRANSACTION_NOT_FOUND
+            assert (await c.commitTransaction(txn_request(never, NOWHERE))).status == pb.TxnStatus.STREAM_NOT_FOUND
+            ping = pb.PingTxnRequest(streamInfo=INFO, txnId=never, lease=LEASE)
+            assert (await c.pingTransaction(ping)).status == pb.PingTxnStatus.UNKNOWN
+            await c.sealStream(INFO)
+            sealed = pb.CreateTxnRequest(streamInfo=INFO, lease=LEASE)
+            assert await status_of(c.createTransaction(sealed)) is Status.INVALID_ARGUMENT
+
+    run(main())
+
+
+def test_scale_and_its_check():
+    async def main():
+        async with api() as c:
+            entry = pb.ScaleRequest.KeyRangeEntry
+            halves = [entry(start=0.5, end=0.75), entry(start=0.75, end=1.0)]
+            scaled = await c.scale(pb.ScaleRequest(streamInfo=INFO, sealedSegments=[1], newKeyRanges=halves))
+            assert (scaled.status, scaled.epoch) == (pb.ScaleResponse.STARTED, 0)
+            got = [(r.segmentId.segmentId, r.minKey, r.maxKey) for r in scaled.segments]
+            assert got == [(SegmentId(1, 2).packed, 0.5, 0.75), (SegmentId(1, 3).packed, 0.75, 1.0)]
+            wrong = await c.scale(pb.ScaleRequest(streamInfo=INFO, sealedSegments=[0], newKeyRanges=halves))
+            assert wrong.status == pb.ScaleResponse.PRECONDITION_FAILED
+            nan = await c.scale(pb.ScaleRequest(streamInfo=INFO, newKeyRanges=[entry(start=float("nan"), end=1.0)]))
+            assert nan.status == pb.ScaleResponse.PRECONDITION_FAILED
+            check = pb.ScaleStatusResponse
+            for epoch, status in ((0, check.SUCCESS), (1, check.IN_PROGRESS), (2, check.INVALID_INPUT)):
+                asked = await c.checkScale(pb.ScaleStatusRequest(streamInfo=INFO, epoch=epoch))
+                assert asked.status == status
+            assert c.world.segments.segments[segment(1)].sealed
+
+    run(main())
+
+
+def test_writers_note_times():
+    async def main():
+        async with api() as c:
+            reply = pb.TimestampResponse
+
+            async def note(time, cut, info=INFO, writer="w"):
+                position = pb.StreamCut(streamInfo=info, cut=cut)
+                noted = await c.noteTimestampFromWriter(
+                    pb.TimestampFromWriter(writer=writer, position=position, timestamp=time)
+                )
+                return noted.result
+
+            assert await note(10, {0: 5}) == reply.SUCCESS
+            assert await note(9, {0: 5}) == reply.INVALID_TIME
+            assert await note(10, {0: 4}) == reply.INVALID_POSITION
+            assert await note(10, {77: 4}) == reply.INVALID_POSITION
+            assert await note(10, {0: 5, 1: 1}) == reply.SUCCESS
+            assert await note(9, {0: 1}, writer="v") == reply.SUCCESS
+            assert await status_of(note(1, {0: 1}, NOWHERE)) is Status.NOT_FOUND
+            removed = pb.RemoveWriterResponse
+            assert (await c.removeWriter(pb.RemoveWriterRequest(writer="w", stream=INFO))).result == removed.SUCCESS
+            gone = await c.removeWriter(pb.RemoveWriterRequest(writer="w", stream=NOWHERE))
+            assert gone.result == removed.STREAM_DOES_NOT_EXIST
+            assert await note(1, {0: 0}) == reply.SUCCESS
+
+    run(main())
+
+
+def test_key_value_tables():
+    async def main():
+        async with api() as c:
+            s = pb.CreateKeyValueTableStatus
+
+            async def create(name, scope="s", partitions=2, primary=4, secondary=4):
+                config = pb.KeyValueTableConfig(
+                    scope=scope, kvtName=name, partitionCount=partitions, primaryKeyLength=primary,
+                    secondaryKeyLength=secondary, rolloverSizeBytes=7,
+                )  # fmt: skip
+                return (await c.createKeyValueTable(config)).status
+
+            assert [await create("k"), await create("k")] == [s.SUCCESS, s.TABLE_EXISTS]
+            assert await create("bad_") == await create("x", primary=0) == s.INVALID_TABLE_NAME
+            assert await create("k", "none") == s.SCOPE_NOT_FOUND
+            info = pb.KeyValueTableInfo(scope="s", kvtName="k")
+            ranges = (await c.getCurrentSegmentsKeyValueTable(info)).segmentRanges
+            got = [(r.segmentId.streamInfo.stream, r.segmentId.segmentId, r.minKey, r.maxKey) for r in ranges]
+            assert got == [("k", 0, 0, 0.5), ("k", 1, 0.5, 1)]
+            assert c.world.segments.segments["s/k_kvtable/1.#epoch.0"].key_length == 8
+            config = await c.getKeyValueTableConfiguration(info)
+            assert (config.config.partitionCount, config.config.rolloverSizeBytes) == (2, 7)
+            page = pb.KVTablesInScopeRequest(scope=pb.ScopeInfo(scope="s"))
+            listed = await c.listKeyValueTablesInScope(page)
+            assert ([t.kvtName for t in listed.kvtables], listed.continuationToken.token) == (["k"], "k")
+            page.continuationToken.token = "k"
+            last = await c.listKeyValueTablesInScope(page)
+            assert (list(last.kvtables), last.continuationToken.token) == ([], "k")
+            assert (await c.deleteKeyValueTable(info)).status == pb.DeleteKVTableStatus.SUCCESS
+            assert (await c.deleteKeyValueTable(info)).status == pb.DeleteKVTableStatus.TABLE_NOT_FOUND
+            assert await status_of(c.getCurrentSegmentsKeyValueTable(info)) is Status.NOT_FOUND
+            missing = await c.getKeyValueTableConfiguration(info)
+            assert missing.status == pb.KeyValueTableConfigResponse.TABLE_NOT_FOUND
+            assert await create("k", partitions=1) == s.SUCCESS
+            (only,) = (await c.getCurrentSegmentsKeyValueTable(info)).segmentRanges
+            assert only.segmentId.segmentId == 2
+
+    run(main())
+
+
+def test_questions_about_what_is_not_there_are_answered_not_found():
+    async def main():
+        async with api() as c:
+            cut = pb.StreamCut(streamInfo=NOWHERE, cut={0: 0})
+            for call in (
+                c.getCurrentSegments(NOWHERE),
+                c.getSegments(pb.GetSegmentsRequest(streamInfo=NOWHERE)),
+                c.getEpochSegments(pb.GetEpochSegmentsRequest(streamInfo=INFO, epoch=1)),
+                c.getEpochSegments(pb.GetEpochSegmentsRequest(streamInfo=INFO, epoch=-1)),
+                c.getSegmentsImmediatelyFollowing(pb.SegmentId(streamInfo=NOWHERE)),
+                c.getSegmentsImmediatelyFollowing(pb.SegmentId(streamInfo=INFO, segmentId=9)),
+                c.getSegmentsBetween(pb.StreamCutRange(streamInfo=NOWHERE, to={0: 0})),
+                c.isStreamCutValid(cut),
+                c.getStreamConfiguration(NOWHERE),
+                c.checkScale(pb.ScaleStatusRequest(streamInfo=NOWHERE)),
+                c.scale(pb.ScaleRequest(streamInfo=NOWHERE)),
+                c.listCompletedTransactions(pb.ListCompletedTxnRequest(streamInfo=NOWHERE)),
+                c.getCurrentSegments(pb.StreamInfo(scope="a/b", stream="\x00")),
+            ):
+                assert await status_of(call) is Status.NOT_FOUND
+            assert not (await c.isSegmentValid(pb.SegmentId(streamInfo=NOWHERE))).response
+            assert (await c.truncateStream(cut)).status == pb.UpdateStreamStatus.STREAM_NOT_FOUND
+            elsewhere = pb.StreamInfo(scope="none", stream="t")
+            assert (await c.sealStream(elsewhere)).status == pb.UpdateStreamStatus.SCOPE_NOT_FOUND
+            between = c.getSegmentsBetween(pb.StreamCutRange(streamInfo=INFO))
+            assert await status_of(between) is Status.INVALID_ARGUMENT
+            negative = c.getURI(pb.SegmentId(streamInfo=INFO, segmentId=-1))
+            assert await status_of(negative) is Status.INVALID_ARGUMENT
+
+    run(main())
+
+
+def test_a_request_that_makes_no_sense():
+    async def main():
+        async with api() as c:
+            noise = c.channel.request(
+                "/io.pravega.controller.stream.api.grpc.v1.ControllerService/createStream",
+                Cardinality.UNARY_UNARY, pb.ContinuationToken, pb.CreateStreamStatus,
+            )  # fmt: skip
+            with pytest.raises(GRPCError) as error:
+                async with noise as stream:
+                    await stream.send_message(pb.ContinuationToken(token="\x0f" * 9), end=True)
+                    await stream.recv_message()
+            assert error.value.status is Status.INVALID_ARGUMENT
+            strange = pb.StreamConfig(streamInfo=INFO, scalingPolicy=pb.ScalingPolicy(scaleType=9))
+            assert await status_of(c.createStream(strange)) is Status.INVALID_ARGUMENT
+            many = pb.StreamConfig(streamInfo=NOWHERE, scalingPolicy=pb.ScalingPolicy(minNumSegments=1 << 30))
+            assert await status_of(c.createStream(many)) is Status.INVALID_ARGUMENT
+            tagged = pb.StreamConfig(streamInfo=NOWHERE, tags=pb.Tags(tag=["a\0b"]))
+            assert await status_of(c.createStream(tagged)) is Status.INVALID_ARGUMENT
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Unavailable("not now"), Status.UNAVAILABLE),
+        (Corrupt("rot"), Status.DATA_LOSS),
+        (ZeroDivisionError(), Status.INTERNAL),
+        (AssertionError(), Status.INTERNAL),
+    ],
+)
+def test_what_fails_below_becomes_a_status(error, status):
+    async def main():
+        async with api() as c:
+
+            def fail(number, call):
+                raise error
+
+            c.world.arm(Faults(before=fail))
+            assert await status_of(c.getCurrentSegments(INFO)) is status
+            c.world.arm(Faults())
+            assert (await c.getCurrentSegments(INFO)).segmentRanges
+
+    run(main())
+
+
+def test_names_and_ids_cross_the_wire_unchanged():
+    for txn in (0, 1, (1 << 128) - 1, 7 << 96 | 5, 1 << 63, 1 << 127):
+        assert convert.transaction(convert.transaction_message(txn)) == txn
+    assert convert.stream_name(convert.stream_info(STREAM)) == STREAM
