@@ -20,6 +20,7 @@ from sarit.core.errors import SaritError
 from sarit.wire import commands as wire
 from simulation.actors.links import Link
 from simulation.actors.readers import TailReader, Truncator, scan
+from simulation.actors.streams import Streams
 from simulation.actors.tables import TableClient, read_everything
 from simulation.actors.writers import WireWriter
 from simulation.cluster import Cluster
@@ -70,6 +71,7 @@ class Run:
         self.history = History(world.trace)
         self.segments = [f"sim/stream/{number}.#epoch.0" for number in range(options.segments)]
         self.tables = [f"sim/table-{number}" for number in range(2)] if options.table_clients else []
+        self.streams = Streams(self.cluster)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
 
@@ -99,6 +101,7 @@ class Run:
         await self._restart_and_read("stopped in good order")
         cluster.end(power=True)
         await self._restart_and_read("after a power cut")
+        await self.streams.close()
         for task in watch:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error
@@ -128,13 +131,15 @@ class Run:
         ]
         if options.truncations:
             watch.append(cluster.spawn(Truncator(cluster, history, self.segments).run(), "truncator"))
-        return work, watch
+        stream_work, stream_watch = self.streams.start()
+        return work + stream_work, watch + stream_watch
 
     async def _read_again(self, name: str) -> None:
         self.cluster.trace.note("phase", name)
         async with asyncio.timeout(LIVENESS_SECONDS):
             await scan(self.cluster, self.history, self.segments, name)
             await read_everything(self.cluster, self.history, self.tables, name)
+            await self.streams.scan(name)
 
     async def _restart_and_read(self, name: str) -> None:
         if not await self.cluster.start():
@@ -185,6 +190,8 @@ def run_seed(
         *alarms.found,
         *map(str, log_checker.check(run.history.log)),
         *map(str, table_checker.check(run.history.table)),
+        *(f"stream: {violation}" for violation in run.streams.check()),
         *violations,
     ]
-    return Result(options, violations, outcome, run.history.acked_events, run.cluster.starts)
+    acked = run.history.acked_events + run.streams.acked_events
+    return Result(options, violations, outcome, acked, run.cluster.starts)
