@@ -17,6 +17,7 @@ from sarit.controller import keys
 from sarit.controller.catalog import Found
 from sarit.controller.model import codec, streams, transactions
 from sarit.controller.model.effects import CreateSegment, DeleteSegment
+from sarit.controller.model.epochs import stand_ins
 from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState, WriterRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import every
@@ -295,10 +296,11 @@ class Transactions:
     async def _merge(self, name: StreamName, found: Found, batch: Sequence[Live]) -> Found | None:
         """Merge transactions into the active segments and say so; None when their epoch has passed."""
         past = await self._past(name, found.record, batch)
-        if not past.ids <= found.record.current.ids:
+        targets = stand_ins(found.record.current, past)
+        if len(targets) < len(past.segments):
             return None
         ids = [txn for txn, _, _ in batch]
-        merges = [streams.merge(name, s.segment, ids, s.segment) for s in past.segments]
+        merges = [streams.merge(name, part, ids, target) for part, target in targets.items()]
         try:
             lengths = await every([self._runner.segments.merge(m.target, m.sources) for m in merges])
         except (Sealed, NotFound):
@@ -307,7 +309,7 @@ class Transactions:
         updates = [update for txn in ids for update in ended(name, txn, TxnState.COMMITTED, now)]
         for at, (_, record, _) in enumerate(batch):
             if record.timestamp is not None and record.writer:
-                position = {s.segment: length[at] for s, length in zip(past.segments, lengths, strict=True)}
+                position = {target: length[at] for target, length in zip(targets.values(), lengths, strict=True)}
                 note = codec.encode_writer(WriterRecord(record.timestamp, position))
                 updates.append(TableUpdate(keys.writer_key(name.stream, record.writer), note, NO_VERSION))
         found = await self._update(name, found, updates)

@@ -105,12 +105,21 @@ def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRang
     return check_epoch(Epoch(number, tuple(sorted(kept + new)), now_ms))
 
 
+def stand_ins(current: Epoch, past: Epoch) -> dict[int, int]:
+    """For each segment of `past` that is active, or has an active copy: the active one.  Copies keep their number."""
+    active = {SegmentId.unpack(s.segment).number: s for s in current.segments}
+    pairs = [(s, active.get(SegmentId.unpack(s.segment).number)) for s in past.segments]
+    assert all(p.low == a.low and p.high == a.high for p, a in pairs if a is not None), "a number for two ranges"
+    return {p.segment: a.segment for p, a in pairs if a is not None}
+
+
 def rolled_epochs(current: Epoch, past: Epoch, now_ms: int) -> tuple[Epoch, Epoch]:
     """The two epochs that take the transactions of `past` in: copies of what is gone, then copies of what there is.
 
-    Segments active in both stay as they are."""
-    stay = current.ids & past.ids
-    old = _copies((s for s in past.segments if s.segment not in stay), current.number + 1)
+    What is active in both, or stands in for a past segment already, stays as it is."""
+    present = stand_ins(current, past)
+    stay = set(present.values())
+    old = _copies((s for s in past.segments if s.segment not in present), current.number + 1)
     new = _copies((s for s in current.segments if s.segment not in stay), current.number + 2)
     kept = [s for s in current.segments if s.segment in stay]
     first = Epoch(current.number + 1, tuple(sorted(kept + old)), now_ms)

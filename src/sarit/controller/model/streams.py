@@ -223,13 +223,11 @@ def _creations(name: StreamName, record: StreamRecord, epochs: Iterable[Epoch]) 
 
 
 def _rolling(name: StreamName, record: StreamRecord) -> Stages:
-    """A segment that is still active takes its part of the transactions itself, any other by its copy."""
+    """Segments of the first planned epoch take the transactions' parts; the copies among them are sealed at once."""
     work = record.work
-    copies = {SegmentId.unpack(s.segment).number: s.segment for s in created_in(work.epochs[0])}
-    active = record.current.ids
-    targets = {p: p if p in active else copies[SegmentId.unpack(p).number] for p in work.segments}
-    merges = tuple(merge(name, past, work.transactions, target) for past, target in targets.items())
-    seals = tuple(SealSegment(_segment(name, copy)) for copy in copies.values())
+    targets = {SegmentId.unpack(s.segment).number: s.segment for s in work.epochs[0].segments}
+    merges = tuple(merge(name, p, work.transactions, targets[SegmentId.unpack(p).number]) for p in work.segments)
+    seals = tuple(SealSegment(_segment(name, copy.segment)) for copy in created_in(work.epochs[0]))
     return (_creations(name, record, work.epochs), merges, seals)
 
 

@@ -1,0 +1,186 @@
+"""Transactions on fakes: order, epochs that have passed, leases, what is remembered and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarit.controller.model import transactions
+from sarit.controller.model.records import TransactionRecord, TxnState
+from sarit.core.errors import Conflict, Invalid
+from sarit.core.keyspace import KeyRange
+from sarit.core.names import SegmentId, transaction_segment
+from tests.unit.controller.worlds import STREAM, World, halves, quiet, run, segment, stream_with
+
+LEASE = 30_000
+
+
+async def begin(world, c, label):
+    txn, segments = await c.transactions.create(STREAM, LEASE)
+    for s in segments:
+        name = STREAM.segment(SegmentId.unpack(s.segment))
+        world.segments.append(transaction_segment(name, txn), label)
+    return txn
+
+
+def parts(world, name):
+    return [what for what, _ in world.segments.segments[name].parts]
+
+
+async def prepared(count=2):
+    world = World()
+    c = await world.controller()
+    await stream_with(c, count)
+    return world, c
+
+
+def test_commits_are_merged_in_the_order_they_were_decided():
+    async def main():
+        world, c = await prepared()
+        txns = [await begin(world, c, label) for label in "abcdef"]
+        later = c.transactions.finish_soon
+        c.transactions.finish_soon = lambda name: None
+        for at in (4, 0, 5, 2, 1):
+            await c.transactions.commit(STREAM, txns[at], "", 1)
+        await c.transactions.abort(STREAM, txns[3])
+        later(STREAM)
+        await quiet(c)
+        assert parts(world, segment(0)) == parts(world, segment(1)) == list("eafcb")
+        assert await c.transactions.completed(STREAM) != []
+        world.check()
+
+    run(main())
+
+
+def test_transactions_of_an_epoch_that_has_passed_come_between_what_was_and_what_is():
+    async def main():
+        world, c = await prepared()
+        old = [await begin(world, c, label) for label in "ab"]
+        world.segments.append(segment(1), "before")
+        await c.streams.scale(STREAM, [1], halves(0.5, 1.0))
+        world.segments.append(segment(2, 1), "between")
+        new = [await begin(world, c, label) for label in "cd"]
+        later = c.transactions.finish_soon
+        c.transactions.finish_soon = lambda name: None
+        for txn in (*old, *new):
+            await c.transactions.commit(STREAM, txn, "", 1)
+        later(STREAM)
+        await quiet(c)
+        # Segment 0 lived on: it took its parts itself.  Segment 1 was stood in for by a copy of epoch 2.
+        assert parts(world, segment(0)) == ["a", "b", "c", "d"]
+        assert parts(world, segment(1)) == ["before"]
+        assert parts(world, segment(1, 2)) == ["a", "b"]
+        assert world.segments.segments[segment(1, 2)].sealed
+        record = (await c.catalog.require(STREAM)).record
+        active = [SegmentId.unpack(s.segment) for s in record.current.segments]
+        # "c" and "d" were of epoch 1, of which there are copies: these take their parts, without another roll.
+        assert active == [SegmentId(0, 0), SegmentId(3, 2), SegmentId(3, 3)]
+        assert parts(world, segment(2, 1)) == ["between"]
+        assert parts(world, segment(2, 3)) == parts(world, segment(3, 3)) == ["c", "d"]
+        # A reader of the upper half meets them in this order.
+        chain, at = [], SegmentId(0, 1).packed
+        while True:
+            chain.append(str(SegmentId.unpack(at)))
+            followers = await c.streams.followers(STREAM, at)
+            if not followers:
+                break
+            at = followers[0][0].segment
+        numbers = [SegmentId(0, 1), SegmentId(1, 2), SegmentId(2, 1), SegmentId(3, 2)]
+        assert chain == [str(number) for number in numbers]
+        world.check()
+
+    run(main())
+
+
+def test_a_stream_is_sealed_when_its_transactions_have_ended():
+    async def main():
+        world, c = await prepared()
+        old = await begin(world, c, "old")
+        await c.streams.scale(STREAM, [0, 1], [KeyRange(0.0, 1.0)])
+        new, opened = await begin(world, c, "new"), await begin(world, c, "open")
+        c.transactions.finish_soon = lambda name: None
+        await c.transactions.commit(STREAM, old, "", 1)
+        await c.transactions.commit(STREAM, new, "", 1)
+        await c.streams.seal(STREAM)
+        assert sorted(world.segments.moved) == ["new", "old", "old"]
+        states = [await c.transactions.state(STREAM, txn) for txn in (old, new, opened)]
+        assert states == [TxnState.COMMITTED, TxnState.COMMITTED, TxnState.ABORTED]
+        assert all(s.sealed for name, s in world.segments.segments.items() if "_MARK" not in name)
+        world.check()
+
+    run(main())
+
+
+def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
+    async def main():
+        monkeypatch.setattr("sarit.controller.transactions._PRUNE_AFTER", 5)
+        monkeypatch.setattr("sarit.controller.transactions.MAX_LISTED", 3)
+        world, c = await prepared(1)
+        txns = []
+        for _ in range(20):
+            world.pass_time(100)
+            txns.append(await begin(world, c, "x"))
+            await c.transactions.commit(STREAM, txns[-1], "", 1)
+            await quiet(c)
+        assert [txn for txn, _ in await c.transactions.completed(STREAM)] == txns[-3:]
+        known = [await c.transactions.state(STREAM, txn) for txn in txns]
+        assert known[0] is TxnState.UNKNOWN
+        assert known[-6:] == [TxnState.COMMITTED] * 6  # ten minutes and more
+        assert len(world.segments.moved) == 20
+
+    run(main())
+
+
+def test_a_committed_time_is_noted_for_its_writer():
+    async def main():
+        world, c = await prepared(1)
+        txn = await begin(world, c, "x")
+        await c.transactions.commit(STREAM, txn, "writer", 42)
+        await quiet(c)
+        with pytest.raises(Invalid):
+            await c.writers.note(STREAM, "writer", 41, {0: 100})
+        await c.writers.note(STREAM, "writer", 42, {0: 10})
+        with pytest.raises(Invalid):
+            await c.writers.note(STREAM, "writer", 42, {0: 9})
+
+    run(main())
+
+
+def test_ids_carry_the_epoch_and_a_lower_half_that_is_not_negative():
+    for epoch in (0, 1, (1 << 31) - 1):
+        txn = transactions.transaction_id(epoch, b"\xff" * 12)
+        assert transactions.epoch_of(txn) == epoch
+        assert not txn & 1 << 63
+        assert txn < 1 << 127
+
+
+def test_the_states_of_a_transaction():
+    opened = transactions.begin(3, LEASE, 1000)
+    committing, aborting = transactions.commit(opened, "w", 5), transactions.abort(opened)
+    assert transactions.commit(committing, "x", 6) == committing
+    assert transactions.abort(aborting) == aborting
+    assert committing.timestamp == 5
+    assert transactions.commit(opened, "w", transactions.NO_TIMESTAMP).timestamp is None
+    for decide in (
+        lambda: transactions.abort(committing),
+        lambda: transactions.commit(aborting, "", 1),
+        lambda: transactions.ping(committing, LEASE, 0),
+        lambda: transactions.ping(aborting, LEASE, 0),
+    ):
+        with pytest.raises(Conflict):
+            decide()
+    renewed = transactions.ping(opened, LEASE, 2000)
+    assert renewed == TransactionRecord(TxnState.OPEN, 3, LEASE, 1, 1000)
+    with pytest.raises(transactions.LeaseTooLarge):
+        transactions.ping(opened, 600_001, 0)
+    with pytest.raises(transactions.TooOld):
+        transactions.ping(opened, LEASE, 1000 + 1000 * LEASE)
+
+
+def test_a_batch_is_of_one_epoch_and_in_order():
+    def entry(version, epoch, state=TxnState.COMMITTING):
+        return version, TransactionRecord(state, epoch, LEASE, 0, 0), version
+
+    live = [entry(5, 1), entry(2, 0), entry(9, 0), entry(3, 0), entry(1, 0, TxnState.OPEN)]
+    assert [txn for txn, _, _ in transactions.next_batch(live, 10)] == [2, 3]
+    assert [txn for txn, _, _ in transactions.next_batch(live, 1)] == [2]
+    assert transactions.next_batch([], 10) == []
