@@ -65,9 +65,7 @@ def test_a_value_from_the_future() -> None:
 
 
 def test_both_of_two_conditional_updates_pass() -> None:
-    assert "lost-update" in kinds(
-        put(b"a", ABSENT, 10, 1, 2), put(b"b", 10, 20, 3, 4), put(b"c", 10, 30, 3, 4)
-    )
+    assert "lost-update" in kinds(put(b"a", ABSENT, 10, 1, 2), put(b"b", 10, 20, 3, 4), put(b"c", 10, 30, 3, 4))
 
 
 def test_two_creations_pass() -> None:
