@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from sarit.env.ports import Buffer
+    from sarit.storage.port import Pace
 
 
 def _at_once(_: int) -> float:
@@ -58,7 +59,7 @@ class MemoryChunks:
     def __repr__(self) -> str:
         return f"<MemoryChunks {len(self.chunks)} chunks, {sum(map(len, self.chunks.values()))} bytes>"
 
-    async def write(self, name: str, parts: Sequence[Buffer]) -> None:
+    async def write(self, name: str, parts: Sequence[Buffer], pace: Pace | None = None) -> None:
         """See `ChunkStorage`."""
         check_name(name)
         data = b"".join(parts)

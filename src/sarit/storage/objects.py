@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig, S3Config
 
     from sarit.env.ports import Buffer, Env, Worker
+    from sarit.storage.port import Pace
 
 CONNECT_SECONDS: Final = 5
 REQUEST_SECONDS: Final = 60
@@ -71,7 +72,7 @@ class ObjectChunks:
     def __repr__(self) -> str:
         return f"<ObjectChunks {self._place}{' closed' if self._closed else ''}>"
 
-    async def write(self, name: str, parts: Sequence[Buffer]) -> None:
+    async def write(self, name: str, parts: Sequence[Buffer], pace: Pace | None = None) -> None:
         """See `ChunkStorage`."""
         check_name(name)
         self._require()

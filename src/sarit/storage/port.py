@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from sarit.env.ports import Buffer
+
+# Awaited before the next so many bytes of a chunk are written: the caller spreads its load on the disk.
+Pace = Callable[[int], Awaitable[None]]
 
 
 class ChunkStorage(Protocol):
@@ -17,8 +21,10 @@ class ChunkStorage(Protocol):
     NotFound, Invalid.
     """
 
-    async def write(self, name: str, parts: Sequence[Buffer]) -> None:
-        """Store a new chunk; durable when this returns.  Exists when the name is taken."""
+    async def write(self, name: str, parts: Sequence[Buffer], pace: Pace | None = None) -> None:
+        """Store a new chunk; durable when this returns.  Exists when the name is taken.
+
+        Storage that shares a disk with the log writes in pieces and awaits `pace` before each."""
 
     async def read(self, name: str, offset: int, length: int) -> bytes:
         """Exactly `length` bytes from `offset`.  Corrupt when the chunk is shorter."""

@@ -90,7 +90,7 @@ class Compactor:
         name, sequence = next_name(segment, run[0].start)
         batch = WriteBatch()
         try:
-            await container.storage.write(name, parts)
+            await container.storage.write(name, parts, container.pace)
         except (Unavailable, Exists):
             container.state.garbage.add(name)  # it may have been written
             raise Unavailable("long-term storage did not take a chunk") from None

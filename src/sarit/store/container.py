@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sarit.log.port import DurableLog
     from sarit.storage.port import ChunkStorage
     from sarit.store.budget import Budget
+    from sarit.store.pace import FlushPace
     from sarit.store.segment import Attribute, Segment
     from sarit.wire.append import Append as WireAppend
 
@@ -98,7 +99,7 @@ class Container:
 
     def __init__(
         self, number: int, env: Env, log: DurableLog, index: Index, storage: ChunkStorage, budget: Budget,
-        limits: ContainerLimits, on_failure: Callable[[Container, BaseException], None],
+        pace: FlushPace, limits: ContainerLimits, on_failure: Callable[[Container, BaseException], None],
     ) -> None:  # fmt: skip
         self.number = number
         self.env = env
@@ -106,6 +107,7 @@ class Container:
         self.index = index
         self.storage = storage
         self.budget = budget
+        self.pace = pace
         self.state = ContainerState()
         self.residency = Residency(index, self.state, limits.max_segments, limits.entry_cache_bytes)
         self.pipeline: FramePipeline

@@ -208,7 +208,7 @@ class Flusher:
             while True:
                 name, _ = self._name_chunk(item.segment, run[0][0])
                 try:
-                    await container.storage.write(name, parts)
+                    await container.storage.write(name, parts, container.pace)
                     break
                 except (Unavailable, Exists):
                     # The write may have happened: another name, and this one is garbage.
@@ -245,21 +245,17 @@ class Flusher:
 
     def _reference(self, item: Captured) -> None:
         """Extents for the blocks that stand in chunks, adjacent ones joined."""
-        last: Extent | None = None
+        at = chunk_at = length = 0
+        chunk: str | None = None
         for offset, _, block in item.blocks:
-            if block.chunk is None:
-                last = None
+            if block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset:
+                length += block.length
                 continue
-            if (
-                last is not None
-                and last.chunk == block.chunk
-                and last.start + last.length == offset
-                and last.chunk_offset + last.length == block.chunk_offset
-            ):
-                item.extents[-1] = last = Extent(last.start, last.length + block.length, last.chunk, last.chunk_offset)
-            else:
-                last = Extent(offset, block.length, block.chunk, block.chunk_offset)
-                item.extents.append(last)
+            if chunk is not None:
+                item.extents.append(Extent(at, length, chunk, chunk_at))
+            at, length, chunk, chunk_at = offset, block.length, block.chunk, block.chunk_offset
+        if chunk is not None:
+            item.extents.append(Extent(at, length, chunk, chunk_at))
         item.extents.sort(key=lambda extent: extent.start)
 
     # -- after the commit -----------------------------------------------------------------------

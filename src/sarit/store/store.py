@@ -14,6 +14,7 @@ from sarit.core.names import placement_key
 from sarit.store.budget import Budget
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import FlushLimits
+from sarit.store.pace import FlushPace
 from sarit.store.reads import ChunkReader, Reads
 from sarit.store.recovery import Opened, open_container, sweep_orphans
 from sarit.store.tables import Tables
@@ -83,6 +84,7 @@ class SegmentStore:
         self.limits = limits
         self.budget = Budget(limits.max_unflushed_bytes, limits.cache_bytes)
         self.on_failure: Callable[[Container], None] | None = None
+        self._pace = FlushPace(env.clock, self.budget)
         self._logs = logs
         self._indexes = indexes
         self._storage = storage
@@ -155,7 +157,7 @@ class SegmentStore:
     async def _open(self, number: int) -> None:
         slot = self._slots[number]
         opened = await open_container(
-            number, self.env, self._logs, self._indexes, self._storage, self.budget,
+            number, self.env, self._logs, self._indexes, self._storage, self.budget, self._pace,
             self.limits.container, self.limits.flush, self._failed,
         )  # fmt: skip
         slot.opened = opened

@@ -10,7 +10,8 @@ import pytest
 from sarit.core.errors import Exists, NotFound, Unavailable
 from sarit.env.real import real_env
 from sarit.storage import directory
-from sarit.storage.directory import open_directory, slices
+from sarit.storage.chunk_file import slices
+from sarit.storage.directory import SYNC_BYTES, open_directory
 
 MIB = 1 << 20
 
@@ -86,7 +87,7 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
         chunks = await open_directory(str(tmp_path), env)
         await chunks.write("e1/warm", [b"x"])
         disk.calls.clear()
-        await chunks.write("e1/a", [bytes(MIB + MIB // 2), bytes(MIB)])
+        await chunks.write("e1/a", [bytes(SYNC_BYTES + SYNC_BYTES // 2), bytes(SYNC_BYTES)])
         names = [name for name, _ in disk.calls]
         synced = ["pwrite", "datasync"] * 3
         assert names == ["open-create", *synced, "close", "make_dirs", "rename", "sync_dir"]
@@ -190,17 +191,37 @@ def test_an_unmounted_directory_is_not_an_empty_one(tmp_path, env):
     asyncio.run(main())
 
 
-def test_a_cancelled_write_still_ends(tmp_path, env):
+@pytest.mark.parametrize("turns", range(0, 12))
+def test_a_cancelled_write_is_whole_or_nothing_and_its_name_is_free_again(tmp_path, env, turns):
     async def main():
         chunks = await open_directory(str(tmp_path), env)
-        writing = asyncio.ensure_future(chunks.write("a", [bytes(4 * MIB)]))
-        await asyncio.sleep(0)
+        writing = asyncio.ensure_future(chunks.write("a", [bytes(2 * SYNC_BYTES)]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
         writing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await writing
         await chunks.close()
-        assert (tmp_path / "a.chunk").stat().st_size == 4 * MIB
+        written = tmp_path / "a.chunk"
+        assert not written.exists() or written.stat().st_size == 2 * SYNC_BYTES
         assert left_over(tmp_path) == []
+        assert not chunks._being_written
+
+    asyncio.run(main())
+
+
+def test_the_pace_is_awaited_before_each_piece(tmp_path, disk, env):
+    async def main():
+        chunks = await open_directory(str(tmp_path), env)
+        asked = []
+
+        async def pace(size):
+            asked.append((size, sum(name == "pwrite" for name, _ in disk.calls)))
+
+        disk.calls.clear()
+        await chunks.write("a", [bytes(SYNC_BYTES), bytes(SYNC_BYTES), b"rest"], pace)
+        assert asked == [(SYNC_BYTES, 0), (SYNC_BYTES, 1), (4, 2)]
+        await chunks.close()
 
     asyncio.run(main())
 
