@@ -17,6 +17,7 @@ from benchmarks.peers.process import Process
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 LOAD_SECONDS: Final = 900.0
+SETTLE_SECONDS = 3.0
 PROBE_BYTES: Final = 64 << 10
 PROBE_SYNCS: Final = 200
 READY: Final = r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)"
@@ -187,7 +188,11 @@ def _ours() -> int:
 
 
 def noise(directory: Path) -> dict[str, float]:
-    """What the machine does while nothing of ours runs: CPU of others in percent, steal, and what a sync costs here."""
+    """What the machine does while nothing of ours runs: CPU of others in percent, steal, and what a sync costs here.
+
+    Before that, what earlier rows left with the file system (pages to write, blocks to free) is waited for."""
+    os.sync()
+    time.sleep(SETTLE_SECONDS)
     total, idle, steal = _cpu()
     time.sleep(1.0)
     total2, idle2, steal2 = _cpu()

@@ -126,9 +126,9 @@ async def _effect_on_the_log(root: str, count: int) -> dict[str, object]:
         rate = 0.0
         if sync_bytes:
             chunks = await open_storage(f"file://{root}/effect", real_env())
-            directory.SYNC_BYTES = sync_bytes  # type: ignore[misc]
+            directory.PIECE_BYTES = sync_bytes  # type: ignore[misc]
             rate = await _write(chunks, f"s{sync_bytes}", count, CHUNK_TARGET_BYTES, 1)
-            directory.SYNC_BYTES = MIB  # type: ignore[misc]
+            directory.PIECE_BYTES = MIB  # type: ignore[misc]
             await _delete(chunks, f"s{sync_bytes}", count)
             await chunks.close()
         else:

@@ -11,28 +11,38 @@ from typing import TYPE_CHECKING
 from sarit.core.errors import Exists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from sarit.env.ports import Buffer, File, Files
 
 
-def slices(parts: Sequence[Buffer], limit: int) -> Iterator[list[Buffer]]:
-    """`parts` in groups of exactly `limit` bytes, the last one shorter; nothing is copied."""
-    group: list[Buffer] = []
-    room = limit
-    for part in parts:
-        rest = part
-        while len(rest) >= room:
-            view = memoryview(rest)
-            group.append(view[:room])
-            yield group
-            rest = view[room:]
-            group, room = [], limit
-        if len(rest):
-            group.append(rest)
-            room -= len(rest)
-    if group:
-        yield group
+class Pieces:
+    """`parts` taken piece by piece; nothing is copied."""
+
+    def __init__(self, parts: Sequence[Buffer]) -> None:
+        self._parts = iter(parts)
+        self._rest: Buffer = b""
+        self.left = sum(map(len, parts))
+
+    def __repr__(self) -> str:
+        return f"<Pieces, {self.left} bytes left>"
+
+    def take(self, size: int) -> list[Buffer]:
+        """The next `size` bytes, fewer when fewer are left."""
+        piece: list[Buffer] = []
+        size = min(size, self.left)
+        self.left -= size
+        while size:
+            rest = self._rest or next(self._parts)
+            if len(rest) > size:
+                view = memoryview(rest)
+                rest, self._rest = view[:size], view[size:]
+            else:
+                self._rest = b""
+            if len(rest):
+                piece.append(rest)
+                size -= len(rest)
+        return piece
 
 
 class ChunkFile:

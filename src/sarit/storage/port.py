@@ -10,8 +10,9 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
-# Awaited before the next so many bytes of a chunk are written: the caller spreads its load on the disk.
-Pace = Callable[[int], Awaitable[None]]
+# Awaited before a piece of a chunk is written, with the bytes that are left; the size of the piece.
+# So the caller spreads its load on the disk.
+Pace = Callable[[int], Awaitable[int]]
 
 
 class ChunkStorage(Protocol):

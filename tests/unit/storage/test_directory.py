@@ -10,8 +10,8 @@ import pytest
 from sarit.core.errors import Exists, NotFound, Unavailable
 from sarit.env.real import real_env
 from sarit.storage import directory
-from sarit.storage.chunk_file import slices
-from sarit.storage.directory import SYNC_BYTES, open_directory
+from sarit.storage.chunk_file import Pieces
+from sarit.storage.directory import PIECE_BYTES, open_directory
 
 MIB = 1 << 20
 
@@ -87,7 +87,7 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
         chunks = await open_directory(str(tmp_path), env)
         await chunks.write("e1/warm", [b"x"])
         disk.calls.clear()
-        await chunks.write("e1/a", [bytes(SYNC_BYTES + SYNC_BYTES // 2), bytes(SYNC_BYTES)])
+        await chunks.write("e1/a", [bytes(PIECE_BYTES + PIECE_BYTES // 2), bytes(PIECE_BYTES)])
         names = [name for name, _ in disk.calls]
         synced = ["pwrite", "datasync"] * 3
         assert names == ["open-create", *synced, "close", "make_dirs", "rename", "sync_dir"]
@@ -195,7 +195,7 @@ def test_an_unmounted_directory_is_not_an_empty_one(tmp_path, env):
 def test_a_cancelled_write_is_whole_or_nothing_and_its_name_is_free_again(tmp_path, env, turns):
     async def main():
         chunks = await open_directory(str(tmp_path), env)
-        writing = asyncio.ensure_future(chunks.write("a", [bytes(2 * SYNC_BYTES)]))
+        writing = asyncio.ensure_future(chunks.write("a", [bytes(2 * PIECE_BYTES)]))
         for _ in range(turns):
             await asyncio.sleep(0)
         writing.cancel()
@@ -203,24 +203,26 @@ def test_a_cancelled_write_is_whole_or_nothing_and_its_name_is_free_again(tmp_pa
             await writing
         await chunks.close()
         written = tmp_path / "a.chunk"
-        assert not written.exists() or written.stat().st_size == 2 * SYNC_BYTES
+        assert not written.exists() or written.stat().st_size == 2 * PIECE_BYTES
         assert left_over(tmp_path) == []
         assert not chunks._being_written
 
     asyncio.run(main())
 
 
-def test_the_pace_is_awaited_before_each_piece(tmp_path, disk, env):
+def test_the_pace_says_when_and_how_much(tmp_path, disk, env):
     async def main():
         chunks = await open_directory(str(tmp_path), env)
         asked = []
 
-        async def pace(size):
-            asked.append((size, sum(name == "pwrite" for name, _ in disk.calls)))
+        async def pace(left):
+            asked.append((left, sum(name == "datasync" for name, _ in disk.calls)))
+            return 400
 
         disk.calls.clear()
-        await chunks.write("a", [bytes(SYNC_BYTES), bytes(SYNC_BYTES), b"rest"], pace)
-        assert asked == [(SYNC_BYTES, 0), (SYNC_BYTES, 1), (4, 2)]
+        await chunks.write("a", [bytes(300), bytes(500), b"rest"], pace)
+        assert asked == [(804, 0), (404, 1), (4, 2)]
+        assert await chunks.read("a", 798, 6) == b"\0\0rest"
         await chunks.close()
 
     asyncio.run(main())
@@ -269,13 +271,16 @@ def test_a_directory_that_cannot_be_made_is_unavailable(tmp_path, env):
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 100])
-def test_slices_cut_without_loss(limit):
-    parts = [b"", b"a", bytearray(b"bcdefgh"), memoryview(b"ij"), b"k" * 20]
-    groups = [b"".join(group) for group in slices(parts, limit)]
+def test_pieces_are_cut_without_loss(limit):
+    parts = [b"", b"a", bytearray(b"bcdefgh"), b"", memoryview(b"ij"), b"k" * 20, b""]
+    pieces = Pieces(parts)
+    groups = []
+    while pieces.left:
+        groups.append(b"".join(pieces.take(limit)))
     assert b"".join(groups) == b"".join(parts)
     assert all(len(group) == limit for group in groups[:-1])
     assert 0 < len(groups[-1]) <= limit
-    assert list(slices([], limit)) == []
+    assert pieces.take(limit) == []
 
 
 def test_the_constants_are_sane():

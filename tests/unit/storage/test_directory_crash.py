@@ -103,8 +103,8 @@ def run_and_check(workload: Workload) -> None:
 
 
 @pytest.fixture(autouse=True)
-def small_slices(monkeypatch):
-    monkeypatch.setattr(directory, "SYNC_BYTES", 700)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(directory, "PIECE_BYTES", 700)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -32,7 +32,7 @@ def paced(monkeypatch, unflushed, sizes, late=0.0):
     async def main():
         turns = []
         for size in sizes:
-            await pace(size)
+            assert await pace(size) == size
             turns.append(clock.now)
         return turns
 
@@ -40,12 +40,12 @@ def paced(monkeypatch, unflushed, sizes, late=0.0):
 
 
 def test_what_is_not_flushed_is_written_within_a_second(monkeypatch):
-    turns = paced(monkeypatch, 200 * MIB, [MIB] * 201)
+    turns = paced(monkeypatch, 200 * MIB, [MIB // 4] * 801)
     assert abs(turns[-1] - turns[0] - 1.0) < 0.05
 
 
 def test_a_little_is_written_at_the_least_rate(monkeypatch):
-    turns = paced(monkeypatch, 1, [MIB] * 33)
+    turns = paced(monkeypatch, 1, [MIB // 4] * 129)
     assert abs(turns[-1] - turns[0] - 32 * MIB / MIN_BYTES_PER_SECOND) < 0.05
 
 
@@ -54,8 +54,17 @@ def test_above_half_of_the_bound_nothing_waits(monkeypatch):
     assert turns[-1] == turns[0]
 
 
+def test_pieces_are_small_while_paced_and_never_more_than_is_left():
+    budget = Budget(1000 * MIB, 0)
+    pace = FlushPace(Clock(), budget)
+    assert asyncio.run(pace(32 * MIB)) == MIB // 4
+    assert asyncio.run(pace(100)) == 100
+    budget.report(0, 501 * MIB)
+    assert asyncio.run(pace(32 * MIB)) == MIB
+
+
 def test_late_timers_do_not_slow_it_down(monkeypatch):
-    turns = paced(monkeypatch, 200 * MIB, [MIB] * 201, late=0.002)
+    turns = paced(monkeypatch, 200 * MIB, [MIB // 4] * 801, late=0.002)
     assert abs(turns[-1] - turns[0] - 1.0) < 0.05
 
 
@@ -75,7 +84,7 @@ def test_after_a_pause_there_is_no_burst(monkeypatch):
     async def main():
         await pace(MIB)
         clock.now = 100.0
-        for _ in range(20):
+        for _ in range(80):
             await pace(MIB)
 
     asyncio.run(main())
