@@ -22,6 +22,8 @@ from sarit.client.byte_streams import ByteReader, ByteWriter
 from sarit.client.controller import ControllerClient, parse_address
 from sarit.client.reader import EventReader
 from sarit.client.session import PATIENCE_SECONDS, Session
+from sarit.client.streams import Stream
+from sarit.client.transactions import DEFAULT_LEASE_SECONDS, TransactionalWriter
 from sarit.client.values import SegmentInfo, StreamInfo, Successor
 from sarit.client.writer import DEFAULT_BUFFER_BYTES, EventWriter
 from sarit.core import cuts
@@ -185,9 +187,35 @@ class Client:
 
     # -- data -----------------------------------------------------------------------------------
 
-    def writer(self, stream: str | StreamName, *, buffer_bytes: int = DEFAULT_BUFFER_BYTES) -> EventWriter:
-        """A writer of events; it connects with the first event."""
-        return EventWriter(self.session, stream_name(stream), buffer_bytes)
+    def writer(
+        self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    ) -> EventWriter:
+        """A writer of events; it connects with the first event.  `name` is what it notes times under."""
+        return EventWriter(self.session, stream_name(stream), buffer_bytes, name=name)
+
+    def transactional_writer(
+        self,
+        stream: str | StreamName,
+        *,
+        name: str | None = None,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        keep_alive: bool = True,
+        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+    ) -> TransactionalWriter:
+        """A writer of transactions.  `lease_seconds` (10 to 600): how long one outlives a writer that is gone;
+        `keep_alive` False: each ends after that time anyway.  Raises Invalid (its name)."""
+        return TransactionalWriter(
+            self.session,
+            stream_name(stream),
+            name=name,
+            lease_seconds=lease_seconds,
+            keep_alive=keep_alive,
+            buffer_bytes=buffer_bytes,
+        )
+
+    def stream(self, stream: str | StreamName) -> Stream:
+        """One stream by name: epochs, scaling, batch reads, cuts by distance, event time."""
+        return Stream(self, stream_name(stream))
 
     def reader(
         self, stream: str | StreamName, start: Cut = "head", end: Cut = None, *, skip_truncated: bool = False

@@ -16,13 +16,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.client import aio
+from sarit.client.blocking_handles import Stream
 from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
+from sarit.client.blocking_transactions import TransactionalWriter
 from sarit.client.loop_thread import LoopThread
 from sarit.client.session import PATIENCE_SECONDS
+from sarit.client.transactions import DEFAULT_LEASE_SECONDS
 from sarit.client.writer import DEFAULT_BUFFER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -141,9 +144,34 @@ class Client:
 
     # -- data -----------------------------------------------------------------------------------
 
-    def writer(self, stream: str | StreamName, *, buffer_bytes: int = DEFAULT_BUFFER_BYTES) -> EventWriter:
-        """A writer of events; it connects with the first event.  `write` waits when `buffer_bytes` are not acked."""
-        return EventWriter(self._thread, self._client.writer(stream, buffer_bytes=buffer_bytes), buffer_bytes)
+    def writer(
+        self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    ) -> EventWriter:
+        """A writer of events; it connects with the first event.  `write` waits when `buffer_bytes` are not acked.
+
+        `name` is what it notes times under; some random one when it is not given."""
+        writer = self._client.writer(stream, name=name, buffer_bytes=buffer_bytes)
+        return EventWriter(self._thread, writer, buffer_bytes)
+
+    def transactional_writer(
+        self,
+        stream: str | StreamName,
+        *,
+        name: str | None = None,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        keep_alive: bool = True,
+        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+    ) -> TransactionalWriter:
+        """A writer of transactions.  `lease_seconds` (10 to 600): how long one outlives a writer that is gone;
+        `keep_alive` False: each ends after that time anyway.  Raises Invalid (its name)."""
+        writer = self._client.transactional_writer(
+            stream, name=name, lease_seconds=lease_seconds, keep_alive=keep_alive, buffer_bytes=buffer_bytes
+        )
+        return TransactionalWriter(self._thread, writer)
+
+    def stream(self, stream: str | StreamName) -> Stream:
+        """One stream by name: epochs, scaling, batch reads, cuts by distance, event time."""
+        return Stream(self._thread, self._client.stream(stream))
 
     def reader(
         self, stream: str | StreamName, start: aio.Cut = "head", end: aio.Cut = None, *, skip_truncated: bool = False
@@ -194,18 +222,4 @@ class Client:
         self, stream: str | StreamName, segment: SegmentId, start: int = 0, end: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The events of one segment between two byte offsets as record batches (event, segment, offset)."""
-        batches = self._client.segment_batches(stream, segment, start, end)
-        try:
-            while (batch := self._run(_next(batches))) is not None:
-                yield batch
-        finally:
-            if self._thread.alive:
-                self._run(_close(batches))
-
-
-async def _next(batches: AsyncIterator[pa.RecordBatch]) -> pa.RecordBatch | None:
-    return await anext(batches, None)
-
-
-async def _close(batches: AsyncIterator[pa.RecordBatch]) -> None:
-    await batches.aclose()  # type: ignore[attr-defined]
+        return self._thread.iterate(self._client.segment_batches(stream, segment, start, end))

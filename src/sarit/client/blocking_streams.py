@@ -56,6 +56,12 @@ class EventWriter:
         """Wait while more than `buffer_bytes` are not acknowledged (`write` does so by itself)."""
         self._thread.run(self._writer.drain())
 
+    def note_time(self, time: int) -> None:
+        """Flush, then note that everything this writer writes from now on happened at `time` or later.
+
+        `time` is in the unit the events' own times are in.  Raises the writer's failure, Invalid (it goes back)."""
+        self._thread.run(self._writer.note_time(time))
+
     def close(self) -> None:
         """Flush, then release the writer."""
         self._thread.run(self._writer.close())

@@ -58,12 +58,13 @@ class ControllerClient:
     def __init__(self, host: str, port: int) -> None:
         self.address = f"{host}:{port}"
         self._channel = Channel(host, port)
-        self._stub = ControllerServiceStub(self._channel)
+        self.stub = ControllerServiceStub(self._channel)
 
     def __repr__(self) -> str:
         return f"ControllerClient({self.address})"
 
-    async def _call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
+    async def call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
+        """Call a method of `stub`; its errors by kind.  What this class does not ask, others ask through it."""
         try:
             return await method(request, timeout=seconds)
         except GRPCError as error:
@@ -79,13 +80,13 @@ class ControllerClient:
 
     async def ping(self) -> None:
         """Find out whether a controller answers."""
-        await self._call(self._stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), FIRST_CALL_SECONDS)
+        await self.call(self.stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), FIRST_CALL_SECONDS)
 
     # -- scopes -------------------------------------------------------------------------------
 
     async def create_scope(self, scope: str) -> bool:
         """True when created, False when it was there.  Raises Invalid."""
-        reply = await self._call(self._stub.createScope, pb.ScopeInfo(scope=scope))
+        reply = await self.call(self.stub.createScope, pb.ScopeInfo(scope=scope))
         if reply.status == pb.CreateScopeStatus.INVALID_SCOPE_NAME:
             raise Invalid(f"{scope!r} is no name for a scope: letters, digits, '.' and '-' make one")
         if reply.status == pb.CreateScopeStatus.FAILURE:
@@ -94,8 +95,8 @@ class ControllerClient:
 
     async def delete_scope(self, scope: str, recursive: bool) -> None:
         """Delete a scope; `recursive` with all it holds.  Raises NotFound, Conflict when it is not empty."""
-        method = self._stub.deleteScopeRecursive if recursive else self._stub.deleteScope
-        reply = await self._call(method, pb.ScopeInfo(scope=scope))
+        method = self.stub.deleteScopeRecursive if recursive else self.stub.deleteScope
+        reply = await self.call(method, pb.ScopeInfo(scope=scope))
         if reply.status == pb.DeleteScopeStatus.SCOPE_NOT_FOUND:
             raise NotFound(f"scope {scope} does not exist")
         if reply.status == pb.DeleteScopeStatus.SCOPE_NOT_EMPTY:
@@ -107,7 +108,7 @@ class ControllerClient:
         """The scopes."""
         token = pb.ContinuationToken()
         while True:
-            page = await self._call(self._stub.listScopes, pb.ScopesRequest(continuationToken=token))
+            page = await self.call(self.stub.listScopes, pb.ScopesRequest(continuationToken=token))
             if not page.scopes:
                 return
             for scope in page.scopes:
@@ -121,10 +122,10 @@ class ControllerClient:
         while True:
             if tag is None:
                 request: Any = pb.StreamsInScopeRequest(scope=info, continuationToken=token)
-                page = await self._call(self._stub.listStreamsInScope, request)
+                page = await self.call(self.stub.listStreamsInScope, request)
             else:
                 request = pb.StreamsInScopeWithTagRequest(scope=info, tag=tag, continuationToken=token)
-                page = await self._call(self._stub.listStreamsInScopeForTag, request)
+                page = await self.call(self.stub.listStreamsInScopeForTag, request)
             if page.status == pb.StreamsInScopeResponse.SCOPE_NOT_FOUND:
                 raise NotFound(f"scope {scope} does not exist")
             if not page.streams:
@@ -138,7 +139,7 @@ class ControllerClient:
     async def create_stream(self, stream: StreamName, config: StreamConfig) -> bool:
         """True when created, False when it was there (its configuration is left).  Raises NotFound, Invalid."""
         status = pb.CreateStreamStatus
-        reply = await self._call(self._stub.createStream, convert.config_message(stream, config))
+        reply = await self.call(self.stub.createStream, convert.config_message(stream, config))
         if reply.status == status.SCOPE_NOT_FOUND:
             raise NotFound(f"scope {stream.scope} does not exist: create it first")
         if reply.status == status.INVALID_STREAM_NAME:
@@ -149,20 +150,20 @@ class ControllerClient:
 
     async def update_stream(self, stream: StreamName, config: StreamConfig) -> None:
         """Replace the configuration.  Raises NotFound, Sealed, Invalid."""
-        _check_update(stream, await self._call(self._stub.updateStream, convert.config_message(stream, config)))
+        _check_update(stream, await self.call(self.stub.updateStream, convert.config_message(stream, config)))
 
     async def seal_stream(self, stream: StreamName) -> None:
         """Seal; succeeds when it is sealed.  Raises NotFound."""
-        _check_update(stream, await self._call(self._stub.sealStream, convert.stream_info(stream)))
+        _check_update(stream, await self.call(self.stub.sealStream, convert.stream_info(stream)))
 
     async def truncate_stream(self, stream: StreamName, positions: Mapping[SegmentId, int]) -> None:
         """Forget everything below a cut.  Raises NotFound, Invalid."""
         cut = {segment.packed: offset for segment, offset in positions.items()}
-        _check_update(stream, await self._call(self._stub.truncateStream, convert.cut_message(stream, cut)))
+        _check_update(stream, await self.call(self.stub.truncateStream, convert.cut_message(stream, cut)))
 
     async def delete_stream(self, stream: StreamName) -> None:
         """Delete a sealed stream.  Raises NotFound, Conflict when it is not sealed."""
-        reply = await self._call(self._stub.deleteStream, convert.stream_info(stream))
+        reply = await self.call(self.stub.deleteStream, convert.stream_info(stream))
         if reply.status == pb.DeleteStreamStatus.STREAM_NOT_FOUND:
             raise NotFound(f"stream {stream} does not exist")
         if reply.status == pb.DeleteStreamStatus.STREAM_NOT_SEALED:
@@ -172,7 +173,7 @@ class ControllerClient:
 
     async def stream_config(self, stream: StreamName) -> StreamConfig:
         """Its configuration.  Raises NotFound."""
-        return convert.stream_config(await self._call(self._stub.getStreamConfiguration, convert.stream_info(stream)))
+        return convert.stream_config(await self.call(self.stub.getStreamConfiguration, convert.stream_info(stream)))
 
     async def start_scale(
         self, stream: StreamName, sealed: Sequence[SegmentId], ranges: Sequence[tuple[float, float]], now_ms: int
@@ -184,7 +185,7 @@ class ControllerClient:
             newKeyRanges=[pb.ScaleRequest.KeyRangeEntry(start=low, end=high) for low, high in ranges],
             scaleTimestamp=now_ms,
         )
-        reply = await self._call(self._stub.scale, request)
+        reply = await self.call(self.stub.scale, request)
         if reply.status == pb.ScaleResponse.PRECONDITION_FAILED:
             raise Conflict(f"stream {stream}: those segments are not active, or the ranges do not replace them exactly")
         if reply.status != pb.ScaleResponse.STARTED:
@@ -194,7 +195,7 @@ class ControllerClient:
     async def scaled(self, stream: StreamName, epoch: int) -> bool:
         """Whether the scale that began in `epoch` is finished."""
         request = pb.ScaleStatusRequest(streamInfo=convert.stream_info(stream), epoch=epoch)
-        reply = await self._call(self._stub.checkScale, request)
+        reply = await self.call(self.stub.checkScale, request)
         return bool(reply.status == pb.ScaleStatusResponse.SUCCESS)
 
     # -- segments -----------------------------------------------------------------------------
@@ -202,19 +203,19 @@ class ControllerClient:
     async def current_segments(self, stream: StreamName) -> list[SegmentRange]:
         """The active segments by range; none when the stream is sealed.  Raises NotFound."""
         info = convert.stream_info(stream)
-        reply = await self._named(stream, self._stub.getCurrentSegments, info)
+        reply = await self.named(stream, self.stub.getCurrentSegments, info)
         return [_range(found) for found in reply.segmentRanges]
 
     async def head_segments(self, stream: StreamName) -> dict[SegmentId, int]:
         """The oldest position: segments and offsets.  Raises NotFound."""
         request = pb.GetSegmentsRequest(streamInfo=convert.stream_info(stream), timestamp=0)
-        reply = await self._named(stream, self._stub.getSegments, request)
+        reply = await self.named(stream, self.stub.getSegments, request)
         return {SegmentId.unpack(found.segmentId.segmentId): found.offset for found in reply.segments}
 
     async def successors(self, stream: StreamName, segment: SegmentId) -> list[Successor]:
         """What follows a segment; nothing while it is active and when the stream is sealed.  Raises NotFound."""
         request = convert.segment_id(stream, segment.packed)
-        reply = await self._named(stream, self._stub.getSegmentsImmediatelyFollowing, request)
+        reply = await self.named(stream, self.stub.getSegmentsImmediatelyFollowing, request)
         return [
             Successor(
                 SegmentId.unpack(entry.segment.segmentId.segmentId),
@@ -227,16 +228,17 @@ class ControllerClient:
 
     async def endpoint(self, stream: StreamName, segment: SegmentId) -> tuple[str, int]:
         """Host and port of the store that owns a segment."""
-        reply = await self._call(self._stub.getURI, convert.segment_id(stream, segment.packed))
+        reply = await self.call(self.stub.getURI, convert.segment_id(stream, segment.packed))
         return reply.endpoint, reply.port
 
     async def token(self, stream: StreamName) -> str:
         """What a store wants to see before it serves a segment; empty as long as nobody asks for passwords."""
         return ""
 
-    async def _named(self, stream: StreamName, method: Any, request: Any) -> Any:
+    async def named(self, stream: StreamName, method: Any, request: Any) -> Any:
+        """Call a method that asks for `stream`.  Raises NotFound that names it."""
         try:
-            return await self._call(method, request)
+            return await self.call(method, request)
         except NotFound:
             raise NotFound(f"stream {stream} does not exist: create it first") from None
 

@@ -66,10 +66,13 @@ class LaneDriver:
         "segment",
     )
 
-    def __init__(self, session: Session, stream: StreamName, segment: SegmentId, owner: Owner) -> None:
+    def __init__(
+        self, session: Session, stream: StreamName, segment: SegmentId, owner: Owner, name: str | None = None
+    ) -> None:
+        """`name`: what to append to instead of the segment itself, served where the segment is."""
         self.name = stream
         self.segment = segment
-        self.lane = Lane(stream.segment(segment), segment, session.env.random.bytes(16))
+        self.lane = Lane(name or stream.segment(segment), segment, session.env.random.bytes(16))
         self.events: list[bytes] = []
         self.keys: list[str | None] = []
         self._session = session

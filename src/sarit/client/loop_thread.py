@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 T = TypeVar("T")
 
@@ -49,6 +49,15 @@ class LoopThread:
             future.cancel()
             raise
 
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """The items of an asynchronous generator, each waited for; the generator is closed at the end."""
+        try:
+            while (item := self.run(_next(items))) is not None:
+                yield item
+        finally:
+            if self._thread.is_alive():
+                self.run(_close(items))
+
     def call(self, function: Callable[[], Any]) -> None:
         """Call `function` on the loop, soon; nothing happens when the loop has ended."""
         if not self.loop.is_closed():
@@ -59,3 +68,11 @@ class LoopThread:
         if self._thread.is_alive():
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
+
+
+async def _next(items: AsyncIterator[T]) -> T | None:
+    return await anext(items, None)
+
+
+async def _close(items: AsyncIterator[Any]) -> None:
+    await items.aclose()  # type: ignore[attr-defined]

@@ -1,8 +1,7 @@
 """Where the events of a writer go: the lanes of its stream's segments, through all scaling.
 
-When a segment answers that it is sealed, its successors are asked of the controller, and everything its lane holds
-un-acknowledged is placed anew, by key, in order, before anything newer of those keys.  A segment without successors
-means that the stream is sealed (the controller knows the successors before the store seals).
+When a segment answers that it is sealed, its successors are asked for (`targets.py`), and everything its lane holds
+un-acknowledged is placed anew, by key, in order, before anything newer of those keys.
 """
 
 from __future__ import annotations
@@ -13,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 from sarit.client.driver import LaneDriver
 from sarit.client.framing import Chunk, chunks_of, split_events
 from sarit.client.slots import Slots
-from sarit.core.errors import NotFound, SaritError, Sealed
+from sarit.core.errors import SaritError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.client.marks import Mark
     from sarit.client.session import Session
-    from sarit.core.names import SegmentId, StreamName
+    from sarit.client.targets import Target
+    from sarit.core.names import SegmentId
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +31,11 @@ class Spread:
     def __init__(
         self,
         session: Session,
-        stream: StreamName,
+        target: Target,
         on_progress: Callable[[], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self.stream = stream
+        self.target = target
         self.held_bytes = 0
         self.sent_blocks = 0
         self.slots: Slots[LaneDriver] = None  # type: ignore[assignment]
@@ -47,14 +47,11 @@ class Spread:
         self._touched: dict[LaneDriver, None] = {}
 
     def __repr__(self) -> str:
-        return f"Spread({self.stream}, {len(self._drivers)} segments, {self.held_bytes} bytes held)"
+        return f"Spread({self.target!r}, {len(self._drivers)} segments, {self.held_bytes} bytes held)"
 
     async def open(self) -> None:
-        """Learn the stream's segments.  Raises NotFound, Sealed, Unavailable."""
-        controller = self._session.controller
-        segments = await self._session.patiently(lambda: controller.current_segments(self.stream))
-        if not segments:
-            raise Sealed(f"stream {self.stream} is sealed: it takes no more events")
+        """Learn the segments.  Raises NotFound, Sealed, Unavailable."""
+        segments = await self.target.ranges()
         self.slots = Slots([(s.low, s.high, self._driver(s.segment)) for s in segments])
         self.opened = True
 
@@ -70,7 +67,9 @@ class Spread:
     def _driver(self, segment: SegmentId) -> LaneDriver:
         driver = self._drivers.get(segment)
         if driver is None:
-            driver = self._drivers[segment] = LaneDriver(self._session, self.stream, segment, self)
+            driver = self._drivers[segment] = LaneDriver(
+                self._session, self.target.stream, segment, self, self.target.name(segment)
+            )
         return driver
 
     # -- placing ------------------------------------------------------------------------------
@@ -175,17 +174,10 @@ class Spread:
         self._session.background.spawn(self._move_on(driver), f"successors of {driver.lane.segment}")
 
     async def _move_on(self, old: LaneDriver) -> None:
-        controller = self._session.controller
         try:
-            successors = await self._session.patiently(lambda: controller.successors(self.stream, old.segment))
-        except NotFound:
-            self.failed(NotFound(f"stream {self.stream} does not exist any more"))
-            return
+            successors = await self.target.successors(old.segment)
         except SaritError as error:
             self.failed(error)
-            return
-        if not successors:
-            self.failed(Sealed(f"stream {self.stream} is sealed: it takes no more events"))
             return
         targets = [(s.low, s.high, self._driver(s.segment)) for s in successors]
         self.slots.replace(old, targets)

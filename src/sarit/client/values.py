@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,3 +52,14 @@ class StreamInfo:
     segments: tuple[SegmentRange, ...]
     head: StreamCut
     tail: StreamCut
+
+
+class TransactionStatus(IntEnum):
+    """Where a transaction is; the numbers are the protocol's (controller.md 2, checkTransactionState)."""
+
+    UNKNOWN = 0
+    OPEN = 1
+    COMMITTING = 2
+    COMMITTED = 3
+    ABORTING = 4
+    ABORTED = 5

@@ -23,10 +23,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.client import times
 from sarit.client.bulk import Bulk, as_event, as_key
 from sarit.client.lane import FEW_BLOCKS
 from sarit.client.marks import Mark
 from sarit.client.spread import Spread
+from sarit.client.targets import StreamTarget
 from sarit.core.errors import Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES, KIB, MIB
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.client.session import Session
+    from sarit.client.targets import Target
     from sarit.core.names import StreamName
 
 DEFAULT_BUFFER_BYTES: Final = 32 * MIB
@@ -44,7 +47,8 @@ MOST_ROOM_BYTES: Final = 512 * KIB
 class EventWriter:
     """Writes events to one stream, exactly once each and in order per key.  For use on one event loop.
 
-    `buffer_bytes` bounds what `drain` lets pile up un-acknowledged.  Make one with `client.writer(...)`.
+    `buffer_bytes` bounds what `drain` lets pile up un-acknowledged.  `name` is what `note_time` notes under; a writer
+    that goes on with another's work takes its name.  Make one with `client.writer(...)`.
     """
 
     __slots__ = (
@@ -58,6 +62,7 @@ class EventWriter:
         "_granted",
         "_intake",
         "_marks",
+        "_noted",
         "_opening",
         "_pump_due",
         "_pumped",
@@ -68,13 +73,23 @@ class EventWriter:
         "_spread",
         "_wake",
         "_yield",
+        "name",
         "stream",
     )
 
-    def __init__(self, session: Session, stream: StreamName, buffer_bytes: int = DEFAULT_BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        session: Session,
+        stream: StreamName,
+        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+        target: Target | None = None,
+        name: str | None = None,
+    ) -> None:
         self.stream = stream
+        self.name = name or session.env.random.bytes(16).hex()
+        self._noted = False
         self._session = session
-        self._spread = Spread(session, stream, self.wake_soon, self._fail)
+        self._spread = Spread(session, target or StreamTarget(session, stream), self.wake_soon, self.fail)
         self._buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
         self._put = self._intake.append
@@ -212,6 +227,16 @@ class EventWriter:
         self._pump(urgent=True)
         await marked
 
+    async def note_time(self, time: int) -> None:
+        """Flush, then note that everything this writer writes from now on happened at `time` or later.
+
+        `time` is in the unit the events' own times are in.  Raises the writer's failure, Invalid (it goes back)."""
+        await self.flush()
+        used = [driver.segment for driver in self._spread.drivers() if driver.lane.acked_events]
+        positions = await times.written_up_to(self._session, self.stream, used)
+        await times.note_time(self._session, self.stream, self.name, time, positions)
+        self._noted = True
+
     async def close(self) -> None:
         """Flush, then release the writer.  Raises what `flush` raises; the writer is closed in any case."""
         if self._closed:
@@ -221,6 +246,8 @@ class EventWriter:
                 await self.flush()
         finally:
             self.abandon()
+        if self._noted:
+            await times.forget_writer(self._session, self.stream, self.name)
 
     def abandon(self) -> None:
         """Release the writer without waiting; what is not acknowledged may or may not be stored."""
@@ -233,7 +260,7 @@ class EventWriter:
 
     def client_closed(self) -> None:
         """The client ends before the writer."""
-        self._fail(Invalid(f"the client was closed before the writer of {self.stream}: some events may be unstored"))
+        self.fail(Invalid(f"the client was closed before the writer of {self.stream}: some events may be unstored"))
         self.abandon()
 
     async def __aenter__(self) -> EventWriter:
@@ -257,7 +284,7 @@ class EventWriter:
             self._take_intake()
             spread.pump(urgent)
         except Exception as error:  # a bug here must not look like a slow store
-            self._fail(error)
+            self.fail(error)
             raise
         if spread.opened and spread.sent_blocks < FEW_BLOCKS:
             self._asleep = True
@@ -286,7 +313,7 @@ class EventWriter:
         try:
             await self._spread.open()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             return
         self._take_intake()
         for future in self._early:
@@ -294,7 +321,7 @@ class EventWriter:
         self._early.clear()
         self._pump()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """The first failure is the writer's: every later call raises it."""
         if self._failure is not None:
             return

@@ -1,0 +1,123 @@
+"""Event time: writers note how far they are, readers learn between which times the events they stand at lie.
+
+The controller makes a *watermark* of the notes of all writers of a stream, now and then: "up to this cut every writer
+was at `lower` at least, and none beyond `upper`" (client_behaviour.md 8), and writes it to stream `_MARK<stream>`.
+A reader that has read everything up to the newest of them that it has passed knows that events older than its `lower`
+do not come any more; from the first one ahead of it, it knows that those to come are not beyond its `upper`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.client import segments
+from sarit.client.history import Ranges
+from sarit.client.reader import EventReader
+from sarit.core import watermarks
+from sarit.core.errors import Invalid
+from sarit.core.names import MARK_PREFIX, StreamName
+from sarit.rpc import convert
+from sarit.rpc.generated import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sarit.client.session import Session
+    from sarit.core.cuts import StreamCut
+    from sarit.core.keyspace import KeyRange
+    from sarit.core.names import SegmentId
+    from sarit.core.watermarks import Watermark
+
+MARKS_AHEAD: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Between which times a position lies, as far as is known; None: not known yet."""
+
+    lower: int | None
+    upper: int | None
+
+
+async def note_time(
+    session: Session, stream: StreamName, writer: str, time: int, positions: Mapping[SegmentId, int]
+) -> None:
+    """Tell the controller that `writer` is at `time`, having written up to `positions`.
+
+    Raises NotFound, Invalid when time or positions go back."""
+    cut = convert.cut_message(stream, {segment.packed: offset for segment, offset in positions.items()})
+    request = pb.TimestampFromWriter(writer=writer, position=cut, timestamp=time)
+    controller = session.controller
+    reply = await session.patiently(lambda: controller.named(stream, controller.stub.noteTimestampFromWriter, request))
+    if reply.result == pb.TimestampResponse.INVALID_TIME:
+        raise Invalid(f"writer {writer} of {stream} noted a later time than {time} already")
+    if reply.result != pb.TimestampResponse.SUCCESS:
+        raise Invalid(f"writer {writer} of {stream} was further already: is its name used by another writer?")
+
+
+async def forget_writer(session: Session, stream: StreamName, writer: str) -> None:
+    """Tell the controller that a writer has left: watermarks wait for it no more.  Raises Unavailable."""
+    request = pb.RemoveWriterRequest(writer=writer, stream=convert.stream_info(stream))
+    controller = session.controller
+    await session.patiently(lambda: controller.call(controller.stub.removeWriter, request))
+
+
+async def written_up_to(session: Session, stream: StreamName, used: Iterable[SegmentId]) -> dict[SegmentId, int]:
+    """The ends of the segments a writer has written to: all it has flushed lies before them."""
+    infos = await segments.segment_infos(session, stream, used)
+    return {segment: info.end_offset for segment, info in infos.items()}
+
+
+class TimeWindows:
+    """The time windows of one reader.  Positions must not go back.  Make one with `client.stream(...).time_windows()`.
+
+    Watermarks are read as they are needed: at most some that lie ahead are held."""
+
+    def __init__(self, session: Session, stream: StreamName) -> None:
+        self.stream = stream
+        self._session = session
+        self._marks = StreamName(stream.scope, MARK_PREFIX + stream.stream)
+        self._ranges = Ranges(session, stream)
+        self._read_to: StreamCut | None = None
+        self._pending: deque[Watermark] = deque()
+        self._lower: int | None = None
+
+    def __repr__(self) -> str:
+        return f"TimeWindows({self.stream}, from {self._lower}, {len(self._pending)} ahead)"
+
+    async def at(self, position: StreamCut) -> TimeWindow:
+        """The window at a reader's `position()`.  Raises NotFound, Invalid."""
+        if position.stream != self.stream:
+            raise Invalid(f"that is a position in {position.stream}, not in {self.stream}")
+        ranges = await self._ranges.of(position.positions)
+        here = {segment: (ranges[segment], offset) for segment, offset in position.positions.items()}
+        while True:
+            self._pass(here)
+            if self._pending or not await self._read_more():
+                break
+        ahead = next((mark for mark in self._pending if watermarks.is_ahead(mark, here)), None)
+        return TimeWindow(self._lower, None if ahead is None else ahead.upper)
+
+    def _pass(self, here: Mapping[SegmentId, tuple[KeyRange, int]]) -> None:
+        while self._pending and watermarks.is_behind(self._pending[0], here):
+            lower = self._pending.popleft().lower
+            self._lower = lower if self._lower is None else max(self._lower, lower)
+
+    async def _read_more(self) -> bool:
+        """Read watermarks that were not read yet; whether there were any."""
+        tail = await segments.tail_cut(self._session, self._marks)
+        start = self._read_to or await segments.head_cut(self._session, self._marks)
+        if start == tail:
+            return False
+
+        async def bounds() -> tuple[StreamCut, StreamCut]:
+            return start, tail
+
+        # Old watermarks may be truncated: what is skipped was passed by whoever can still read the stream.
+        async with EventReader(self._session, self._marks, bounds, skip_truncated=True) as reader:
+            events = await reader.read_events(MARKS_AHEAD)
+            self._read_to = reader.position()
+        self._pending.extend(map(watermarks.decode, events))
+        return bool(events)

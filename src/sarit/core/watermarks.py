@@ -1,0 +1,92 @@
+"""Watermarks: "every writer was at this time, at least, when the stream was written up to here", in Java's bytes.
+
+The events of stream `_MARK<stream>` are watermarks.  Format (naming.md par. 5; Pravega `Watermark`,
+`SegmentWithRange`), as `core/versioned.py` explains it, all numbers big-endian:
+
+    watermark  v0 r0: lower int64, upper int64, count compact int, per segment: range, offset int64
+    range      v0 r0: packed segment id int64, low float64, high float64
+
+Times are the writers' own: whatever their events' time is measured in.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Invalid
+from sarit.core.keyspace import KeyRange
+from sarit.core.names import SegmentId
+from sarit.core.versioned import Cursor, pack_int, pack_single
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_VERSION: Final = 0
+_TIMES: Final = struct.Struct(">qq")
+_RANGE: Final = struct.Struct(">qdd")
+_LONG: Final = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """`positions`: segment -> (its range of keys, offset in bytes); a cut of the stream."""
+
+    lower: int
+    upper: int
+    positions: Mapping[SegmentId, tuple[KeyRange, int]]
+
+
+def encode(mark: Watermark) -> bytes:
+    """Java's bytes.  Raises Invalid for numbers the format cannot hold."""
+    try:
+        parts = [_TIMES.pack(mark.lower, mark.upper), pack_int(len(mark.positions))]
+        for segment, (keys, offset) in sorted(mark.positions.items()):
+            parts.append(pack_single(_VERSION, {0: _RANGE.pack(segment.packed, keys.low, keys.high)}))
+            parts.append(_LONG.pack(offset))
+    except struct.error as error:
+        raise Invalid(f"{mark} cannot be encoded: {error}") from None
+    return pack_single(_VERSION, {0: b"".join(parts)})
+
+
+def decode(data: bytes) -> Watermark:
+    """The inverse of `encode`.  Raises Invalid."""
+    payload = Cursor(_only(Cursor(data), "watermark"))
+    lower, upper = _TIMES.unpack(payload.take(_TIMES.size))
+    positions: dict[SegmentId, tuple[KeyRange, int]] = {}
+    for _ in range(payload.compact_int()):
+        packed, low, high = _RANGE.unpack(_only(payload, "range of a watermark"))
+        (offset,) = _LONG.unpack(payload.take(_LONG.size))
+        positions[SegmentId.unpack(packed)] = (KeyRange(low, high), offset)
+    return Watermark(lower, upper, positions)
+
+
+def _only(cursor: Cursor, what: str) -> bytes:
+    """The first revision of the versioned object at the cursor."""
+    version, revisions = cursor.single()
+    if version != _VERSION or 0 not in revisions:
+        raise Invalid(f"a {what} of version {version}; version 0 is known")
+    return revisions[0]
+
+
+def is_behind(mark: Watermark, position: Mapping[SegmentId, tuple[KeyRange, int]]) -> bool:
+    """Whether a reader at `position` (a cut, with ranges) has read everything up to the watermark."""
+    for segment, (keys, offset) in mark.positions.items():
+        if segment in position:
+            if position[segment][1] < offset:
+                return False
+        elif any(here.epoch < segment.epoch and there.overlaps(keys) for here, (there, _) in position.items()):
+            return False
+    return True
+
+
+def is_ahead(mark: Watermark, position: Mapping[SegmentId, tuple[KeyRange, int]]) -> bool:
+    """Whether a reader at `position` (a cut, with ranges) has read nothing beyond the watermark."""
+    for segment, (keys, offset) in mark.positions.items():
+        if segment in position:
+            if position[segment][1] > offset:
+                return False
+        elif any(here.epoch > segment.epoch and there.overlaps(keys) for here, (there, _) in position.items()):
+            return False
+    return True

@@ -1,0 +1,49 @@
+"""The code blocks of a page: which are run, and how."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.nodes import SARIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHELL_SECONDS = 60
+_FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The text of one block; `line` is where its first line stands in the page, `kind` what follows the fence."""
+
+    kind: str
+    line: int
+    text: str
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """The fenced blocks of a page, in order."""
+    for found in _FENCE.finditer(page):
+        yield Block(found[2].strip(), page.count("\n", 0, found.start(3)) + 1, found[3])
+
+
+def run_python(block: Block, path: Path, names: dict[str, Any]) -> None:
+    """Run a block; a traceback shows the page and its line."""
+    exec(compile("\n" * (block.line - 1) + block.text, str(path), "exec", dont_inherit=True), names)
+
+
+def run_shell(block: Block, address: str, directory: Path) -> None:
+    """Run a block as a user types it: `sarit` is on the path and knows its controller."""
+    path = f"{Path(SARIT).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.text],
+        env={"PATH": path, "SARIT_CONTROLLER": address, "LC_ALL": "C.UTF-8"},
+        cwd=directory, capture_output=True, text=True, timeout=SHELL_SECONDS, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"the shell block at line {block.line} failed:\n{done.stdout}{done.stderr}"
