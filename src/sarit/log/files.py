@@ -13,6 +13,7 @@ import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sarit.core.sometimes import sometimes
 from sarit.log.reading import LOG, NEW, SPARE, file_name
 from sarit.log.records import BLOCK_BYTES, FRAME, LIFE_BYTES, FileHeader, GroupWriter
 
@@ -64,7 +65,10 @@ class FileMaker:
         the log from being opened again.  Raises OSError; NO_ROOM leaves all as it was."""
         sequence = self._take_sequence()
         header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(LIFE_BYTES))
-        source = self.spares.pop() if len(self.spares) > (not opening) else self._allocate(sequence)
+        recycled = len(self.spares) > (not opening)
+        source = self.spares.pop() if recycled else self._allocate(sequence)
+        if recycled:
+            sometimes("log_file_recycled")
         path = self._path(sequence, LOG)
         file = self._files.open(source, "write")
         try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt
 from sarit.core.limits import LOG_READ_BYTES
+from sarit.core.sometimes import sometimes
 from sarit.log.port import Frame
 from sarit.log.records import (
     BLOCK_BYTES,
@@ -129,6 +130,7 @@ class RunReader:
         self.last: int | None = None
         self.durable = 0
         self.ended = False
+        self.torn = False
 
     def next_records(self) -> list[Record]:
         """The records of the next window; may be none.  `ended` tells that the run is over."""
@@ -173,6 +175,7 @@ class RunReader:
             at = 0
             while (tag := data.find(self._tag, at)) >= 0:
                 at = tag + 1
+                self.torn = True
                 found = self._record_at(window, tag - TAG_AT)
                 if found is not None:
                     highest = max(highest, found.durable)
@@ -247,6 +250,10 @@ def _read_tail(reader: RunReader, tail: Tail) -> int | None:
         ]
     tail.mark = max(tail.mark, reader.durable_behind())
     tail.carried = [record for record in tail.carried if record.number > tail.mark]
+    if reader.torn:
+        sometimes("torn_tail_found")
+    if tail.carried:
+        sometimes("tail_carried")
     return reader.last
 
 

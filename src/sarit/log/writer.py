@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import LOG_GROUP_BYTES
+from sarit.core.sometimes import sometimes
 from sarit.log.reading import LogFile
 from sarit.log.records import BLOCK_BYTES, FRAME, MARK, GroupWriter, aligned, record_bytes
 
@@ -122,7 +123,9 @@ class LogWriter:
         if file.position + size > file.capacity and file.position > BLOCK_BYTES:
             if self.next_file is None:
                 outcome.starved = True
+                sometimes("log_waited_for_a_file")
                 return
+            sometimes("log_rolled")
             # Every group before this one is synced: the file is whole.
             outcome.closed.append(LogFile(file.path, file.header, file.position, file.first, self.durable))
             file.file.close()

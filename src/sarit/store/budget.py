@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from sarit.core.sometimes import sometimes
+
 if TYPE_CHECKING:
     from sarit.store.segment import Block, Segment
 
@@ -78,6 +80,7 @@ class Budget:
         self._runs = kept
 
     def _evict(self, run: CachedRun) -> None:
+        sometimes("cache_evicted")
         self.cached_bytes -= run.bytes
         cached = run.segment.cached
         for at, blocks in enumerate(cached):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Exists, NotFound, Unavailable
 from sarit.core.limits import CHUNK_TARGET_BYTES, MIB
+from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import JOIN_EXTENTS, SMALL_EXTENT_BYTES, ChunkList, Extent, plan_compaction
@@ -104,6 +105,7 @@ class Compactor:
             if extent.chunk and extent.chunk not in kept:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""
         batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
+        sometimes("extents_joining")
         await container.index.commit(batch)
         container.residency.generation += 1
         if segment.chunks is not chunks:  # reloaded meanwhile, from before this commit

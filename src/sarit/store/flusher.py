@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists, SaritError, Unavailable
 from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, SMALL_SLICE_BYTES
+from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
@@ -151,13 +152,16 @@ class Flusher:
                 self._touch(segment)
             await asyncio.sleep(0)
         captured = list(self._captured.values())
+        sometimes("checkpoint_captured")
         await self._write_runs(captured, garbage)
+        sometimes("checkpoint_chunks_written")
         clock = self._container.env.clock
         started = clock.monotonic()
         batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence)
         await self._container.index.commit(batch)
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
+        sometimes("checkpoint_committed")
         self._committed(captured, frame)
         self._under_way = False
         return True
@@ -212,6 +216,7 @@ class Flusher:
                     break
                 except (Unavailable, Exists):
                     # The write may have happened: another name, and this one is garbage.
+                    sometimes("chunk_written_again")
                     garbage.add(name)
                     self.statistics.storage_errors += 1
                     await asyncio.sleep(delay)
@@ -324,6 +329,7 @@ class Flusher:
                 break
             batch.deletes.add(key)
         if batch.deletes:
+            sometimes("garbage_deleted")
             await container.index.commit(batch)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, NotFound, Unavailable
 from sarit.core.names import is_transient
+from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import Index, IndexProvider, WriteBatch
 from sarit.store.container import Container, ContainerLimits
@@ -143,6 +144,8 @@ async def sweep_orphans(opened: Opened) -> int:
                 raise Corrupt(f"long-term storage holds {name!r}, which is no chunk of this node")
             if int(sequence) > checkpoint.chunk_sequence:
                 orphans.append(name)
+        if orphans:
+            sometimes("orphans_swept")
         for name in orphans:
             await container.storage.delete(name)
         swept += len(orphans)

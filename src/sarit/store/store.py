@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.core.errors import Corrupt, SaritError, Unavailable
 from sarit.core.limits import CACHE_BYTES, LOG_FILE_BYTES, MAX_UNFLUSHED_BYTES, MIB
 from sarit.core.names import placement_key
+from sarit.core.sometimes import sometimes
 from sarit.store.budget import Budget
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import FlushLimits
@@ -170,6 +171,7 @@ class SegmentStore:
         if slot.opened is None or slot.opened.container is not container:
             return
         _log.error("container %d failed and recovers: %s", container.number, error)
+        sometimes("container_failed")
         slot.opened = slot.reads = slot.tables = None
         self.budget.drop({id(segment) for segment in container.state.segments.values()})
         self.budget.report(container.number, 0)
@@ -214,7 +216,10 @@ class SegmentStore:
             while True:
                 now = self.env.clock.monotonic()
                 if self._data_dir is not None and now >= next_look:
-                    self._note_free(await worker.run(self._free_bytes))
+                    try:
+                        self._note_free(await worker.run(self._free_bytes))
+                    except OSError as error:  # what was known stays; appends held back must still be released
+                        _log.warning("how much room %s has is not known: %s", self._data_dir, error)
                     next_look = now + _DISK_POLL_SECONDS
                 if not self.budget.exhausted:
                     for opened in self.opened():
@@ -243,7 +248,12 @@ class SegmentStore:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.critical("background work of the store ended by a bug; restart the node", exc_info=task.exception())
 
 
 async def _last_checkpoint(opened: Opened) -> None:
