@@ -6,7 +6,10 @@ come in order; across slices, and so across the segments of one key, they do not
 or scaled meanwhile changes nothing about what is between two cuts; one that is truncated does, and then the reader
 raises Truncated, or leaves out what is gone when it was told to skip: never silently.
 
-    cut ... cut + distance ... -> `next_cut`: a cut about so many bytes further on, at event boundaries (LocateOffset)
+`next_cut` cuts history into such ranges: a cut about so many bytes further on.  Event boundaries are found by walking
+the headers from the last one on, which reads what lies between.  The store can be asked instead (LocateOffset, as the
+Java client does), at no cost, but it only knows where appends began: steps are coarser, and an event above 8 MiB,
+which is written in several appends, may be cut in two.  Hence that is for streams that hold none.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sarit.client import history
+from sarit.client.boundaries import BoundaryWalk
 from sarit.client.cursor import EventCursor, arrow_schema
 from sarit.client.fetch import SegmentFetch
 from sarit.client.progress import Progress
@@ -27,7 +31,7 @@ from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.wire.commands import LocateOffset, OffsetLocated
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     import pyarrow as pa
 
@@ -100,7 +104,7 @@ async def slices_between(
     return found
 
 
-async def _pieces(session: Session, part: Slice) -> AsyncIterator[Buffer]:
+async def _pieces(session: Session, part: Slice) -> AsyncGenerator[Buffer, None]:
     """The bytes of a slice, in pieces."""
     moved = asyncio.Event()
     fetch = SegmentFetch(session, part.stream, part.segment, part.start, part.end, lambda _: moved.set())
@@ -257,12 +261,11 @@ async def locate(session: Session, stream: StreamName, segment: SegmentId, offse
     return int(expect(reply, OffsetLocated, stream.segment(segment)).offset)
 
 
-async def next_cut(session: Session, start: StreamCut, distance_bytes: int) -> StreamCut:
+async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
     """A cut about `distance_bytes` behind `start`, spread evenly over its segments; `start` itself at the tail.
 
-    Where a segment was read to its end and sealed, its successors take its place, when all that they follow was.  The
-    store knows the boundaries of appends, not of every event, so a step may be longer.  Raises NotFound, Invalid,
-    Truncated."""
+    Where a segment was read to its end and sealed, its successors take its place, when all that they follow was.
+    `approximate`: ask the store, see above.  Raises NotFound, Invalid, Truncated."""
     if distance_bytes < 1:
         raise Invalid(f"the next cut cannot be {distance_bytes} bytes away")
     stream = start.stream
@@ -283,10 +286,27 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int) -> S
 
     async def one(segment: SegmentId) -> int:
         at, end = progress.positions[segment], infos[segment].end_offset
-        return end if at + step >= end else min(await locate(session, stream, segment, at + step), end)
+        if approximate:
+            return end if at + step >= end else min(await locate(session, stream, segment, at + step), end)
+        return await _walk(session, Slice(stream, segment, at, end), at + step)
 
     located = await asyncio.gather(*map(one, open_segments))
     return StreamCut(stream, progress.positions | dict(zip(open_segments, located, strict=True)))
+
+
+async def _walk(session: Session, part: Slice, target: int) -> int:
+    """The first event boundary of a slice at or behind `target`; its last one if there is none."""
+    walk = BoundaryWalk(part.start, target)
+    pieces = _pieces(session, part)
+    try:
+        async for piece in pieces:
+            if walk.feed(piece):
+                break
+    except NotFound as error:
+        raise Truncated(f"{error}: it was truncated away", -1) from None
+    finally:
+        await pieces.aclose()
+    return walk.last
 
 
 async def _successors(session: Session, stream: StreamName, segment: SegmentId) -> list[Successor]:

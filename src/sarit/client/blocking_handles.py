@@ -77,11 +77,12 @@ class Stream:
         """One slice of a batch, which may have come from another process, as record batches.  Raises Truncated."""
         return self._thread.iterate(self._stream.read_slice(part))
 
-    def next_cut(self, start: Cut, distance_bytes: int) -> StreamCut:
+    def next_cut(self, start: Cut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
         """A cut about so many bytes behind `start`; `start` itself at the tail.
 
-        Raises NotFound, Invalid, Truncated."""
-        return self._thread.run(self._stream.next_cut(start, distance_bytes))
+        It reads what lies between to find where events begin; `approximate`: it asks the store, at no cost, for streams
+        without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
+        return self._thread.run(self._stream.next_cut(start, distance_bytes, approximate=approximate))
 
     def time_windows(self) -> TimeWindows:
         """Which times the positions of one reader lie between."""

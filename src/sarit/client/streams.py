@@ -84,11 +84,12 @@ class Stream:
         """One slice of a batch, which may have come from another process, as record batches.  Raises Truncated."""
         return batch.read_slice(self._session, part, batch.as_arrow())
 
-    async def next_cut(self, start: Cut, distance_bytes: int) -> StreamCut:
+    async def next_cut(self, start: Cut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
         """A cut about so many bytes behind `start`; `start` itself at the tail.
 
-        Raises NotFound, Invalid, Truncated."""
-        return await batch.next_cut(self._session, await self._cut(start), distance_bytes)
+        It reads what lies between to find where events begin; `approximate`: it asks the store, at no cost, for streams
+        without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
+        return await batch.next_cut(self._session, await self._cut(start), distance_bytes, approximate=approximate)
 
     async def _cut(self, which: Cut) -> StreamCut:
         found = await self._client.cut(self.name, which)
