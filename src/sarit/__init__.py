@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sarit.client.blocking import Client, connect
+    from sarit.client.blocking_handles import BatchReader, Stream, TimeWindows
     from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
+    from sarit.client.blocking_transactions import Transaction, TransactionalWriter
+    from sarit.client.values import TransactionStatus
     from sarit.core.cuts import StreamCut
     from sarit.core.errors import (
         Conflict,
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sarit.client.blocking": ("Client", "connect"),
+    "sarit.client.blocking_handles": ("BatchReader", "Stream", "TimeWindows"),
+    "sarit.client.blocking_transactions": ("Transaction", "TransactionalWriter"),
+    "sarit.client.values": ("TransactionStatus",),
     "sarit.client.blocking_streams": ("ByteReader", "ByteWriter", "EventReader", "EventWriter"),
     "sarit.core.cuts": ("StreamCut",),
     "sarit.core.errors": (
@@ -53,6 +59,7 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "BatchReader",
     "ByteReader",
     "ByteWriter",
     "Client",
@@ -71,8 +78,13 @@ __all__ = [
     "ScalingPolicy",
     "Sealed",
     "SegmentId",
+    "Stream",
     "StreamCut",
     "StreamName",
+    "TimeWindows",
+    "Transaction",
+    "TransactionStatus",
+    "TransactionalWriter",
     "Truncated",
     "Unavailable",
     "connect",
