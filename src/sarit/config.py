@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from sarit.controller.times import Times
 from sarit.core.errors import Invalid
 from sarit.core.limits import MAX_CONTAINERS
 from sarit.store.store import StoreLimits
@@ -31,6 +32,7 @@ class NodeConfig:
     one_port: bool = False
     advertised_host: str | None = None
     limits: StoreLimits = field(default_factory=StoreLimits)
+    times: Times = field(default_factory=Times)
 
     def validated(self) -> NodeConfig:
         """This configuration with absolute paths.  Raises Invalid with the reason."""
@@ -45,5 +47,5 @@ class NodeConfig:
             raise Invalid("controller and store need ports of their own, unless one port serves both (--one-port)")
         return NodeConfig(
             os.path.abspath(self.data_dir), self.host, self.controller_port, self.store_port, self.containers,
-            self.storage_url, self.one_port, self.advertised_host, self.limits,
+            self.storage_url, self.one_port, self.advertised_host, self.limits, self.times,
         )  # fmt: skip

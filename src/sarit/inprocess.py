@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.core.errors import NotFound, Sealed, Truncated
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.metering import NO_RATES
 from sarit.store.requests import merge_batch
+from sarit.wire.append import Append
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sarit.core.metering import Rates
+    from sarit.store.container import WriterSession
+    from sarit.store.meters import Meters
     from sarit.store.store import SegmentStore
+
+# The writer of what the controller itself appends: of two at once, one is refused.
+_WRITER: Final = b"sarit-controller"
 
 
 class InProcessTables:
@@ -47,9 +57,10 @@ class InProcessTables:
 class InProcessSegments:
     """`controller.ports.Segments`."""
 
-    def __init__(self, store: SegmentStore, host: str) -> None:
+    def __init__(self, store: SegmentStore, host: str, meters: Meters | None = None) -> None:
         self._store = store
         self._host = host
+        self._meters = meters
         self.port = 0
 
     async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
@@ -94,9 +105,56 @@ class InProcessSegments:
         """Record the scaling policy; NotFound."""
         await self._store.container(segment).set_policy(segment, scale_type, target_rate)
 
+    async def rates(self, segments: Sequence[str]) -> list[Rates]:
+        """What each takes per second; nothing where nobody measures."""
+        return [NO_RATES if self._meters is None else self._meters.rates(segment) for segment in segments]
+
+    async def read(self, segment: str, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`; NotFound, Truncated, Invalid."""
+        reads = self._store.reads(segment)
+        found = await reads.find(segment)
+        result = reads.from_memory(found, offset, limit) or await reads.from_chunks(found, offset, limit)
+        return b"".join(bytes(part) for part in result.parts)
+
+    async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
+        """Append one event at an offset; Conflict, NotFound, Sealed."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        session = await self._store.container(segment).set_up_writer(segment, _WRITER, _Reply(done))
+        try:
+            number = 1 if session.last == NULL_ATTRIBUTE_VALUE else session.last + 1
+            session.append(Append(_WRITER, [data], len(data), 1, number, 0), expected_offset)
+            await done
+        finally:
+            session.close()
+
+    async def get_attribute(self, segment: str, key: bytes) -> int:
+        """The value of an attribute, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
+        return await self._store.container(segment).get_attribute(segment, key)
+
+    async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
+        """Compare and set; NotFound."""
+        return await self._store.container(segment).update_attribute(segment, key, value, expected)
+
     def endpoint(self, segment: str) -> tuple[str, int]:
         """Host and port of this node's store."""
         return self._host, self.port
+
+
+class _Reply:
+    """`store.container.AppendReplies` for one append."""
+
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        self._done = done
+
+    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
+        """It is durable."""
+        if not self._done.done():
+            self._done.set_result(None)
+
+    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
+        """It did not happen, or its outcome is unknown."""
+        if not self._done.done():
+            self._done.set_exception(error)
 
 
 __all__ = ["InProcessSegments", "InProcessTables", "NotFound"]

@@ -16,6 +16,7 @@ from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.inprocess import InProcessSegments, InProcessTables
 from sarit.one_port import OnePort
+from sarit.store.meters import Meters
 from sarit.store.server import StoreServer
 from sarit.store.store import SegmentStore
 
@@ -41,13 +42,17 @@ class Node:
         self.env = env
         self.store = SegmentStore(env, logs, indexes, storage, config.limits, config.data_dir)
         self.server = StoreServer(self.store)
-        self.segments = InProcessSegments(self.store, advertised_address(config))
+        self.meters = Meters(self.store, env.clock, config.times.scaling)
+        address = advertised_address(config)
+        self.segments = InProcessSegments(self.store, address, self.meters)
         self.controller = Controller(
-            InProcessTables(self.store), self.segments, env, (advertised_address(config), config.controller_port)
+            InProcessTables(self.store), self.segments, env, (address, config.controller_port), config.times
         )
+        self.meters.ask = self.controller.autoscale.asked
         self.controller_port = config.controller_port
         self.store_port = config.store_port
         self._api: asyncio.Server | None = None
+        self._metering: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return (
@@ -60,8 +65,10 @@ class Node:
 
         await self.store.start()
         await self.controller.start()
+        self._metering = asyncio.ensure_future(self.meters.run())
         if not self.config.one_port:
             self.store_port = await self.server.listen(self.config.host, self.config.store_port)
+        self.server.watch()
         grpc: Any = Server(self.controller.services())
         loop = asyncio.get_running_loop()
         http = grpc._protocol_factory
@@ -82,6 +89,9 @@ class Node:
         """Stop serving, flush what is not in long-term storage, close everything."""
         if self._api is not None:
             self._api.close()
+        if self._metering is not None:
+            self._metering.cancel()
+            await asyncio.gather(self._metering, return_exceptions=True)
         await self.controller.stop()
         await self.server.close()
         await self.store.stop()

@@ -8,6 +8,7 @@ record of some version decodes to.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sarit.controller import keys
@@ -15,7 +16,7 @@ from sarit.controller.model import codec
 from sarit.controller.model.epochs import Epoch, creation_epoch
 from sarit.controller.model.records import ScopeRecord, State, StreamRecord
 from sarit.controller.ports import Tables, TableUpdate, TableValue
-from sarit.core.errors import Exists, NotFound
+from sarit.core.errors import Conflict, Exists, NotFound
 from sarit.core.limits import NO_VERSION
 from sarit.core.names import is_internal_name
 
@@ -51,7 +52,7 @@ class Catalog:
 
     async def start(self) -> None:
         """Create the controller's own tables where they are missing."""
-        for table in (keys.SCOPES_TABLE, keys.WORK_TABLE):
+        for table in (keys.SCOPES_TABLE, keys.WORK_TABLE, keys.WATCH_TABLE):
             try:
                 await self.tables.create(table)
             except Exists:
@@ -205,6 +206,34 @@ class Catalog:
         while rows := await self.tables.scan(keys.WORK_TABLE, start, None, PAGE):
             out += (key for key, _ in rows)
             start = rows[-1][0] + b"\0"
+        return out
+
+    # -- streams that need a look now and then ------------------------------------------------------
+
+    async def watch(self, kind: bytes, name: StreamName) -> None:
+        """Remember that a stream needs a look now and then; written anew, so that no removal under way strikes it."""
+        await self.tables.update(keys.WATCH_TABLE, [TableUpdate(keys.watch_key(kind, name), b"\x01", NO_VERSION)])
+
+    async def unwatch(self, kind: bytes, name: StreamName, version: int) -> None:
+        """It needs none any more, unless somebody said so since it was of this version."""
+        with suppress(Conflict):
+            await self.tables.update(keys.WATCH_TABLE, [TableUpdate(keys.watch_key(kind, name), None, version)])
+
+    async def watched(self, kind: bytes) -> list[tuple[StreamName, int]]:
+        """The streams of one kind, each with the version of its entry."""
+        out: list[tuple[StreamName, int]] = []
+        start, end = kind, keys.after_prefix(kind)
+        while rows := await self.tables.scan(keys.WATCH_TABLE, start, end, PAGE):
+            out += ((keys.parse_watch(key), value.version) for key, value in rows)
+            start = rows[-1][0] + b"\0"
+        return out
+
+    async def owned(self, name: StreamName, kind: bytes) -> list[tuple[bytes, TableValue]]:
+        """All records of one kind that belong to a stream, in order of their keys.  Raises NotFound (scope)."""
+        prefix, after, out = keys.of_stream(name.stream, kind), b"", list[tuple[bytes, TableValue]]()
+        while rows := await self.scan(name.scope, prefix, after):
+            after = rows[-1][0]
+            out += rows
         return out
 
 

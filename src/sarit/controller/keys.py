@@ -4,6 +4,8 @@
     _system/_tables/work                c/<scope>                    a scope that is being deleted (a hint)
                                         s/<scope>/<stream>           a stream with something to do (a hint)
                                         x/<scope>/<stream>/<txn>     a transaction that lives (a hint)
+    _system/_tables/watched             r/<scope>/<stream>           a stream with a retention policy (a hint)
+                                        w/<scope>/<stream>           a stream whose writers note times (a hint)
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first number a new stream of the name may use
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
@@ -12,6 +14,7 @@
                                         o/<stream>/ and then
                                           e/<epoch, 8 hex>           epochs from that one on, which left the record
                                           b/<subscriber>             SubscriberRecord
+                                          c/<ms, 12 hex>             CutRecord, for retention
                                           w/<writer>                 WriterRecord
                                           x/<transaction, 32 hex>    TransactionRecord, while it lives
                                           z/<transaction>            CompletedRecord
@@ -33,6 +36,7 @@ from sarit.core.names import SYSTEM_SCOPE, StreamName
 
 SCOPES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/scopes"
 WORK_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/work"
+WATCH_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/watched"
 STREAMS: Final = b"s/"
 NUMBERS: Final = b"d/"
 GROUPS: Final = b"g/"
@@ -45,6 +49,9 @@ SUBSCRIBERS: Final = b"b/"
 WRITERS: Final = b"w/"
 LIVE: Final = b"x/"
 ENDINGS: Final = b"y/"
+CUTS: Final = b"c/"
+WATCHED_FOR_RETENTION: Final = b"r/"
+WATCHED_FOR_TIME: Final = b"w/"
 MAX_TAG_BYTES: Final = 1024
 _TXN_DIGITS: Final = 32
 
@@ -90,6 +97,11 @@ def subscriber_key(stream: str, subscriber: str) -> bytes:
 def writer_key(stream: str, writer: str) -> bytes:
     """The last note of a writer."""
     return of_stream(stream, WRITERS) + writer.encode()
+
+
+def cut_key(stream: str, time_ms: int) -> bytes:
+    """A cut taken for retention."""
+    return of_stream(stream, CUTS) + f"{time_ms:012x}".encode()
 
 
 def transaction_key(stream: str, transaction: int) -> bytes:
@@ -145,6 +157,16 @@ def stream_hint(name: StreamName) -> bytes:
 def transaction_hint(name: StreamName, transaction: int) -> bytes:
     """That a transaction may live."""
     return f"x/{name}/{transaction:032x}".encode()
+
+
+def watch_key(kind: bytes, name: StreamName) -> bytes:
+    """That a stream needs a look now and then: WATCHED_FOR_RETENTION or WATCHED_FOR_TIME."""
+    return kind + str(name).encode()
+
+
+def parse_watch(key: bytes) -> StreamName:
+    """The stream of a watch key."""
+    return StreamName.parse(key[2:].decode())
 
 
 def parse_hint(key: bytes) -> tuple[StreamName, int | None]:

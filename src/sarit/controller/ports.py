@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sarit.core.metering import Rates
+
 
 @dataclass(frozen=True, slots=True)
 class TableValue:
@@ -93,6 +95,23 @@ class Segments(Protocol):
 
     async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
         """Record the scaling policy the store meters by; NotFound."""
+
+    async def rates(self, segments: Sequence[str]) -> list[Rates]:
+        """What each takes per second, as its store has measured it; nothing for one that is missing."""
+
+    async def read(self, segment: str, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`, fewer at the end or wherever it suits the store, none only at the end.
+
+        NotFound; Truncated; Invalid behind the end."""
+
+    async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
+        """Append one event; Conflict when the segment does not end at `expected_offset`; NotFound, Sealed."""
+
+    async def get_attribute(self, segment: str, key: bytes) -> int:
+        """The value of a 16-byte id, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
+
+    async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
+        """Compare and set; False when it was not `expected`; NotFound."""
 
     def endpoint(self, segment: str) -> tuple[str, int]:
         """Host (an address, not a name) and port of the store that owns the segment.

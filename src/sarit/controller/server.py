@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from sarit.controller.autoscale import AutoScale
 from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.calls.scopes import ScopeCalls
 from sarit.controller.calls.segments import SegmentCalls
 from sarit.controller.calls.streams import StreamCalls
 from sarit.controller.calls.tables import TableCalls
 from sarit.controller.calls.transactions import TransactionCalls
+from sarit.controller.caretaker import Caretaker
 from sarit.controller.catalog import Catalog
 from sarit.controller.groups import Groups
+from sarit.controller.history import History
 from sarit.controller.key_value_tables import KeyValueTables
+from sarit.controller.retention import Retention
 from sarit.controller.runner import Runner
 from sarit.controller.scopes import Scopes
 from sarit.controller.service import ControllerService
 from sarit.controller.streams import Streams
 from sarit.controller.sweeper import Sweeper
+from sarit.controller.times import Times
 from sarit.controller.transactions import Transactions
+from sarit.controller.watermarks import Watermarks
 from sarit.controller.writers import Writers
 from sarit.core.errors import Exists
 from sarit.core.names import SYSTEM_SCOPE
@@ -30,12 +36,17 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
 
 
+DEFAULT_TIMES: Final = Times()
+
+
 class Controller:
     """Stateless but for what its tables hold; several may run on the same tables.
 
     `advertised`: the address and port clients are told for this controller."""
 
-    def __init__(self, tables: Tables, segments: Segments, env: Env, advertised: tuple[str, int]) -> None:
+    def __init__(
+        self, tables: Tables, segments: Segments, env: Env, advertised: tuple[str, int], times: Times = DEFAULT_TIMES
+    ) -> None:
         self.advertised = advertised
         self.segments = segments
         runner = Runner(segments)
@@ -46,8 +57,15 @@ class Controller:
         self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables, env)
         self.transactions = Transactions(self.catalog, self.streams, runner, env)
         self.writers = Writers(self.catalog, self.streams)
+        self.autoscale = AutoScale(self.catalog, self.streams, segments, times.scaling, env)
+        self.history = History(self.catalog, self.streams, segments)
+        self.retention = Retention(self.catalog, self.streams, segments, env)
+        self.watermarks = Watermarks(self.catalog, self.streams, segments, times.watermarks, env)
+        self.caretaker = Caretaker(
+            self.catalog, self.retention, self.watermarks, times.retention, times.watermarks, env
+        )
         self.sweeper = Sweeper(self.catalog, self.scopes, self.streams, self.transactions, env)
-        self._sweeping: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     def __repr__(self) -> str:
         return f"<Controller at {self.advertised[0]}:{self.advertised[1]}>"
@@ -59,13 +77,14 @@ class Controller:
         await self.catalog.start()
         with contextlib.suppress(Exists):
             await self.scopes.create(SYSTEM_SCOPE)
-        self._sweeping = asyncio.ensure_future(self.sweeper.run())
+        work = (self.sweeper.run(), self.autoscale.run(), self.caretaker.run())
+        self._background = [asyncio.ensure_future(each) for each in work]
 
     async def stop(self) -> None:
         """End the background work; what it leaves is finished by the next start, here or elsewhere."""
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         await self.transactions.stop()
 
     def services(self) -> list[Any]:

@@ -22,7 +22,7 @@ from sarit.controller.runner import every
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, is_internal_name
-from sarit.core.policies import StreamConfig
+from sarit.core.policies import RetentionType, StreamConfig
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -62,6 +62,7 @@ class Streams:
             raise Invalid(f"{name.stream!r} is not a stream name")
         for tag in config.tags:
             keys.tag_prefix(tag)
+        await self._watch(name, config)
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 stream, number, *mark = await self.catalog.get(name.scope, _creation_keys(name))
@@ -105,7 +106,14 @@ class Streams:
         Raises NotFound, Sealed, Invalid."""
         for tag in config.tags:
             keys.tag_prefix(tag)
+        await self._watch(name, config)
         await self.change(name, lambda record, _: streams.update(record, config, self._env.clock.wall_ms()))
+        await self._watch(name, config)  # it may have been taken for superfluous just before
+
+    async def _watch(self, name: StreamName, config: StreamConfig) -> None:
+        """Before a stream has a retention policy it is entered with those that are looked at."""
+        if config.retention.type is not RetentionType.NONE:
+            await self.catalog.watch(keys.WATCHED_FOR_RETENTION, name)
 
     async def scale(
         self, name: StreamName, replaced: Sequence[int], ranges: Sequence[KeyRange]

@@ -305,6 +305,8 @@ class Transactions:
             lengths = await every([self._runner.segments.merge(m.target, m.sources) for m in merges])
         except (Sealed, NotFound):
             raise Conflict(f"stream {name} was scaled or sealed meanwhile") from None
+        if any(record.timestamp is not None and record.writer for _, record, _ in batch):
+            await self._catalog.watch(keys.WATCHED_FOR_TIME, name)
         now = self._env.clock.wall_ms()
         updates = [update for txn in ids for update in ended(name, txn, TxnState.COMMITTED, now)]
         for at, (_, record, _) in enumerate(batch):

@@ -1,8 +1,8 @@
-"""Writers' notes of event time: how far a writer was in the stream at what time.  Watermarks will be made of them."""
+"""Writers' notes of event time: how far a writer was in the stream at what time.  Watermarks are made of them."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
@@ -13,13 +13,14 @@ from sarit.controller.model.records import WriterRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Invalid, Unavailable
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import StreamName, is_user_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.controller.catalog import Catalog
+    from sarit.controller.ports import TableValue
     from sarit.controller.streams import Streams
 
 
@@ -41,27 +42,51 @@ class Writers:
         if not is_user_name(writer):
             raise Invalid(f"{writer!r} is not a writer's name")
         record = await self._streams.ready(name)
+        await self._catalog.watch(keys.WATCHED_FOR_TIME, name)
         key = keys.writer_key(name.stream, writer)
         for _ in range(MAX_ATTEMPTS):
             (value,) = await self._catalog.get(name.scope, [key])
             if value is not None:
                 before = codec.decode_writer(value.value)
-                if time < before.time:
+                if time < before.time and not before.leaving:
                     raise EarlierTime(f"writer {writer} was at {before.time} already")
                 known = known_segments(await self._catalog.epochs_of(name, record, [*position, *before.position]))
                 # A note may be older than the stream, if it was made anew since.
                 last = {segment: offset for segment, offset in before.position.items() if segment in known}
                 if not known.keys() >= position.keys() or not follows(known, last, position):
                     raise Invalid(f"writer {writer} was further in the stream already")
+                if before.leaving:  # it is back: what it wrote before is still to be taken in
+                    old = {s: o for s, o in last.items() if not any(known[s].overlaps(known[p]) for p in position)}
+                    position = old | dict(position)
             note = codec.encode_writer(WriterRecord(time, dict(position)))
-            with suppress(Conflict):
-                expected = NOT_EXISTS if value is None else value.version
-                await self._catalog.update(name.scope, [TableUpdate(key, note, expected)])
+            if await self._replace(name, key, value, note):
                 return
         raise Unavailable(f"writer {writer} of {name} notes too fast; try again")
 
     async def remove(self, name: StreamName, writer: str) -> None:
-        """Forget a writer's notes; one that never noted anything is forgotten already.  Raises NotFound (stream)."""
+        """A writer will not note again; one that never did is forgotten already.  Raises NotFound (stream)."""
         await self._catalog.require(name)
-        update = TableUpdate(keys.writer_key(name.stream, writer), None, NO_VERSION)
-        await self._catalog.update(name.scope, [update])
+        key = keys.writer_key(name.stream, writer)
+        for _ in range(MAX_ATTEMPTS):
+            (value,) = await self._catalog.get(name.scope, [key])
+            if value is None:
+                return
+            # The next watermark takes its last position in, or readers would be told a time it has written behind.
+            note = codec.encode_writer(replace(codec.decode_writer(value.value), leaving=True))
+            if note == value.value or await self._replace(name, key, value, note):
+                return
+        raise Unavailable(f"writer {writer} of {name} notes too fast; try again")
+
+    async def _replace(self, name: StreamName, key: bytes, value: TableValue | None, note: bytes) -> bool:
+        """False when somebody else changed the note, or the stream went."""
+        updates = [
+            # There is such a number only while there is no such stream: nothing is left behind of a deleted one.
+            TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS),
+            TableUpdate(key, note, NOT_EXISTS if value is None else value.version),
+        ]
+        try:
+            await self._catalog.update(name.scope, updates)
+        except Conflict:
+            await self._catalog.require(name)
+            return False
+        return True

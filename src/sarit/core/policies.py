@@ -51,6 +51,13 @@ class RetentionPolicy:
     limit: int = 0
     maximum: int = 0
 
+    def check(self) -> None:
+        """Raises Invalid."""
+        if self.limit < 0 or self.maximum < 0:
+            raise Invalid("a retention policy has no negative limits")
+        if self.maximum and self.maximum < self.limit:
+            raise Invalid(f"a retention policy keeps at least {self.limit}, so it cannot keep at most {self.maximum}")
+
 
 @dataclass(frozen=True, slots=True)
 class StreamConfig:

@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Unavailable
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
+from sarit.core.metering import NO_RATES
 from sarit.env.ports import Env
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+    from sarit.core.metering import Rates
 
 
 class Crash(BaseException):
@@ -182,6 +185,7 @@ class FakeSegment:
     parts: list[tuple[str, int]] = field(default_factory=list)
     start: int = 0
     sealed: bool = False
+    attributes: dict[bytes, int] = field(default_factory=dict)
 
     @property
     def length(self) -> int:
@@ -196,6 +200,8 @@ class FakeSegments:
         self.segments: dict[str, FakeSegment] = {}
         self.deleted: set[str] = set()
         self.created: list[str] = []
+        self.measured: dict[str, Rates] = {}  # what stores would have measured
+        self.read_bytes = 1 << 30  # the most that one read gives
         self.moved: list[str] = []  # what was merged somewhere, once for each time
 
     def append(self, segment: str, what: str, length: int = 10) -> None:
@@ -263,6 +269,43 @@ class FakeSegments:
         at = await self.faults.enter(f"segments.update_policy {segment}")
         self._segment(segment).policy = (scale_type, target_rate)
         await self.faults.leave(at, "segments.update_policy")
+
+    async def rates(self, segments: Sequence[str]) -> list[Rates]:
+        at = await self.faults.enter(f"segments.rates {len(segments)}")
+        out = [self.measured.get(segment, NO_RATES) for segment in segments]
+        await self.faults.leave(at, "segments.rates")
+        return out
+
+    async def read(self, segment: str, offset: int, limit: int) -> bytes:
+        at = await self.faults.enter(f"segments.read {segment} {offset}")
+        data = b"".join(bytes.fromhex(what) for what, _ in self._segment(segment).parts)
+        await self.faults.leave(at, "segments.read")
+        return data[offset : offset + min(limit, self.read_bytes)]
+
+    async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
+        at = await self.faults.enter(f"segments.write {segment} {expected_offset}")
+        found = self._segment(segment)
+        if found.sealed:
+            raise Sealed(segment)
+        if found.length != expected_offset:
+            raise Conflict(segment, expected=expected_offset, actual=found.length)
+        found.parts.append((data.hex(), len(data)))
+        await self.faults.leave(at, "segments.write")
+
+    async def get_attribute(self, segment: str, key: bytes) -> int:
+        at = await self.faults.enter(f"segments.get_attribute {segment}")
+        value = self._segment(segment).attributes.get(key, NULL_ATTRIBUTE_VALUE)
+        await self.faults.leave(at, "segments.get_attribute")
+        return value
+
+    async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
+        at = await self.faults.enter(f"segments.update_attribute {segment} {value}")
+        attributes = self._segment(segment).attributes
+        done = attributes.get(key, NULL_ATTRIBUTE_VALUE) == expected
+        if done:
+            attributes[key] = value
+        await self.faults.leave(at, "segments.update_attribute")
+        return done
 
     def endpoint(self, segment: str) -> tuple[str, int]:
         return "127.0.0.1", 12345

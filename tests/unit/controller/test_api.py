@@ -179,7 +179,9 @@ def test_writers_note_times():
             assert (await c.removeWriter(pb.RemoveWriterRequest(writer="w", stream=INFO))).result == removed.SUCCESS
             gone = await c.removeWriter(pb.RemoveWriterRequest(writer="w", stream=NOWHERE))
             assert gone.result == removed.STREAM_DOES_NOT_EXIST
-            assert await note(1, {0: 0}) == reply.SUCCESS
+            # Back again: its time may start anew, its position must not go back while it counts for a watermark.
+            assert await note(1, {0: 0}) == reply.INVALID_POSITION
+            assert await note(1, {0: 5}) == reply.SUCCESS
 
     run(main())
 

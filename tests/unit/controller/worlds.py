@@ -34,6 +34,7 @@ DECODERS: dict[bytes, Callable[[bytes], Any]] = {
     b"t/": lambda value: value,
     b"o/e": codec.decode_chunk,
     b"o/b": codec.decode_subscriber,
+    b"o/c": codec.decode_cut,
     b"o/w": codec.decode_writer,
     b"o/x": codec.decode_transaction,
     b"o/z": codec.decode_completed,
@@ -209,7 +210,7 @@ def run(test: Awaitable[None]) -> None:
     asyncio.run(asyncio.wait_for(test, 60))
 
 
-_TIMES = {"created_ms", "ended_ms"}
+_TIMES = {"created_ms", "ended_ms", "time_ms"}
 
 
 def _timeless(record: Any) -> Any:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from sarit.controller.model.epochs import Epoch, SegmentRange
 from sarit.controller.model.records import (
     CompletedRecord,
+    CutRecord,
     GroupRecord,
     ScopeRecord,
     State,
@@ -177,12 +178,22 @@ def decode_subscriber(data: bytes) -> SubscriberRecord:
 
 def encode_writer(record: WriterRecord) -> bytes:
     """`decode_writer` inverted."""
-    return _VERSION + _INT64.pack(record.time) + _encode_cut(record.position)
+    return _VERSION + _INT64.pack(record.time) + _encode_cut(record.position) + bytes((record.leaving,))
 
 
 def decode_writer(data: bytes) -> WriterRecord:
     """The writer's record."""
-    return _decode(data, lambda c: WriterRecord(_int64(c), _decode_cut(c)))
+    return _decode(data, lambda c: WriterRecord(_int64(c), _decode_cut(c), c.number(1) != 0))
+
+
+def encode_cut(record: CutRecord) -> bytes:
+    """`decode_cut` inverted."""
+    return _VERSION + pack_long(record.time_ms) + pack_long(record.size) + _encode_cut(record.cut)
+
+
+def decode_cut(data: bytes) -> CutRecord:
+    """A cut taken for retention."""
+    return _decode(data, lambda c: CutRecord(c.compact_long(), c.compact_long(), _decode_cut(c)))
 
 
 def encode_transaction(r: TransactionRecord) -> bytes:

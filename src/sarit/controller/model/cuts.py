@@ -6,17 +6,22 @@ pair of overlapping segments by their creation epochs (see `epochs`): the lower 
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
+from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from sarit.controller.model.epochs import creation_epoch
+from sarit.controller.model.epochs import creation_epoch, known_segments
 from sarit.core.keyspace import KeyRange, tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from sarit.controller.model.epochs import SegmentRange
+    from sarit.controller.model.epochs import Epoch, SegmentRange
 
 Cut = dict[int, int]
+_LOW = attrgetter("low")
 
 
 def is_cut(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> bool:
@@ -41,19 +46,21 @@ def follows(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later
 
 def segments_before(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> list[int]:
     """Segments that lie wholly before a cut: everything of their range has passed to a later one."""
+    place = _Place(known, cut)
     return [
         s
         for s in sorted(known)
-        if s not in cut and all(creation_epoch(o) > creation_epoch(s) for o in _at(known, cut, s))
+        if s not in cut and all(creation_epoch(o) > creation_epoch(s) for o in place.at(known[s]))
     ]
 
 
 def segments_after(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> list[int]:
     """Segments that lie wholly behind a cut."""
+    place = _Place(known, cut)
     return [
         s
         for s in sorted(known)
-        if s not in cut and all(creation_epoch(o) < creation_epoch(s) for o in _at(known, cut, s))
+        if s not in cut and all(creation_epoch(o) < creation_epoch(s) for o in place.at(known[s]))
     ]
 
 
@@ -63,6 +70,106 @@ def segments_between(known: Mapping[int, SegmentRange], start: Mapping[int, int]
     return [segment for segment in sorted(known) if segment not in outside]
 
 
-def _at(known: Mapping[int, SegmentRange], cut: Mapping[int, int], segment: int) -> list[int]:
-    mine = known[segment]
-    return [other for other in cut if known[other].overlaps(mine)]
+def bytes_between(
+    known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int], lengths: Mapping[int, int]
+) -> int:
+    """Bytes from one cut to a later one.  `lengths`: of the segments that `to_measure` names; one that is not there
+    counts for nothing behind where the earlier cut stands in it."""
+    total = sum(later[s] - earlier.get(s, 0) for s in later)
+    return total + sum(max(0, lengths.get(s, 0) - earlier.get(s, 0)) for s in to_measure(known, earlier, later))
+
+
+def to_measure(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int]) -> list[int]:
+    """The segments that end between two cuts: their lengths count."""
+    return [s for s in segments_between(known, earlier, later) if s not in later]
+
+
+def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) -> Cut:
+    """A cut that is behind none of some whole cuts, anywhere; as far as can be said without lengths of segments.
+
+    Where the cuts overlap, the earlier segment stands; the rest of a later one that gives way is taken over by the
+    segments that it replaced, from their beginnings.  `epochs`: all, in order, from the first segment's of them on."""
+    known, first = known_segments(epochs), epochs[0].number
+    out: Cut = {}
+    given_way: set[int] = set()
+    waiting: deque[tuple[int, int | None]] = deque((s, offset) for cut in bounds for s, offset in sorted(cut.items()))
+    while waiting:  # the cuts themselves first, then what is taken over, without an offset of its own
+        segment, offset = waiting.popleft()
+        if segment in out:
+            out[segment] = out[segment] if offset is None else min(out[segment], offset)
+            continue
+        mine, born = known[segment], creation_epoch(segment)
+        rivals = [s for s in out if known[s].overlaps(mine)]
+        gone = sorted(s for s in rivals if creation_epoch(s) > born)
+        for later in gone:
+            del out[later]
+        if len(gone) == len(rivals):
+            out[segment] = offset or 0
+        else:
+            gone.append(segment)
+        for later in gone:
+            if later not in given_way:
+                given_way.add(later)
+                before = epochs[creation_epoch(later) - 1 - first].overlapping(known[later])
+                waiting += ((s.segment, None) for s in before)
+    return out
+
+
+def upper_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) -> Cut:
+    """A whole cut that is at or behind all of some positions, which may cover a part of the key space each.
+
+    Where they overlap, the later segment stands; what none covers is filled with the segments of the latest epoch
+    among them, from their beginnings.  `epochs` as above.  At least one position is not empty.  Source: Pravega
+    `PeriodicWatermarking`."""
+    known = known_segments(epochs)
+    out: Cut = {}
+
+    def add(segment: int, offset: int) -> None:
+        if segment in out:
+            out[segment] = max(out[segment], offset)
+            return
+        mine, born = known[segment], creation_epoch(segment)
+        rivals = [s for s in out if known[s].overlaps(mine)]
+        if any(creation_epoch(s) > born for s in rivals):
+            return
+        for gone in rivals:
+            del out[gone]
+        out[segment] = offset
+
+    for cut in bounds:
+        for segment, offset in sorted(cut.items()):
+            add(segment, offset)
+    while not is_cut(known, out):
+        latest = epochs[max(map(creation_epoch, out)) - epochs[0].number]
+        for s in latest.segments:
+            if s.segment not in out and not any(known[o].overlaps(s) for o in out):
+                add(s.segment, 0)
+        gaps = _gaps(known, out)
+        for s in latest.segments:
+            if any(s.low < high and low < s.high for low, high in gaps):
+                add(s.segment, 0)
+    return out
+
+
+def _gaps(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> list[tuple[float, float]]:
+    out, at = [], 0.0
+    for part in sorted(known[s] for s in cut):
+        if part.low > at:
+            out.append((at, part.low))
+        at = part.high
+    return out if at >= 1.0 else [*out, (at, 1.0)]
+
+
+class _Place:
+    """Which segments of a whole cut overlap a range."""
+
+    def __init__(self, known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> None:
+        self._order = sorted((known[s] for s in cut), key=_LOW)
+
+    def at(self, part: SegmentRange) -> Iterator[int]:
+        first = max(0, bisect_right(self._order, part.low, key=_LOW) - 1)
+        for s in itertools.islice(self._order, first, None):
+            if s.low >= part.high:
+                return
+            if s.overlaps(part):
+                yield s.segment

@@ -133,10 +133,22 @@ class SubscriberRecord:
 
 @dataclass(frozen=True, slots=True)
 class WriterRecord:
-    """The last time a writer noted, with its position then (bytes by packed segment id)."""
+    """The last time a writer noted, with its position then (bytes by packed segment id).
+
+    `leaving`: it was removed; a watermark is still to take its last position in."""
 
     time: int
     position: Cut
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CutRecord:
+    """A whole cut at the tail of a stream, taken for retention: ms since 1970, bytes written before it."""
+
+    time_ms: int
+    size: int
+    cut: Cut
 
 
 class TxnState(IntEnum):

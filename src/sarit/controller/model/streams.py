@@ -81,6 +81,7 @@ class Step:
 def create(config: StreamConfig, first_number: int, now_ms: int) -> StreamRecord:
     """A new stream whose segments are numbered from `first_number`.  Raises Invalid."""
     config.scaling.check()
+    config.retention.check()
     epoch = first_epoch(config.scaling.min_segments, first_number, now_ms)
     return StreamRecord(State.CREATING, config, now_ms, first_number, (epoch,))
 
@@ -91,6 +92,7 @@ def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRec
     Raises Sealed, Invalid."""
     _require_active(record)
     config.scaling.check()
+    config.retention.check()
     count, wanted = len(record.current.segments), config.scaling.min_segments
     changed = replace(record, config=config)
     if count < wanted or (config.scaling.type is ScaleType.FIXED and count != wanted):

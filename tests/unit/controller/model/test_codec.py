@@ -13,6 +13,7 @@ from sarit.controller.model import codec
 from sarit.controller.model.epochs import first_epoch
 from sarit.controller.model.records import (
     CompletedRecord,
+    CutRecord,
     GroupRecord,
     ScopeRecord,
     State,
@@ -79,7 +80,8 @@ KINDS = {
     "group": (groups, codec.encode_group, codec.decode_group),
     "table": (tables, codec.encode_table, codec.decode_table),
     "subscriber": (st.builds(SubscriberRecord, int64, names, cuts), codec.encode_subscriber, codec.decode_subscriber),
-    "writer": (st.builds(WriterRecord, int64, cuts), codec.encode_writer, codec.decode_writer),
+    "writer": (st.builds(WriterRecord, int64, cuts, st.booleans()), codec.encode_writer, codec.decode_writer),
+    "cut": (st.builds(CutRecord, millis, millis, cuts), codec.encode_cut, codec.decode_cut),
     "transaction": (transactions, codec.encode_transaction, codec.decode_transaction),
     "completed": (
         st.builds(CompletedRecord, st.sampled_from(TxnState), int64), codec.encode_completed, codec.decode_completed,

@@ -1,0 +1,99 @@
+"""Scaling by rate, decided: which segments give way to which ranges, if any.
+
+A hot segment is split into as many even parts as bring each below the target rate, at least two, at most the policy's
+scale factor.  A cold one is merged with its neighbours on either side that are cold too, as long as what they take
+together stays below the target, or the new segment would be split again, and as long as the stream keeps its minimum
+of segments.  Source: Pravega `AutoScaleTask`; it splits into as many parts as the rate is a whole multiple of the
+target, and may merge three segments whose sum is above it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Final
+
+from sarit.controller.model.records import State
+from sarit.core.errors import Invalid
+from sarit.core.keyspace import KeyRange
+from sarit.core.metering import Wish, wish_of
+from sarit.core.policies import MAX_SEGMENTS_PER_STREAM, ScaleType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.controller.model.epochs import SegmentRange
+    from sarit.controller.model.records import StreamRecord
+    from sarit.core.metering import Rates, ScalingTimes
+
+_LEAST_PARTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Segments to seal, and the ranges that take their place."""
+
+    replaced: tuple[int, ...]
+    ranges: tuple[KeyRange, ...]
+
+
+def concerned(record: StreamRecord, segment: int) -> tuple[SegmentRange, ...]:
+    """The active segments whose rates a decision about `segment` needs: itself and its neighbours; none when the
+    stream does not scale by rate or the segment is not active any more."""
+    if record.state is not State.ACTIVE or record.config.scaling.type is ScaleType.FIXED:
+        return ()
+    active = record.current.segments
+    at = next((i for i, s in enumerate(active) if s.segment == segment), None)
+    return () if at is None else active[max(0, at - 1) : at + 2]
+
+
+def plan(record: StreamRecord, segment: int, rates: Mapping[int, Rates], times: ScalingTimes) -> Plan | None:
+    """What the rates of a segment and its neighbours, by packed id, call for; None when there is nothing to do."""
+    near = [s for s in concerned(record, segment) if s.segment in rates]
+    mine = next((s for s in near if s.segment == segment), None)
+    if mine is None:
+        return None
+    wish = wish_of(record.config.scaling, rates[segment], times)
+    if wish is Wish.SPLIT:
+        return _split(record, mine, rates[segment])
+    if wish is Wish.MERGE:
+        return _merge(record, mine, near, rates, times)
+    return None
+
+
+def _split(record: StreamRecord, segment: SegmentRange, rates: Rates) -> Plan | None:
+    policy = record.config.scaling
+    *recent, _ = rates.by(policy.type)
+    needed = ceil(max(recent) / policy.target_rate)
+    room = MAX_SEGMENTS_PER_STREAM - len(record.current.segments) + 1
+    parts = min(max(_LEAST_PARTS, needed), max(_LEAST_PARTS, policy.scale_factor), room)
+    if parts < _LEAST_PARTS:
+        return None
+    try:
+        return Plan((segment.segment,), tuple(KeyRange(segment.low, segment.high).split_evenly(parts)))
+    except Invalid:  # too narrow to be cut: one key, more or less
+        return None
+
+
+def _merge(
+    record: StreamRecord, segment: SegmentRange, near: list[SegmentRange], rates: Mapping[int, Rates],
+    times: ScalingTimes,
+) -> Plan | None:  # fmt: skip
+    policy = record.config.scaling
+    may_lose = len(record.current.segments) - policy.min_segments
+    merged, together = [segment], _load(rates[segment.segment], policy.type)
+    others = [s for s in near if s is not segment and wish_of(policy, rates[s.segment], times) is Wish.MERGE]
+    for other in sorted(others, key=lambda s: (_load(rates[s.segment], policy.type), s.low)):
+        load = _load(rates[other.segment], policy.type)
+        if may_lose > 0 and together + load < policy.target_rate:
+            merged.append(other)
+            together += load
+            may_lose -= 1
+    if len(merged) == 1:
+        return None
+    merged.sort()
+    return Plan(tuple(s.segment for s in merged), (KeyRange(merged[0].low, merged[-1].high),))
+
+
+def _load(rates: Rates, scale_type: ScaleType) -> float:
+    return max(rates.by(scale_type))

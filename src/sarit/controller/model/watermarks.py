@@ -1,0 +1,152 @@
+"""Watermarks, decided; and their bytes.
+
+A writer notes from time to time: "I have written everything up to this time, and stand here".  A watermark says of a
+cut: whoever has read up to it has everything of the writers up to `lower`, and nothing of theirs is later than
+`upper`.  It is made when every writer that counts has noted a time above the last watermark's: `lower` is the least
+of these times, `upper` the highest, the cut the upper bound of their positions and of the cut before.
+
+A writer counts while it makes progress.  One that does not holds all back for the stream's time-out, and is forgotten
+then; one that was removed has its last position taken in first.  Time-outs are told by who looks, by its own
+monotonic clock.
+
+Entry of the mark stream `_MARK<stream>` (naming.md par. 4 and 5; the golden bytes are in the tests):
+
+    int32 0, int32 length, versioned object:  int64 lower, int64 upper,
+        compact count of { versioned object: int64 segment id, double low, double high } -> int64 offset
+
+Source: client_behaviour.md par. 8; Pravega `PeriodicWatermarking`, `Watermark`, `SegmentWithRange`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.controller.model.cuts import upper_bound
+from sarit.controller.model.epochs import SegmentRange, known_segments
+from sarit.core.errors import Corrupt, Invalid
+from sarit.core.limits import EVENT_HEADER_BYTES
+from sarit.core.versioned import Cursor, pack_int, pack_single
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.controller.model.epochs import Epoch
+    from sarit.controller.model.records import WriterRecord
+
+# Where the mark stream's readers may begin: "RevisionStreamClientMark" as an attribute (naming.md par. 3).
+MARK_ATTRIBUTE: Final = bytes.fromhex("7df9a874246cc9d69397cdd19ead68c5")
+
+_TIMES: Final = struct.Struct(">qq")
+_RANGE: Final = struct.Struct(">qdd")
+_OFFSET: Final = struct.Struct(">q")
+_EVENT: Final = struct.Struct(">ii")
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkTimes:
+    """Seconds.  `interval`: from one look at a stream's writers to the next.  `writer_time_out`: for streams whose
+    configuration names none."""
+
+    interval: float = 10.0
+    writer_time_out: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """Times in the writers' unit; the cut as (segment with its range, offset), in order of ranges."""
+
+    lower: int
+    upper: int
+    cut: tuple[tuple[SegmentRange, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A writer's last note, and for how many seconds it has been seen to be just that."""
+
+    writer: str
+    record: WriterRecord
+    idle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The next watermark, if it is time; and the writers to forget."""
+
+    mark: Watermark | None
+    gone: tuple[str, ...]
+
+
+def verdict(last: Watermark | None, writers: Sequence[Noted], time_out: float, epochs: Sequence[Epoch]) -> Verdict:
+    """What follows from the writers' notes.  `epochs`: all, from the first segment's of the positions on."""
+    ahead = [w for w in writers if last is None or w.record.time > last.lower]
+    behind = [w for w in writers if w not in ahead]
+    gone = tuple(w.writer for w in behind if w.record.leaving or w.idle >= time_out)
+    if not ahead or len(gone) < len(behind):
+        return Verdict(None, gone)
+    known = known_segments(epochs)
+    # Positions may be older than a stream made anew, or than its head.
+    positions = [{s: offset for s, offset in w.record.position.items() if s in known} for w in ahead]
+    if last is not None:
+        positions.append({s.segment: offset for s, offset in last.cut if s.segment in known})
+    if not any(positions):
+        return Verdict(None, gone)
+    cut = upper_bound(epochs, positions)
+    times = [w.record.time for w in ahead]
+    ordered = sorted((known[segment], offset) for segment, offset in cut.items())
+    return Verdict(Watermark(min(times), max(times), tuple(ordered)), gone)
+
+
+# -- bytes ----------------------------------------------------------------------------------------
+
+
+def encode_entry(mark: Watermark) -> bytes:
+    """A watermark as an entry of the mark stream."""
+    payload = encode(mark)
+    return _EVENT.pack(0, len(payload)) + payload
+
+
+def encode(mark: Watermark) -> bytes:
+    """`decode` inverted."""
+    pairs = (
+        pack_single(0, {0: _RANGE.pack(s.segment, s.low, s.high)}) + _OFFSET.pack(offset) for s, offset in mark.cut
+    )
+    return pack_single(0, {0: _TIMES.pack(mark.lower, mark.upper) + pack_int(len(mark.cut)) + b"".join(pairs)})
+
+
+def decode(data: bytes) -> Watermark:
+    """Raises Corrupt."""
+    try:
+        payload = _revision(Cursor(data))
+        lower, upper = _TIMES.unpack(payload.take(_TIMES.size))
+        cut = []
+        for _ in range(payload.compact_int()):
+            segment, low, high = _RANGE.unpack(_revision(payload).take(_RANGE.size))
+            cut.append((SegmentRange(low, high, segment), _OFFSET.unpack(payload.take(_OFFSET.size))[0]))
+    except (Invalid, struct.error) as error:
+        raise Corrupt(f"a watermark cannot be read: {error}") from error
+    return Watermark(lower, upper, tuple(sorted(cut)))
+
+
+def _revision(cursor: Cursor) -> Cursor:
+    version, revisions = cursor.single()
+    if version != 0 or 0 not in revisions:
+        raise Invalid(f"a watermark of version {version}; this release of Sarit reads version 0")
+    return Cursor(revisions[0])
+
+
+def last_entry(data: bytes) -> tuple[int, Watermark] | None:
+    """The last whole entry of a run of entries, and where it begins.  Raises Corrupt."""
+    at, found = 0, None
+    while at + EVENT_HEADER_BYTES <= len(data):
+        kind, length = _EVENT.unpack_from(data, at)
+        if kind != 0 or length <= 0:
+            raise Corrupt("a mark stream holds something that is not an entry")
+        end = at + EVENT_HEADER_BYTES + length
+        if end > len(data):
+            break
+        found = at, decode(data[at + EVENT_HEADER_BYTES : end])
+        at = end
+    return found

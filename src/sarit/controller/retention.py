@@ -1,0 +1,146 @@
+"""Retention, carried out: cuts are taken at the tails of streams with a policy, and streams truncated at them.
+
+Taking a cut, truncating, forgetting cuts that lie before the head: each step stands for itself and may be the last a
+controller does; the next look goes on from what is stored.  Times are of the controller's own clock: the wall clock
+as it was when it started, carried on by the monotonic one, so that a wall clock that jumps truncates nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sarit.controller import keys
+from sarit.controller.model import codec, retention, streams
+from sarit.controller.model.cuts import bytes_between, follows, is_cut, to_measure
+from sarit.controller.model.epochs import known_segments
+from sarit.controller.model.records import CutRecord, State
+from sarit.controller.ports import TableUpdate
+from sarit.controller.runner import every
+from sarit.core.errors import Conflict, Invalid, NotFound
+from sarit.core.limits import NOT_EXISTS
+from sarit.core.names import SegmentId
+from sarit.core.policies import RetentionType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.model.cuts import Cut
+    from sarit.controller.model.epochs import Epoch, SegmentRange
+    from sarit.controller.model.records import StreamRecord
+    from sarit.controller.ports import Segments
+    from sarit.controller.streams import Streams
+    from sarit.core.names import StreamName
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.controller")
+
+
+class Retention:
+    """Truncates streams by their policies."""
+
+    def __init__(self, catalog: Catalog, streams: Streams, segments: Segments, env: Env) -> None:
+        self._catalog = catalog
+        self._streams = streams
+        self._segments = segments
+        self._env = env
+        self._offset_ms = env.clock.wall_ms() - int(env.clock.monotonic() * 1000)
+
+    async def look(self, name: StreamName) -> bool:
+        """Do what a stream's policy asks for now; False when it has none, or is no more.
+
+        Raises Unavailable, and Conflict, NotFound, Sealed when the stream changes meanwhile: look again later."""
+        found = await self._catalog.find(name)
+        if found is None or found.record.config.retention.type is RetentionType.NONE:
+            return False
+        record = found.record
+        if record.state is not State.ACTIVE:
+            return record.state is not State.DELETING
+        stored = await self._stored(name)
+        released = await self._released(name)
+        head = streams.head(record)
+        epochs = await self._epochs(name, record, head, (*(cut.cut for cut, _ in stored), *released))
+        known = known_segments(epochs)
+        behind = [entry for entry in stored if not self._is_ahead(known, head, entry[0].cut)]
+        kept = [entry for entry in stored if entry not in behind]
+        cuts = [cut for cut, _ in kept]
+        await self._forget(name, behind)
+        tail = await self._tail(name, record, known, cuts[-1] if cuts else None)
+        if retention.is_due(record.config.retention, cuts[-1] if cuts else None, tail):
+            await self._store(name, tail)
+        valid = [cut if is_cut(known, cut) else {} for cut in released]
+        bound = retention.released_by_all(head, valid, epochs)
+        target = retention.truncation(record.config.retention, tail, cuts, bound, epochs)
+        if target is not None and target != head and follows(known, head, target):
+            with suppress(Invalid):  # somebody truncated it further
+                await self._streams.truncate(name, target)
+                _log.info("%s was truncated by its retention policy", name)
+        doomed = {cut.time_ms for cut in retention.surplus(cuts)}
+        await self._forget(name, [entry for entry in kept if entry[0].time_ms in doomed])
+        return True
+
+    def _now_ms(self) -> int:
+        return self._offset_ms + int(self._env.clock.monotonic() * 1000)
+
+    # -- what is stored ---------------------------------------------------------------------------
+
+    async def _stored(self, name: StreamName) -> list[tuple[CutRecord, int]]:
+        """The cuts taken, each with its version, by time."""
+        rows = await self._catalog.owned(name, keys.CUTS)
+        return [(codec.decode_cut(value.value), value.version) for _, value in rows]
+
+    async def _released(self, name: StreamName) -> list[Cut]:
+        rows = await self._catalog.owned(name, keys.SUBSCRIBERS)
+        return [codec.decode_subscriber(value.value).cut for _, value in rows]
+
+    async def _epochs(
+        self, name: StreamName, record: StreamRecord, head: Cut, others: Iterable[Mapping[int, int]]
+    ) -> tuple[Epoch, ...]:
+        """All from the first segment's of these on; negative ids, which no stream has, are let pass."""
+        wanted = [*head, *(segment for cut in others for segment in cut if segment >= 0)]
+        return await self._catalog.epochs_of(name, record, wanted)
+
+    @staticmethod
+    def _is_ahead(known: Mapping[int, SegmentRange], head: Cut, cut: Cut) -> bool:
+        return is_cut(known, cut) and follows(known, head, cut)
+
+    async def _store(self, name: StreamName, cut: CutRecord) -> None:
+        updates = [
+            # There is such a number only while there is no such stream: nothing is left behind of a deleted one.
+            TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS),
+            TableUpdate(keys.cut_key(name.stream, cut.time_ms), codec.encode_cut(cut), NOT_EXISTS),
+        ]
+        with suppress(Conflict):  # another controller took one
+            await self._catalog.update(name.scope, updates)
+
+    async def _forget(self, name: StreamName, cuts: Sequence[tuple[CutRecord, int]]) -> None:
+        updates = [TableUpdate(keys.cut_key(name.stream, cut.time_ms), None, version) for cut, version in cuts]
+        if updates:
+            with suppress(Conflict):
+                await self._catalog.update(name.scope, updates)
+
+    # -- the tail ---------------------------------------------------------------------------------
+
+    async def _tail(
+        self, name: StreamName, record: StreamRecord, known: Mapping[int, SegmentRange], last: CutRecord | None
+    ) -> CutRecord:
+        """The end of the stream now, and the bytes before it."""
+        active = [s.segment for s in record.current.segments]
+        end = dict(zip(active, await every([self._length(name, s) for s in active]), strict=True))
+        start = streams.head(record) if last is None else last.cut
+        ranges = known_segments(record.epochs) | dict(known)
+        ended = to_measure(ranges, start, end)
+        lengths = dict(zip(ended, await every([self._length(name, s) for s in ended]), strict=True))
+        size = bytes_between(ranges, start, end, lengths)
+        if last is None:
+            return CutRecord(self._now_ms(), size, end)
+        return CutRecord(max(self._now_ms(), last.time_ms + 1), last.size + size, end)
+
+    async def _length(self, name: StreamName, segment: int) -> int:
+        """In bytes; 0 when it was truncated away meanwhile."""
+        try:
+            return (await self._segments.info(name.segment(SegmentId.unpack(segment)))).length
+        except NotFound:
+            return 0

@@ -1,0 +1,130 @@
+"""Watermarks, carried out: writers' notes are read, marks written to the mark streams, idle writers forgotten.
+
+A mark is a conditional append behind the last one: of two controllers one succeeds.  Then the mark stream's attribute
+is moved to where the newest mark begins, for readers that begin there, and for us.  A controller that dies between
+the two leaves an attribute that lags; the next look reads a little more.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from sarit.controller import keys
+from sarit.controller.model import codec, streams, watermarks
+from sarit.controller.model.records import State
+from sarit.controller.model.watermarks import MARK_ATTRIBUTE, Noted, Watermark
+from sarit.controller.ports import TableUpdate
+from sarit.core.errors import Conflict, Truncated, Unavailable
+from sarit.core.limits import MIB, NULL_ATTRIBUTE_VALUE
+from sarit.core.names import SegmentId
+
+if TYPE_CHECKING:
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.model.records import StreamRecord, WriterRecord
+    from sarit.controller.model.watermarks import WatermarkTimes
+    from sarit.controller.ports import Segments
+    from sarit.controller.streams import Streams
+    from sarit.core.names import StreamName
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.controller")
+
+_READ_BYTES: Final = MIB
+# Notes remembered with the time they were seen first; beyond, the oldest are seen as new.
+MAX_NOTES_SEEN: Final = 100_000
+
+
+class Watermarks:
+    """Writes the marks of streams whose writers note times."""
+
+    def __init__(self, catalog: Catalog, streams: Streams, segments: Segments, times: WatermarkTimes, env: Env) -> None:
+        self._catalog = catalog
+        self._streams = streams
+        self._segments = segments
+        self._times = times
+        self._env = env
+        self._seen: dict[tuple[StreamName, str], tuple[WriterRecord, float]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Watermarks, {len(self._seen)} writers seen>"
+
+    async def look(self, name: StreamName) -> bool:
+        """Write the next mark of a stream if it is time; False when it has no writers that note.
+
+        Raises Unavailable; NotFound, Conflict, Sealed when the stream changes meanwhile."""
+        found = await self._catalog.find(name)
+        if found is None or found.record.state is State.DELETING:
+            return False
+        record = found.record
+        rows = await self._catalog.owned(name, keys.WRITERS)
+        prefix = len(keys.of_stream(name.stream, keys.WRITERS))
+        notes = [(key[prefix:].decode(), codec.decode_writer(value.value), value.version) for key, value in rows]
+        if not notes:
+            return False
+        mark_segment = await self._mark_segment(name)
+        end, start, last = await self._last(mark_segment)
+        writers = [Noted(writer, note, self._idle(name, writer, note)) for writer, note, _ in notes]
+        wanted = [s for _, note, _ in notes for s in note.position if s >= 0]
+        wanted += [s.segment for s, _ in last.cut] if last is not None else []
+        epochs = await self._catalog.epochs_of(name, record, wanted)
+        verdict = watermarks.verdict(last, writers, self._time_out(record), epochs)
+        if verdict.mark is not None:
+            await self._segments.write(mark_segment, watermarks.encode_entry(verdict.mark), end)
+            await self._move_attribute(mark_segment, start, end)
+        versions = {writer: version for writer, _, version in notes}
+        for writer in verdict.gone:
+            self._seen.pop((name, writer), None)
+            with suppress(Conflict):  # it noted again
+                update = TableUpdate(keys.writer_key(name.stream, writer), None, versions[writer])
+                await self._catalog.update(name.scope, [update])
+        return True
+
+    def _time_out(self, record: StreamRecord) -> float:
+        return record.config.timestamp_aggregation_ms / 1000 or self._times.writer_time_out
+
+    def _idle(self, name: StreamName, writer: str, note: WriterRecord) -> float:
+        """Seconds since this controller saw the note first."""
+        now, key = self._env.clock.monotonic(), (name, writer)
+        seen = self._seen.get(key)
+        if seen is None or seen[0] != note:
+            self._seen.pop(key, None)
+            self._seen[key] = (note, now)
+            if len(self._seen) > MAX_NOTES_SEEN:
+                del self._seen[next(iter(self._seen))]
+            return 0.0
+        return now - seen[1]
+
+    # -- the mark stream ----------------------------------------------------------------------------
+
+    async def _mark_segment(self, name: StreamName) -> str:
+        """Raises Unavailable when there is none just now."""
+        mark = streams.mark_of(name)
+        active = await self._streams.active(mark)
+        if len(active) != 1:
+            raise Unavailable(f"the mark stream of {name} takes no marks")
+        return mark.segment(SegmentId.unpack(active[0].segment))
+
+    async def _last(self, segment: str) -> tuple[int, int, Watermark | None]:
+        """Where the marks end, what the attribute says, and the last of them."""
+        attribute = await self._segments.get_attribute(segment, MARK_ATTRIBUTE)
+        info = await self._segments.info(segment)
+        begin = info.start_offset if attribute == NULL_ATTRIBUTE_VALUE else max(attribute, info.start_offset)
+        at, data, last = begin, b"", None
+        while at < info.length:
+            try:
+                more = await self._segments.read(segment, at, min(_READ_BYTES, info.length - at))
+            except Truncated:
+                raise Unavailable(f"{segment} is being truncated") from None
+            if not more:
+                raise Unavailable(f"{segment} cannot be read up to its end just now")
+            at += len(more)
+            data += more
+            entry = watermarks.last_entry(data)
+            if entry is not None:
+                data, last = data[entry[0] :], entry[1]
+        return info.length, attribute, last
+
+    async def _move_attribute(self, segment: str, seen: int, to: int) -> None:
+        await self._segments.update_attribute(segment, MARK_ATTRIBUTE, to, seen)
