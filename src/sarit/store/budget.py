@@ -59,15 +59,24 @@ class Budget:
 
     def keep(self, segment: Segment, blocks: list[Block]) -> None:
         """Cache blocks that have just been flushed; evict the oldest beyond the bound."""
-        blocks = [block for block in blocks if block.parts is not None and not block.released]
+        adjacent: list[Block] = []
+        for block in blocks:
+            if block.parts is None or block.released or (adjacent and adjacent[-1].end != block.offset):
+                self._keep_run(segment, adjacent)
+                adjacent = []
+            if block.parts is not None and not block.released:
+                adjacent.append(block)
+        self._keep_run(segment, adjacent)
+        while self.cached_bytes > self.cache_bytes and self._runs:
+            self._evict(self._runs.popleft())
+
+    def _keep_run(self, segment: Segment, blocks: list[Block]) -> None:
         if not blocks:
             return
         run = CachedRun(segment, blocks)
         segment.cached.append(run.blocks)
         self._runs.append(run)
         self.cached_bytes += run.bytes
-        while self.cached_bytes > self.cache_bytes and self._runs:
-            self._evict(self._runs.popleft())
 
     def drop(self, container_segments: set[int]) -> None:
         """Forget runs of segment objects (by `id()`) that have left memory."""

@@ -70,14 +70,14 @@ def block_offset(block: Block) -> int:
 
 
 def slice_blocks(blocks: Sequence[Block], offset: int, limit: int) -> list[Buffer]:
-    """Up to `limit` bytes from `offset` out of adjacent in-memory blocks, without copying."""
+    """Up to `limit` bytes from `offset` out of in-memory blocks, without copying; they end at the first hole."""
     out: list[Buffer] = []
     at = bisect_right(blocks, offset, key=block_offset) - 1
     if at < 0:
         return out
     while at < len(blocks) and limit > 0:
         block = blocks[at]
-        if block.parts is None:
+        if block.parts is None or not block.offset <= offset < block.end:
             break
         skip = offset - block.offset
         for part in block.parts:
