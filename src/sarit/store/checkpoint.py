@@ -45,6 +45,20 @@ class Captured:
     inlined: list[Block] = field(default_factory=list)
 
 
+def settle(batch: WriteBatch, container: Container, sequence: int) -> None:
+    """Tell that every chunk this epoch named up to `sequence` is referenced or known as garbage after this commit.
+
+    Each commit that names new chunks must: the sweep of a later epoch deletes what lies above (recovery.py)."""
+    batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
+    batch.puts[settled_key(container.log.epoch)] = keys.attribute_value(sequence)
+    batch.puts[keys.meta_key("settled-from")] = keys.attribute_value(container.settled_from)
+
+
+def settled_key(epoch: int) -> bytes:
+    """Where the highest chunk number that commits of an epoch settled is, until the epoch is swept."""
+    return keys.meta_key(f"settled/{epoch:010d}")
+
+
 class BatchBuilder:
     """Builds the batches of one container."""
 
@@ -67,7 +81,7 @@ class BatchBuilder:
             batch.puts[keys.garbage_key(chunk)] = b""
         batch.puts[keys.meta_key("frame")] = keys.attribute_value(frame)
         batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(next_segment)
-        batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
+        settle(batch, self._container, sequence)
         batch.puts[keys.meta_key("epoch")] = keys.attribute_value(self._container.log.epoch)
         return batch
 

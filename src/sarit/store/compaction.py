@@ -19,6 +19,7 @@ from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import JOIN_EXTENTS, SMALL_EXTENT_BYTES, ChunkList, Extent, plan_compaction
+from sarit.store.checkpoint import settle
 
 if TYPE_CHECKING:
     from sarit.store.container import Container
@@ -104,7 +105,7 @@ class Compactor:
         for extent in run:
             if extent.chunk and extent.chunk not in kept:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""
-        batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
+        settle(batch, container, sequence)
         sometimes("extents_joining")
         await container.index.commit(batch)
         container.residency.generation += 1

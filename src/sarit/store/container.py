@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.sometimes import sometimes
 from sarit.store.operations import KIND_STREAM, Operation
 from sarit.store.pipeline import FramePipeline, settle
 from sarit.store.residency import Residency
@@ -115,6 +116,8 @@ class Container:
         self._report_failure = on_failure
         self._throttled: deque[tuple[WriterSession, WireAppend, int | None]] = deque()
         self.failure: BaseException | None = None
+        # The first epoch whose commits tell which chunks they settle.
+        self.settled_from = log.epoch
 
     def __repr__(self) -> str:
         return f"<Container {self.number} epoch {self.log.epoch}, {len(self.state.segments)} segments in memory>"
@@ -150,7 +153,9 @@ class Container:
 
     def submit_append(self, session: WriterSession, append: WireAppend, expected_offset: int | None) -> None:
         """Check, assign and queue; or hold back while the node's bound is reached."""
-        if self._throttled or self.budget.exhausted:
+        if self.failure is None and (self._throttled or self.budget.exhausted):
+            if not self._throttled:
+                sometimes("appends_throttled")
             self._throttled.append((session, append, expected_offset))
             return
         self._append(session, append, expected_offset)

@@ -15,6 +15,7 @@ from sarit.core.names import is_transient
 from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import Index, IndexProvider, WriteBatch
+from sarit.store.checkpoint import settled_key
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import Flusher, FlushLimits, chunk_prefix
 from sarit.store.operations import Append, Create, Merge, SetAttributes, decode_frame
@@ -39,7 +40,7 @@ class Checkpoint:
     frame: int
     next_segment: int
     chunk_sequence: int
-    swept_epoch: int
+    settled_from: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,8 @@ async def open_container(
         container = Container(number, env, log, index, storage, budget, pace, limits, on_failure)
         container.state.next_segment_id = checkpoint.next_segment
         container.state.applied_frame = checkpoint.frame
+        if checkpoint.settled_from is not None:
+            container.settled_from = checkpoint.settled_from
         await _replay(container, checkpoint.frame)
         container.serve()
         flusher = Flusher(container, flush, checkpoint.chunk_sequence)
@@ -79,10 +82,11 @@ async def open_container(
 
 
 async def _read_checkpoint(index: Index) -> Checkpoint:
-    names = ("frame", "next-segment", "chunk-sequence", "swept-epoch")
+    names = ("frame", "next-segment", "chunk-sequence", "settled-from")
     rows = await index.get([keys.meta_key(name) for name in names])
-    frame, next_segment, sequence, swept = (0 if row is None else keys.parse_attribute_value(row) for row in rows)
-    return Checkpoint(frame, max(next_segment, 1), sequence, swept)
+    *values, settled_from = (None if row is None else keys.parse_attribute_value(row) for row in rows)
+    frame, next_segment, sequence = (value or 0 for value in values)
+    return Checkpoint(frame, max(next_segment, 1), sequence, settled_from)
 
 
 async def _replay(container: Container, after: int) -> None:
@@ -129,20 +133,37 @@ async def _delete_transients(container: Container) -> None:
             continue
 
 
+async def _settled(opened: Opened, epoch: int) -> int:
+    """The highest chunk number that commits of an older epoch settled."""
+    (row,) = await opened.container.index.get([settled_key(epoch)])
+    if row is not None:
+        return keys.parse_attribute_value(row)
+    since = opened.checkpoint.settled_from
+    # Epochs before those that tell theirs: nothing above the last number of all is referenced.
+    return 0 if since is not None and epoch >= since else opened.checkpoint.chunk_sequence
+
+
 async def sweep_orphans(opened: Opened) -> int:
     """Delete chunks that older epochs wrote and never committed; how many there were.
 
-    A chunk of an older epoch with a sequence number above the last one a commit settled is
-    referenced by nothing.  Raises Unavailable when long-term storage is away: try again."""
-    container, checkpoint = opened.container, opened.checkpoint
+    A chunk of an older epoch with a number above the last one that a commit of that epoch settled is
+    referenced by nothing; nor is any chunk of an epoch without a commit.  Raises Unavailable when long-term
+    storage is away: try again."""
+    container, swept_key = opened.container, keys.meta_key("swept-epoch")
     swept = 0
-    for epoch in range(checkpoint.swept_epoch + 1, container.log.epoch):
+    # Read anew each time: what swept epochs settled is forgotten in the commit that says they are swept.
+    (row,) = await container.index.get([swept_key])
+    before = 0 if row is None else keys.parse_attribute_value(row)
+    if before >= container.log.epoch - 1:
+        return 0  # also when the log was lost, and its epochs began anew: they are not those that were swept
+    for epoch in range(before + 1, container.log.epoch):
         orphans = []
+        settled = await _settled(opened, epoch)
         async for name, _ in container.storage.list(chunk_prefix(container.number, epoch).removesuffix("/")):
             sequence = name.rpartition("/")[2].partition("-")[0]
             if not sequence.isdigit():
                 raise Corrupt(f"long-term storage holds {name!r}, which is no chunk of this node")
-            if int(sequence) > checkpoint.chunk_sequence:
+            if int(sequence) > settled:
                 orphans.append(name)
         if orphans:
             sometimes("orphans_swept")
@@ -150,7 +171,8 @@ async def sweep_orphans(opened: Opened) -> int:
             await container.storage.delete(name)
         swept += len(orphans)
     batch = WriteBatch()
-    batch.puts[keys.meta_key("swept-epoch")] = keys.attribute_value(container.log.epoch - 1)
+    batch.puts[swept_key] = keys.attribute_value(container.log.epoch - 1)
+    batch.range_deletes.append((settled_key(0), settled_key(container.log.epoch)))
     await container.index.commit(batch)
     return swept
 

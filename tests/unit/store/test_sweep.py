@@ -1,0 +1,112 @@
+"""The sweep after recovery takes what no commit named, of every epoch, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from sarit.index import keys
+from sarit.log.memory import MemoryLogProvider
+from sarit.store.flusher import chunk_prefix
+from sarit.store.recovery import sweep_orphans
+from tests.unit.store.harness import SMALL, World, Writer, read_all
+
+NAME = "a/b/0.#epoch.0"
+
+
+async def _write(store, count: int) -> None:
+    writer = Writer(store, NAME)
+    last = max(await writer.set_up(), 0)
+    (opened,) = store.opened()
+    for number in range(last + 1, last + 1 + count):
+        writer.append(b"x" * 500, number)
+        await writer.settled()
+        await opened.flusher.checkpoint()
+    writer.session.close()
+
+
+def _world() -> World:
+    return World(limits=replace(SMALL, containers=1, flush=replace(SMALL.flush, interval_seconds=1000)))
+
+
+def _orphan(world: World, epoch: int, sequence: int) -> str:
+    name = f"{chunk_prefix(0, epoch)}{sequence:012d}-s1-0"
+    world.storage.chunks[name] = b"never committed"
+    return name
+
+
+def test_orphans_of_an_epoch_that_could_not_be_swept_are_swept_later() -> None:
+    """They stayed for ever once a later epoch's commits had passed their number (simulation seed 1247284)."""
+
+    async def main() -> None:
+        world = _world()
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        await _write(store, 2)
+        first = store.container(NAME).log.epoch
+        orphans = [_orphan(world, first, 3)]
+        world.storage.faults.away = True
+        store = await world.crash(store)
+        await asyncio.sleep(0.01)  # the sweep meets storage that is away
+        world.storage.faults.away = False
+        await _write(store, 6)
+        orphans.append(_orphan(world, first + 1, 99))
+        whole = await read_all(store, NAME)
+        store = await world.crash(store)
+        (opened,) = store.opened()
+        await sweep_orphans(opened)
+        assert not set(orphans) & set(world.storage.chunks)
+        assert len(world.storage.chunks) == 8
+        assert await read_all(store, NAME) == whole
+        rows = world.indexes.snapshot(0)
+        assert not [key for key in rows if key.startswith(keys.meta_key("settled/"))], "swept epochs are forgotten"
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_epochs_that_do_not_tell_what_they_settled_lose_nothing() -> None:
+    """An index written before epochs told: the number of the last commit bounds what may be deleted of any epoch."""
+
+    async def main() -> None:
+        world = _world()
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        await _write(store, 3)
+        table = world.indexes._tables[0]
+        for key in [key for key in table.keys if key.startswith(keys.meta_key("settled"))]:
+            table.keys.remove(key)
+            del table.values[key]
+        kept = _orphan(world, store.container(NAME).log.epoch, 2)
+        orphan = _orphan(world, store.container(NAME).log.epoch, 4)
+        whole = await read_all(store, NAME)
+        store = await world.crash(store)
+        await asyncio.sleep(0.05)
+        assert kept in world.storage.chunks
+        assert orphan not in world.storage.chunks
+        assert await read_all(store, NAME) == whole
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_epochs_that_begin_anew_with_a_lost_log_lose_nothing() -> None:
+    async def main() -> None:
+        world = _world()
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        for _ in range(4):
+            await _write(store, 2)
+            store = await world.crash(store)
+            await asyncio.sleep(0.01)
+        whole = await read_all(store, NAME)
+        await store.stop()
+        world.logs = MemoryLogProvider()
+        store = await world.start()
+        for _ in range(6):
+            assert await read_all(store, NAME) == whole
+            store = await world.crash(store)
+            await asyncio.sleep(0.01)
+        await store.stop()
+
+    asyncio.run(main())
