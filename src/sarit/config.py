@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sarit.controller.times import Times
 from sarit.core.errors import Invalid
@@ -47,5 +47,6 @@ class NodeConfig:
             raise Invalid("controller and store need ports of their own, unless one port serves both (--one-port)")
         return NodeConfig(
             os.path.abspath(self.data_dir), self.host, self.controller_port, self.store_port, self.containers,
-            self.storage_url, self.one_port, self.advertised_host, self.limits, self.times,
+            self.storage_url, self.one_port, self.advertised_host, replace(self.limits, containers=self.containers),
+            self.times,
         )  # fmt: skip

@@ -29,6 +29,8 @@ T = TypeVar("T")
 _MAX_PARTS_PER_WRITE: Final = 1024  # IOV_MAX on Linux
 _SOCKET_BUFFER_BYTES: Final = 4 << 20
 _BACKLOG: Final = 4096
+# Seconds of silence before a peer is asked whether it lives, seconds between questions, and how many go unanswered.
+_KEEP_ALIVE: Final = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPCNT: 4}
 _FLAGS: Final = {
     "read": os.O_RDONLY | os.O_CLOEXEC,
     "write": os.O_RDWR | os.O_CLOEXEC,
@@ -340,8 +342,11 @@ class RealNetwork:
 
 
 def _tune(sock: socket.socket) -> None:
-    """No Nagle delay; buffers that hold several blocks where the system allows them."""
+    """No Nagle delay; peers that vanished are found; buffers that hold several blocks where the system allows them."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEP_ALIVE.items():
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
     if _big_buffers_allowed():
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)

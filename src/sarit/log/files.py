@@ -114,6 +114,16 @@ class FileMaker:
         self._files.sync_dir(self._directory)
         self.spares.extend(spares)
 
+    @property
+    def spare_count(self) -> int:
+        """How many there are; may be asked for on another thread."""
+        return len(self.spares)
+
+    def release(self) -> None:
+        """Remove all spares but the one that the next opening needs.  Raises OSError."""
+        while len(self.spares) > 1:
+            self._files.remove(self.spares.pop(0))
+
     def discard(self, paths: Sequence[str]) -> None:
         """Remove files that were never finished."""
         for path in paths:

@@ -72,6 +72,11 @@ class Housekeeper:
         if not self._stopped:
             self._worker.submit(lambda: self._maker.retire(paths), self._retired)
 
+    def release(self) -> None:
+        """Remove all spares but one."""
+        if not self._stopped and self._maker.spare_count > 1:
+            self._worker.submit(self._maker.release, self._reserved)
+
     def hurry(self) -> None:
         """The log is being closed: wait for room no longer."""
         self._hurried = True

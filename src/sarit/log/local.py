@@ -276,6 +276,11 @@ class LocalLog:
         if paths:
             self._housekeeper.retire(paths)
 
+    def release_spares(self) -> None:
+        """Remove all spare files but the one that the next opening needs."""
+        if not (self._failed or self._closed):
+            self._housekeeper.release()
+
     def backlog_bytes(self) -> int:
         """Bytes of the files that hold frames not truncated."""
         current = self._writer.file

@@ -92,6 +92,9 @@ class MemoryLog:
         """Bytes of the frames held."""
         return sum(len(frame.payload) for frame in self._stored.frames.values())
 
+    def release_spares(self) -> None:
+        """See `DurableLog`: there are none."""
+
     async def close(self) -> None:
         """Later appends fail."""
         self._dead = True

@@ -51,6 +51,9 @@ class DurableLog(Protocol):
     def backlog_bytes(self) -> int:
         """Bytes held by frames not truncated yet."""
 
+    def release_spares(self) -> None:
+        """The disk is nearly full: give back what is kept for later, but not what opening again needs."""
+
     async def close(self) -> None:
         """Finish what is queued, end the thread, release the files."""
 

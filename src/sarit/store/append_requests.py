@@ -80,12 +80,16 @@ class AppendRequests:
             # The Rust client repeats a refused set-up without pause, but handles a refused append.
             if self._connection.hello_version != _RUST_WIRE_VERSION or is_transaction(segment) or is_transient(segment):
                 self._connection.send(encode(wire.NoSuchSegment(command.request_id, segment, "", -1)))
-                self._held.pop(writer, None)
+                if self._setting_up.get(writer) is asyncio.current_task():  # else a later set-up holds appends
+                    del self._setting_up[writer]
+                    del self._held[writer]
                 return
             self._refusing[writer] = segment
         except SaritError:
             self._connection.close()
             return
+        if session is not None and session.container.failure is not None:
+            self._connection.close()  # it failed meanwhile, when this connection did not count as served by it
         if self._connection.closed:
             if session is not None:
                 session.close()
@@ -100,11 +104,13 @@ class AppendRequests:
 
     def append(self, append: Append, expected_offset: int | None) -> None:
         """Hand an append to its session.  Raises ProtocolError when its event number goes back."""
+        # First of all: while a set-up runs behind another one, the session of that one must not overtake what is held.
+        if append.writer_id in self._setting_up:
+            self._held[append.writer_id].append((append, expected_offset))
+            return
         session = self._sessions.get(append.writer_id)
         if session is None:
-            if append.writer_id in self._setting_up:
-                self._held[append.writer_id].append((append, expected_offset))
-            elif append.writer_id in self._refusing:
+            if append.writer_id in self._refusing:
                 segment = self._refusing[append.writer_id]
                 self._connection.send(encode(wire.NoSuchSegment(append.request_id, segment, "", -1)))
             # else: refused before; the client sets the writer up anew.
@@ -130,6 +136,8 @@ class AppendRequests:
         self.unacked_bytes -= append.length
         if self._connection.closed:
             return
+        if self._connection.paused:
+            self._connection.balance()
         writer, number = append.writer_id, append.last_event_number
         if isinstance(error, WrongEventNumber):
             self._connection.send(encode(wire.InvalidEventNumber(writer, append.request_id, "", number)))

@@ -24,6 +24,7 @@ from sarit.core.limits import (
     WIRE_VERSION,
 )
 from sarit.store.append_requests import AppendRequests
+from sarit.store.patience import Holding
 from sarit.store.read_requests import ReadRequests
 from sarit.wire import commands as wire
 from sarit.wire.append import Append, AppendAssembler
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.store.connection")
 
 MAX_REQUESTS = 1000
+CLOSE_SECONDS = 10.0
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
@@ -69,6 +71,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._peer = "?"
         self._appends = AppendRequests(self, store)
         self._reads = ReadRequests(self, store)
+        self._received = 0
+        self._closing: asyncio.TimerHandle | None = None
         self.closed = False
 
     def __repr__(self) -> str:
@@ -86,6 +90,8 @@ class StoreConnection(asyncio.BufferedProtocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         self._registry.pop(self, None)
+        if self._closing is not None:
+            self._closing.cancel()
         self._writable.set()
         self._appends.end()
         for task in self._tasks:
@@ -106,6 +112,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._received += 1
         try:
             for code, payload in self._reader.received(nbytes):
                 self._frame(code, payload)
@@ -123,6 +130,18 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._flush()
             self.closed = True
             self._transport.close()
+            # The transport waits until the client has taken all that was sent, for ever if need be.
+            self._closing = self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
+
+    def holding(self) -> Holding:
+        """The memory this client makes us hold."""
+        unsent = self._transport.get_write_buffer_size()
+        return Holding(unsent, self._reader.held_bytes, self._received, self.paused)
+
+    def drop(self, reason: str) -> None:
+        """End the connection at once, whatever is still to be sent; `reason`: it did what."""
+        if not self.closed:
+            self._drop(reason)
 
     def serves(self, container: Container) -> bool:
         """Whether a writer of this connection writes to `container`."""
@@ -254,7 +273,9 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
+        if task.cancelled():
+            self.close()  # only the end of the connection cancels; else the client would wait for its reply for ever
+        elif task.exception() is not None:
             _log.error("connection %s: a request failed", self._peer, exc_info=task.exception())
             self.close("met a bug of ours")
         if self.paused:

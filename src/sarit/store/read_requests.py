@@ -72,6 +72,9 @@ class ReadRequests:
 
         An empty answer is legal and harmless; without it a client with a time-out of 30 s drops
         the connection."""
+        if not reads.alive:  # the container failed while the segment was looked for: nobody would wake this read
+            self._connection.close()
+            return
         if self._parked >= MAX_PARKED_READS_PER_CONNECTION:
             self._connection.close(f"has {self._parked} reads waiting at the tail, the most allowed")
             return

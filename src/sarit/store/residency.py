@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import NotFound
 from sarit.core.limits import MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT, NULL_ATTRIBUTE_VALUE
+from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.storage.layout import ChunkList, Extent, load_extent, load_slice
 from sarit.store.operations import Entry
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 _SCAN_ROWS = 1000
 _EVICTION_SCAN = 2000
+
+
+class LoadGivenUp(Exception):
+    """Who loaded a segment was cancelled: those who wait for it load it themselves."""
 
 
 class EntryCache:
@@ -84,8 +89,11 @@ class Residency:
             loading = self._loading.get(name)
             if loading is None:
                 return await self._load_by_name(name)
-            await asyncio.shield(loading)
-            if name not in self._state.names and not loading.cancelled() and loading.result() is None:
+            try:
+                found = await asyncio.shield(loading)
+            except LoadGivenUp:
+                continue
+            if name not in self._state.names and found is None:
                 return None
 
     async def require(self, name: str) -> Segment:
@@ -136,6 +144,7 @@ class Residency:
         while segment.chunks is not None and not segment.deleted:
             generation = self.generation
             extents = await self.scan_extents(segment.id)
+            sometimes("chunks_read_again")
             if generation == self.generation and not segment.deleted:
                 segment.chunks = ChunkList(extents)
                 return
@@ -176,6 +185,7 @@ class Residency:
             if excess <= 0:
                 break
             if segment.idle and not segment.cached:
+                sometimes("segment_evicted")
                 self._state.forget(segment)
                 excess -= 1
 
@@ -196,7 +206,8 @@ class Residency:
                     self._state.add(found)
         except BaseException as error:
             del self._loading[name]
-            future.set_exception(error)
+            # Who else waits must not be cancelled with the one that loads: its request would end without a reply.
+            future.set_exception(LoadGivenUp() if isinstance(error, asyncio.CancelledError) else error)
             future.exception()  # somebody else may or may not wait for it
             raise
         del self._loading[name]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.limits import MAX_CONNECTIONS
 from sarit.store.connection import StoreConnection
+from sarit.store.patience import LOOK_SECONDS, Patience
 from sarit.store.requests import Requests
 
 if TYPE_CHECKING:
@@ -20,11 +21,14 @@ _log = logging.getLogger("sarit.store.server")
 class StoreServer:
     """Accepts connections of the wire protocol for one store."""
 
-    def __init__(self, store: SegmentStore) -> None:
+    def __init__(self, store: SegmentStore, patience: Patience[StoreConnection] | None = None) -> None:
         self._store = store
         self._requests = Requests(store)
         self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._patience: Patience[StoreConnection] = patience or Patience()
+        self._full = False
         store.on_failure = self._container_failed
 
     def __repr__(self) -> str:
@@ -33,18 +37,39 @@ class StoreServer:
     async def listen(self, host: str, port: int) -> int:
         """Start; the port (the one found, when `port` is 0).  Raises OSError."""
         self._server = await self._store.env.network.serve(self.connection, host, port)
+        self.watch()
         sockets = getattr(self._server, "sockets", None)
         return int(sockets[0].getsockname()[1]) if sockets else port
 
     def connection(self) -> asyncio.BufferedProtocol:
         """A protocol for a new connection."""
         if len(self._connections) >= MAX_CONNECTIONS:
-            _log.error("%d connections are open, the most allowed: a new one is closed", MAX_CONNECTIONS)
+            if not self._full:  # once, not for each of thousands
+                _log.error("%d connections are open, the most allowed: new ones are closed", MAX_CONNECTIONS)
+            self._full = True
             return _Refused()
+        self._full = False
         return StoreConnection(self._store, self._requests, self._connections)
+
+    def watch(self) -> None:
+        """Begin to look after connections that stand still."""
+        if self._watching is None:
+            self._watching = asyncio.ensure_future(self._look_after())
+
+    async def _look_after(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self.look(self._store.env.clock.monotonic())
+
+    def look(self, now: float) -> None:
+        """End the connections that stand still too long, or hold too much together; `now` in seconds."""
+        for connection, reason in self._patience.look(list(self._connections), now):
+            connection.drop(reason)
 
     async def close(self) -> None:
         """Stop listening and end all connections."""
+        if self._watching is not None:
+            self._watching.cancel()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):

@@ -211,6 +211,7 @@ class SegmentStore:
     async def _watch_budget(self) -> None:
         """Let appends go on when another container's flush, or the operator, made room."""
         next_look = 0.0
+        told = False
         worker = self.env.threads.worker("disk-watch")
         try:
             while True:
@@ -218,8 +219,11 @@ class SegmentStore:
                 if self._data_dir is not None and now >= next_look:
                     try:
                         self._note_free(await worker.run(self._free_bytes))
+                        told = False
                     except OSError as error:  # what was known stays; appends held back must still be released
-                        _log.warning("how much room %s has is not known: %s", self._data_dir, error)
+                        if not told:
+                            _log.warning("how much room %s has is not known: %s", self._data_dir, error)
+                        told = True
                     next_look = now + _DISK_POLL_SECONDS
                 if not self.budget.exhausted:
                     for opened in self.opened():
@@ -244,6 +248,9 @@ class SegmentStore:
         elif self.budget.disk_full and not full:
             _log.warning("the disk has room again: appends go on")
         self.budget.disk_full = full
+        if full:
+            for opened in self.opened():
+                opened.container.log.release_spares()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -1,0 +1,99 @@
+"""Ends connections that hold memory and do not move; decides alone, and reads no clock.
+
+A connection holds memory of ours in two ways: replies that its client does not take, and a frame begun and not
+finished.  Both are bounded for each connection, but thousands of them are not bounded by that.  So the server looks
+at all of them every LOOK_SECONDS.
+
+- Who has not moved for STALLED_SECONDS is ended, with one line in the log.  A client that is paused for less
+  (stopped, swapped out, its network cut for a while) is not.
+- When all together hold more than the node's bound, those that have stood still longest are ended until they do not.
+  One that moved since the last look is ended last, and only for the bound.
+
+A connection that we do not read from (`Connection.paused`) cannot finish its frame: that is not held against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+from sarit.core.limits import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LOOK_SECONDS: Final = 5.0
+STALLED_SECONDS: Final = 60.0
+MAX_HELD_BYTES: Final = 1024 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one connection holds now, in bytes; `received` counts the reads of its life."""
+
+    unsent_bytes: int
+    half_frame_bytes: int
+    received: int
+    paused: bool
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory it holds."""
+        return self.unsent_bytes + self.half_frame_bytes
+
+    def moved_since(self, before: Holding) -> bool:
+        """Whether the client took replies, or sent more of its frame (or could not, for our sake)."""
+        took = not self.unsent_bytes or self.unsent_bytes < before.unsent_bytes
+        sent = not self.half_frame_bytes or self.paused or self.received != before.received
+        return took and sent
+
+    def reason(self) -> str:
+        """What it did, for the log."""
+        if self.unsent_bytes >= self.half_frame_bytes:
+            return f"did not take {self.unsent_bytes} bytes of replies"
+        return f"began a frame, sent {self.half_frame_bytes} bytes of it and went silent"
+
+
+class Held(Protocol):
+    """A connection."""
+
+    def holding(self) -> Holding:
+        """What it holds now."""
+
+
+C = TypeVar("C", bound=Held)
+
+
+class Patience(Generic[C]):
+    """Remembers since when connections have stood still."""
+
+    def __init__(self, stalled_seconds: float = STALLED_SECONDS, max_held_bytes: int = MAX_HELD_BYTES) -> None:
+        self._stalled_seconds = stalled_seconds
+        self._max_held_bytes = max_held_bytes
+        self._seen: dict[C, tuple[Holding, float]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Patience with {len(self._seen)} connections>"
+
+    def look(self, connections: Sequence[C], now: float) -> list[tuple[C, str]]:
+        """Which of the open connections to end, and why; `now` in seconds of one monotonic clock."""
+        seen: dict[C, tuple[Holding, float]] = {}
+        for connection in connections:
+            holding = connection.holding()
+            if not holding.held_bytes:
+                continue
+            before = self._seen.get(connection)
+            since = now if before is None or holding.moved_since(before[0]) else before[1]
+            seen[connection] = (holding, since)
+        ended = []
+        held = sum(holding.held_bytes for holding, _ in seen.values())
+        for connection, (holding, since) in sorted(seen.items(), key=lambda item: item[1][1]):
+            stalled = now - since >= self._stalled_seconds
+            if not stalled and held <= self._max_held_bytes:
+                break
+            reason = holding.reason() + (f" for {now - since:.0f} s" if stalled else ", and all together hold too much")
+            ended.append((connection, reason))
+            held -= holding.held_bytes
+            del seen[connection]
+        self._seen = seen
+        return ended

@@ -1,0 +1,350 @@
+"""A request ends with its reply or with its connection, whatever happens to others: no client waits for ever."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+import pytest
+
+from sarit.core.errors import Unavailable
+from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.index.memory import MemoryIndex
+from sarit.wire import commands as wire
+from tests.unit.store.harness import World, Writer
+from tests.unit.store.test_connection import ATTRIBUTE, SEGMENT, WRITER, append_end, ready, run, serving
+
+OTHER = b"v" * 16
+
+
+class Gate:
+    """Holds the answers of `MemoryIndex.get` back while it is shut."""
+
+    def __init__(self, monkeypatch):
+        self.open = asyncio.Event()
+        self.open.set()
+        self.waiting = 0
+        original = MemoryIndex.get
+
+        async def get(index, keys):
+            found = await original(index, keys)
+            self.waiting += 1
+            try:
+                await self.open.wait()
+            finally:
+                self.waiting -= 1
+            return found
+
+        monkeypatch.setattr(MemoryIndex, "get", get)
+
+    async def waited_for(self, count=1):
+        while self.waiting < count:
+            await asyncio.sleep(0.001)
+
+
+async def cold(world, *names):
+    """A store that has the segments in its index alone."""
+    store = await world.start()
+    for name in names:
+        await store.container(name).create(name)
+    await store.stop()
+
+
+def test_a_loader_that_is_cancelled_takes_nobody_with_it(monkeypatch):
+    async def main():
+        world = World()
+        await cold(world, SEGMENT)
+        store = await world.start()
+        gate = Gate(monkeypatch)
+        gate.open.clear()
+        first = asyncio.create_task(store.container(SEGMENT).info(SEGMENT))
+        await gate.waited_for()
+        second = asyncio.create_task(store.container(SEGMENT).info(SEGMENT))
+        await asyncio.sleep(0)
+        first.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await first
+        gate.open.set()
+        assert (await asyncio.wait_for(second, 5)).length == 0
+        await store.stop()
+
+    run(main())
+
+
+def test_a_connection_that_ends_takes_no_reply_of_another_with_it(monkeypatch):
+    async def main():
+        world = World()
+        await cold(world, SEGMENT)
+        async with serving(world) as server:
+            gate = Gate(monkeypatch)
+            gone, stays = await server.client(), await server.client()
+            gate.open.clear()
+            gone.send(wire.GetStreamSegmentInfo(1, SEGMENT, ""))
+            await gate.waited_for()
+            stays.send(wire.GetStreamSegmentInfo(2, SEGMENT, ""))
+            await stays.ask(wire.KeepAlive())
+            gone.writer.transport.abort()
+            while len(server.server._connections) > 1:
+                await asyncio.sleep(0.001)
+            gate.open.set()
+            assert (await stays.reply()).request_id == 2
+
+    run(main())
+
+
+def test_appends_after_a_refused_set_up_are_dropped_and_the_connection_lives():
+    async def main():
+        async with serving() as server:
+            c = await server.client()
+            c.send(wire.SetupAppend(1, WRITER, "s/no/0.#epoch.0", ""))
+            assert isinstance(await c.reply(), wire.NoSuchSegment)
+            c.send(append_end(b"x", 1, 1))
+            assert isinstance(await c.ask(wire.KeepAlive()), wire.KeepAlive)
+
+    run(main())
+
+
+def test_appends_held_behind_two_set_ups_keep_their_order(monkeypatch):
+    async def main():
+        async with serving() as server:
+            c = await ready(server)
+            gates = [asyncio.Event(), asyncio.Event()]
+            left = list(gates)
+            container = type(server.store.container(SEGMENT))
+            original = container.set_up_writer
+
+            async def set_up_writer(*arguments):
+                await left.pop(0).wait()
+                return await original(*arguments)
+
+            monkeypatch.setattr(container, "set_up_writer", set_up_writer)
+            c.send(wire.SetupAppend(1, OTHER, SEGMENT, ""), append_end(b"a", 1, 1, writer=OTHER))
+            c.send(wire.SetupAppend(2, OTHER, SEGMENT, ""))
+            await c.ask(wire.KeepAlive())
+            gates[0].set()
+            assert (await c.reply()).request_id == 1
+            c.send(append_end(b"b", 1, 2, writer=OTHER))  # behind "a", which is held
+            await c.ask(wire.KeepAlive())
+            gates[1].set()
+            assert await c.reply() == wire.AppendSetup(2, SEGMENT, OTHER, NULL_ATTRIBUTE_VALUE)
+            assert (await c.reply()).event_number == 1
+            assert (await c.reply()).event_number == 2
+            got = await c.ask(wire.ReadSegment(SEGMENT, 0, 100, "", 9))
+            assert bytes(got.data) == b"ab"
+
+    run(main())
+
+
+def test_a_set_up_refused_before_another_one_keeps_what_the_other_holds(monkeypatch):
+    async def main():
+        async with serving() as server:
+            c = await ready(server)
+            c.send(
+                wire.SetupAppend(1, OTHER, "s/no/0.#epoch.0", ""),
+                wire.SetupAppend(2, OTHER, SEGMENT, ""),
+                append_end(b"x", 1, 1, writer=OTHER),
+            )
+            assert isinstance(await c.reply(), wire.NoSuchSegment)
+            assert isinstance(await c.reply(), wire.AppendSetup)
+            assert (await c.reply()).event_number == 1
+
+    run(main())
+
+
+def test_reading_goes_on_when_what_filled_the_bound_is_refused():
+    async def main():
+        async with serving() as server:
+            c = await ready(server)
+            store = server.store
+            store.budget.disk_full = True
+            size = MAX_CONNECTION_UNACKED_BYTES // 4
+            for number in range(1, 6):
+                c.send(append_end(bytes(size), 1, number))
+            (connection,) = server.server._connections
+            while not connection.paused:
+                await asyncio.sleep(0.001)
+            await store.container(SEGMENT).seal(SEGMENT)
+            store.budget.disk_full = False
+            assert isinstance(await c.reply(), wire.SegmentIsSealed)
+            assert isinstance(await c.ask(wire.KeepAlive()), wire.KeepAlive)
+
+    run(main())
+
+
+def test_a_container_that_fails_during_a_set_up_ends_the_connection(monkeypatch):
+    async def main():
+        world = World()
+        await cold(world, SEGMENT)
+        async with serving(world) as server:
+            gate = Gate(monkeypatch)
+            c = await server.client()
+            gate.open.clear()
+            c.send(wire.SetupAppend(1, WRITER, SEGMENT, ""))
+            await gate.waited_for()
+            server.store.container(SEGMENT).fail(Unavailable("a test"))
+            gate.open.set()
+            await c.closed()
+
+    run(main())
+
+
+def test_a_container_that_fails_while_a_tail_read_looks_for_its_segment_ends_the_connection(monkeypatch):
+    async def main():
+        world = World()
+        await cold(world, SEGMENT)
+        async with serving(world) as server:
+            gate = Gate(monkeypatch)
+            c = await server.client()
+            gate.open.clear()
+            c.send(wire.ReadSegment(SEGMENT, 0, 100, "", 1))
+            await gate.waited_for()
+            server.store.container(SEGMENT).fail(Unavailable("a test"))
+            gate.open.set()
+            await c.closed()
+
+    run(main())
+
+
+def test_a_dead_container_refuses_appends_also_when_the_bound_is_reached():
+    async def main():
+        world = World()
+        store = await world.start()
+        await store.container(SEGMENT).create(SEGMENT)
+        writer = Writer(store, SEGMENT)
+        await writer.set_up()
+        writer.session.container.fail(Unavailable("a test"))
+        store.budget.disk_full = True
+        writer.append(b"x", 1)
+        assert [type(error) for error in writer.replies.errors] == [Unavailable]
+        await store.stop()
+
+    run(main())
+
+
+def test_a_request_that_is_cancelled_by_others_ends_the_connection(monkeypatch):
+    async def main():
+        async with serving() as server:
+            c = await ready(server)
+
+            async def cancelled(*_):
+                raise asyncio.CancelledError
+
+            monkeypatch.setattr(type(server.store.container(SEGMENT)), "get_attribute", cancelled)
+            c.send(wire.GetSegmentAttribute(1, SEGMENT, ATTRIBUTE, ""))
+            await c.closed()
+
+    run(main())
+
+
+def test_held_back_appends_are_released_though_the_room_on_the_disk_cannot_be_told(caplog):
+    async def main():
+        world = World()
+        store = await world.start()
+
+        class Worker:
+            async def run(self, call):
+                raise OSError("no answer")
+
+            async def close(self):
+                return
+
+        class Threads:
+            def worker(self, name):
+                return Worker()
+
+        store._data_dir = "/nowhere"
+        store.env = replace(store.env, threads=Threads())
+        for task in list(store._tasks):
+            task.cancel()
+        store._spawn(store._watch_budget())
+        await store.container(SEGMENT).create(SEGMENT)
+        writer = Writer(store, SEGMENT)
+        await writer.set_up()
+        store.budget.disk_full = True
+        writer.append(b"x", 1)
+        await asyncio.sleep(0.02)
+        store.budget.disk_full = False
+        for _ in range(200):
+            if writer.replies.acknowledgements:
+                break
+            await asyncio.sleep(0.01)
+        assert writer.replies.acknowledgements
+        assert "how much room" in caplog.text
+        await store.stop()
+
+    run(main())
+
+
+def test_background_work_that_dies_is_told(caplog):
+    async def main():
+        store = await World().start()
+
+        async def bug():
+            raise AssertionError("planted")
+
+        store._spawn(bug())
+        await asyncio.sleep(0.01)
+        await store.stop()
+
+    run(main())
+    assert "restart the node" in caplog.text
+
+
+def test_a_connection_that_is_closed_and_takes_nothing_is_ended(monkeypatch):
+    async def main():
+        monkeypatch.setattr("sarit.store.connection.CLOSE_SECONDS", 0.1)
+        async with serving() as server:
+            c = await ready(server)
+            for number in range(1, 9):
+                c.send(append_end(b"x" * 1_000_000, 1, number))
+            for _ in range(8):
+                await c.reply()
+            deaf = await server.client()
+            deaf.reader._transport.pause_reading()
+            for request in range(40):
+                deaf.send(wire.ReadSegment(SEGMENT, 0, 1_000_000, "", request))
+            while not any(connection.paused for connection in server.server._connections):
+                await asyncio.sleep(0.01)
+            (connection,) = [x for x in server.server._connections if x.paused]
+            connection.close()
+            async with asyncio.timeout(5):
+                while connection in server.server._connections:
+                    await asyncio.sleep(0.01)
+            deaf.writer.transport.abort()
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", ["deaf", "half a frame"])
+def test_connections_that_stand_still_are_ended_with_one_line(kind, caplog):
+    async def main():
+        async with serving() as server:
+            c = await ready(server)
+            still = await server.client()
+            if kind == "deaf":
+                for number in range(1, 9):
+                    c.send(append_end(b"x" * 1_000_000, 1, number))
+                for _ in range(8):
+                    await c.reply()
+                still.reader._transport.pause_reading()
+                for request in range(40):
+                    still.send(wire.ReadSegment(SEGMENT, 0, 1_000_000, "", request))
+                while not any(connection.paused for connection in server.server._connections):
+                    await asyncio.sleep(0.01)
+            else:
+                still.send(append_end(b"x" * 100_000, 1, 1)[:50_000])
+                while not any(x.holding().half_frame_bytes for x in server.server._connections):
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            server.server.look(1000.0)
+            server.server.look(1059.0)
+            assert len(server.server._connections) == 2
+            server.server.look(1061.0)
+            await asyncio.sleep(0.05)
+            assert len(server.server._connections) == 1
+            assert isinstance(await c.ask(wire.KeepAlive()), wire.KeepAlive)
+            still.writer.transport.abort()
+        lines = [r.getMessage() for r in caplog.records if r.name == "sarit.store.connection"]
+        assert len(lines) == 1, lines
+        assert ("did not take" if kind == "deaf" else "went silent") in lines[0]
+
+    run(main())
