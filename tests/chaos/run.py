@@ -1,0 +1,122 @@
+"""One round: a fresh node, a workload, faults one after the other, and the verdict.
+
+1. Faults.  After each, every writer must get something acknowledged within LIVENESS_SECONDS.
+2. The writers end: everything they wrote is acknowledged.
+3. Everything is read from the head as the node is; after kill -9; after a stop in good order; and by the official
+   client.  Each reading is a scan for `checkers/log.py`, beside what the tail reader saw all along.
+4. The node's log holds nothing that no fault excuses.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from checkers.log import Violation, check
+from tests.chaos.faults import FAULTS, Site, draw, possible
+from tests.chaos.node import ChaosNode, SmallDisk
+from tests.chaos.workload import Stopped, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+LIVENESS_SECONDS: Final = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a round does."""
+
+    seed: int
+    faults: int
+    classes: Sequence[str] = ()
+    writers: int = 3
+    official: bool = True
+    small_disk: bool = False
+    short: bool = False
+
+
+@dataclass(slots=True)
+class Round:
+    """What became of it."""
+
+    plan: Plan
+    violations: list[Violation] = field(default_factory=list)
+    struck: Counter[str] = field(default_factory=Counter)
+    acked_events: int = 0
+    starts: int = 0
+    seconds: float = 0.0
+    last_words: str = ""
+
+    def line(self) -> str:
+        """For people."""
+        faults = ", ".join(f"{name} {count}" for name, count in sorted(self.struck.items()))
+        return (
+            f"seed {self.plan.seed}: {len(self.violations)} broken, {self.struck.total()} faults ({faults}), "
+            f"{self.acked_events} events acknowledged, {self.starts} starts, {self.seconds:.0f} s"
+        )
+
+
+async def run_round(directory: Path, plan: Plan) -> Round:
+    """Carry it out in a directory of its own."""
+    result = Round(plan)
+    begun = time.monotonic()
+    disk = SmallDisk(directory / "disk") if plan.small_disk else None
+    with disk or nullcontext():
+        node = ChaosNode((directory / "disk" if disk else directory) / "data")
+        workload = Workload(node.address, random.Random(plan.seed), plan.writers, plan.official)
+        try:
+            for proxy in node.proxies:
+                await proxy.start()
+            await node.begin()
+            await workload.start()
+            await _strike(Site(node, disk, random.Random(plan.seed), plan.short), workload, result)
+            await _judge(node, workload)
+        except Stopped as error:
+            result.violations.append(Violation("liveness", str(error)))
+        except (AssertionError, TimeoutError) as error:
+            result.violations.append(Violation("harness", f"{type(error).__name__}: {error}"))
+        finally:
+            await workload.close()
+            for proxy in node.proxies:
+                await proxy.close()
+            if node.alive:
+                await node.crash()
+        result.violations += workload.violations
+        result.violations += check(workload.verdict())
+        result.violations += [Violation("alarm", line) for line in node.alarms()[:3]]
+        result.last_words = node.last_words()
+    result.acked_events = workload.acked_events
+    result.starts = node.starts
+    result.seconds = time.monotonic() - begun
+    return result
+
+
+async def _strike(site: Site, workload: Workload, result: Round) -> None:
+    await workload.progress(LIVENESS_SECONDS, "the start")
+    names = [name for name in possible(site.disk) if not result.plan.classes or name in result.plan.classes]
+    for number in range(result.plan.faults):
+        # Each class once first, so that none is missing by chance.
+        name = names[number % len(names)] if number < len(names) else draw(site, names)
+        await FAULTS[name][0](site)
+        result.struck[name] += 1
+        await workload.progress(LIVENESS_SECONDS, f"fault {number + 1}, {name}")
+
+
+async def _judge(node: ChaosNode, workload: Workload) -> None:
+    await workload.stop()
+    await workload.scan()
+    await node.crash()
+    await node.begin()
+    await workload.scan()
+    await node.end()
+    await node.begin()
+    await workload.scan()
+    if workload.official:
+        await workload.referee()
+    await node.end()
