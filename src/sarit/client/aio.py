@@ -256,9 +256,9 @@ class Client:
         """A writer of plain bytes to a stream of one segment."""
         return ByteWriter(self.session, stream_name(stream))
 
-    def byte_reader(self, stream: str | StreamName, offset: int = 0) -> ByteReader:
-        """A reader of plain bytes of a stream of one segment."""
-        return ByteReader(self.session, stream_name(stream), offset)
+    def byte_reader(self, stream: str | StreamName, offset: int = 0, *, skip_truncated: bool = False) -> ByteReader:
+        """A reader of plain bytes of a stream of one segment; `skip_truncated`: go on behind what was truncated."""
+        return ByteReader(self.session, stream_name(stream), offset, skip_truncated=skip_truncated)
 
     # -- segments -------------------------------------------------------------------------------
 

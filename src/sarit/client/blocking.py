@@ -192,9 +192,9 @@ class Client:
         """A writer of plain bytes to a stream of one segment."""
         return ByteWriter(self._thread, self._client.byte_writer(stream))
 
-    def byte_reader(self, stream: str | StreamName, offset: int = 0) -> ByteReader:
-        """A reader of plain bytes of a stream of one segment."""
-        return ByteReader(self._thread, self._client.byte_reader(stream, offset))
+    def byte_reader(self, stream: str | StreamName, offset: int = 0, *, skip_truncated: bool = False) -> ByteReader:
+        """A reader of plain bytes of a stream of one segment; `skip_truncated`: go on behind what was truncated."""
+        return ByteReader(self._thread, self._client.byte_reader(stream, offset, skip_truncated=skip_truncated))
 
     def cut(self, stream: str | StreamName, which: aio.Cut) -> StreamCut | None:
         """ "head", "tail", the text of a cut, or a cut, as a cut.  Raises NotFound, Invalid."""

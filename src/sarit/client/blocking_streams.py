@@ -57,9 +57,10 @@ class EventWriter:
         self._thread.run(self._writer.drain())
 
     def note_time(self, time: int) -> None:
-        """Flush, then note that everything this writer writes from now on happened at `time` or later.
+        """Flush, then note that all events of this writer so far are of `time` or before, and all to come of `time` or
+        later.  `time` is an integer in whatever unit the events' times are.
 
-        `time` is in the unit the events' own times are in.  Raises the writer's failure, Invalid (it goes back)."""
+        Readers learn of it by watermarks (`times.py`).  Raises the writer's failure, Invalid (it goes back)."""
         self._thread.run(self._writer.note_time(time))
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from sarit.client.driver import LaneDriver
 from sarit.client.fetch import SegmentFetch
 from sarit.client.framing import CHUNK_BYTES, Chunk
 from sarit.client.marks import Mark
-from sarit.core.errors import Invalid, SaritError, Sealed
+from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
@@ -200,11 +200,14 @@ class ByteWriter:
 
 
 class ByteReader:
-    """Reads bytes from `offset` on; waits at the tail."""
+    """Reads bytes from `offset` on; waits at the tail.
 
-    def __init__(self, session: Session, stream: StreamName, offset: int = 0) -> None:
+    Bytes that were truncated raise Truncated; with `skip_truncated` reading goes on behind them, as `tell` shows."""
+
+    def __init__(self, session: Session, stream: StreamName, offset: int = 0, *, skip_truncated: bool = False) -> None:
         self.stream = stream
         self._session = session
+        self._skip_truncated = skip_truncated
         self._offset = offset
         self._segment: SegmentId | None = None
         self._fetch: SegmentFetch | None = None
@@ -283,21 +286,28 @@ class ByteReader:
         """Have bytes at hand, unless at the end.  Raises Truncated, NotFound."""
         if len(self._piece):
             return
+        while True:
+            fetch = await self._fetching()
+            piece = fetch.take()
+            if piece is not None:
+                self._piece = memoryview(piece)
+                return
+            if fetch.failure is not None:
+                self._fetch = None
+                if not (self._skip_truncated and isinstance(fetch.failure, Truncated)):
+                    raise fetch.failure
+                self._offset = fetch.failure.start_offset
+                continue
+            if fetch.exhausted:
+                return
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _fetching(self) -> SegmentFetch:
         if self._fetch is None:
             segment = await self._only()
             self._fetch = SegmentFetch(
                 self._session, self.stream, segment, self._offset, None, lambda _: self._moved.set()
             )
             self._fetch.start()
-        while True:
-            piece = self._fetch.take()
-            if piece is not None:
-                self._piece = memoryview(piece)
-                return
-            if self._fetch.failure is not None:
-                failure, self._fetch = self._fetch.failure, None
-                raise failure
-            if self._fetch.exhausted:
-                return
-            self._moved.clear()
-            await self._moved.wait()
+        return self._fetch

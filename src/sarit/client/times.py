@@ -1,9 +1,10 @@
 """Event time: writers note how far they are, readers learn between which times the events they stand at lie.
 
-The controller makes a *watermark* of the notes of all writers of a stream, now and then: "up to this cut every writer
-was at `lower` at least, and none beyond `upper`" (client_behaviour.md 8), and writes it to stream `_MARK<stream>`.
-A reader that has read everything up to the newest of them that it has passed knows that events older than its `lower`
-do not come any more; from the first one ahead of it, it knows that those to come are not beyond its `upper`.
+The controller makes a *watermark* of the notes of all writers of a stream, now and then: "whoever has read up to this
+cut has everything of the writers up to `lower`, and nothing of theirs before it is later than `upper`"
+(client_behaviour.md 8), and writes it to stream `_MARK<stream>`.  So a reader knows that events older than the `lower`
+of the last watermark it has passed do not come any more, and that it has seen none later than the `upper` of the first
+one ahead of it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.client import segments
+from sarit.client import segments, watermarks
 from sarit.client.history import Ranges
 from sarit.client.reader import EventReader
-from sarit.core import watermarks
 from sarit.core.errors import Invalid
 from sarit.core.names import MARK_PREFIX, StreamName
 from sarit.rpc import convert
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sarit.client.session import Session
+    from sarit.client.watermarks import Watermark
     from sarit.core.cuts import StreamCut
     from sarit.core.keyspace import KeyRange
     from sarit.core.names import SegmentId
-    from sarit.core.watermarks import Watermark
 
 MARKS_AHEAD: Final = 1000
 
@@ -82,10 +82,10 @@ class TimeWindows:
         self._ranges = Ranges(session, stream)
         self._read_to: StreamCut | None = None
         self._pending: deque[Watermark] = deque()
-        self._lower: int | None = None
+        self._passed: Watermark | None = None
 
     def __repr__(self) -> str:
-        return f"TimeWindows({self.stream}, from {self._lower}, {len(self._pending)} ahead)"
+        return f"TimeWindows({self.stream}, behind {self._passed}, {len(self._pending)} ahead)"
 
     async def at(self, position: StreamCut) -> TimeWindow:
         """The window at a reader's `position()`.  Raises NotFound, Invalid."""
@@ -97,13 +97,14 @@ class TimeWindows:
             self._pass(here)
             if self._pending or not await self._read_more():
                 break
-        ahead = next((mark for mark in self._pending if watermarks.is_ahead(mark, here)), None)
-        return TimeWindow(self._lower, None if ahead is None else ahead.upper)
+        # At exactly a watermark's cut it is passed, and nothing beyond it was read.
+        near = self._pending if self._passed is None else (self._passed, *self._pending)
+        ahead = next((mark for mark in near if watermarks.is_ahead(mark, here)), None)
+        return TimeWindow(None if self._passed is None else self._passed.lower, None if ahead is None else ahead.upper)
 
     def _pass(self, here: Mapping[SegmentId, tuple[KeyRange, int]]) -> None:
         while self._pending and watermarks.is_behind(self._pending[0], here):
-            lower = self._pending.popleft().lower
-            self._lower = lower if self._lower is None else max(self._lower, lower)
+            self._passed = self._pending.popleft()
 
     async def _read_more(self) -> bool:
         """Read watermarks that were not read yet; whether there were any."""

@@ -228,9 +228,10 @@ class EventWriter:
         await marked
 
     async def note_time(self, time: int) -> None:
-        """Flush, then note that everything this writer writes from now on happened at `time` or later.
+        """Flush, then note that all events of this writer so far are of `time` or before, and all to come of `time` or
+        later.  `time` is an integer in whatever unit the events' times are.
 
-        `time` is in the unit the events' own times are in.  Raises the writer's failure, Invalid (it goes back)."""
+        Readers learn of it by watermarks (`times.py`).  Raises the writer's failure, Invalid (it goes back)."""
         await self.flush()
         used = [driver.segment for driver in self._spread.drivers() if driver.lane.acked_events]
         positions = await times.written_up_to(self._session, self.stream, used)

@@ -83,6 +83,8 @@ async def test_truncation(world) -> None:
         await reader.read(3)
     reader.seek(caught.value.start_offset)
     assert await reader.read(3) == b"456"
+    skipping = world.client.byte_reader("s/t", skip_truncated=True)
+    assert (await skipping.read(3), skipping.tell()) == (b"456", 7)
 
 
 @on_loop

@@ -1,4 +1,4 @@
-"""Watermarks: "every writer was at this time, at least, when the stream was written up to here", in Java's bytes.
+"""Watermarks as readers see them (pure): "up to this cut every writer had written everything before this time".
 
 The events of stream `_MARK<stream>` are watermarks.  Format (naming.md par. 5; Pravega `Watermark`,
 `SegmentWithRange`), as `core/versioned.py` explains it, all numbers big-endian:
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId
-from sarit.core.versioned import Cursor, pack_int, pack_single
+from sarit.core.versioned import Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,20 +38,8 @@ class Watermark:
     positions: Mapping[SegmentId, tuple[KeyRange, int]]
 
 
-def encode(mark: Watermark) -> bytes:
-    """Java's bytes.  Raises Invalid for numbers the format cannot hold."""
-    try:
-        parts = [_TIMES.pack(mark.lower, mark.upper), pack_int(len(mark.positions))]
-        for segment, (keys, offset) in sorted(mark.positions.items()):
-            parts.append(pack_single(_VERSION, {0: _RANGE.pack(segment.packed, keys.low, keys.high)}))
-            parts.append(_LONG.pack(offset))
-    except struct.error as error:
-        raise Invalid(f"{mark} cannot be encoded: {error}") from None
-    return pack_single(_VERSION, {0: b"".join(parts)})
-
-
 def decode(data: bytes) -> Watermark:
-    """The inverse of `encode`.  Raises Invalid."""
+    """A watermark of Java's bytes.  Raises Invalid."""
     payload = Cursor(_only(Cursor(data), "watermark"))
     lower, upper = _TIMES.unpack(payload.take(_TIMES.size))
     positions: dict[SegmentId, tuple[KeyRange, int]] = {}
