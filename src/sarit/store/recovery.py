@@ -82,9 +82,11 @@ async def open_container(
 
 
 async def _read_checkpoint(index: Index) -> Checkpoint:
-    names = ("frame", "next-segment", "chunk-sequence", "settled-from")
+    names = ("frame", "next-segment", "chunk-sequence", "settled-from", "epoch")
     rows = await index.get([keys.meta_key(name) for name in names])
-    *values, settled_from = (None if row is None else keys.parse_attribute_value(row) for row in rows)
+    *values, settled_from, epoch = (None if row is None else keys.parse_attribute_value(row) for row in rows)
+    if epoch is None:  # no epoch ever committed anything, so each has told what it settled: nothing
+        settled_from = 1
     frame, next_segment, sequence = (value or 0 for value in values)
     return Checkpoint(frame, max(next_segment, 1), sequence, settled_from)
 

@@ -110,3 +110,24 @@ def test_epochs_that_begin_anew_with_a_lost_log_lose_nothing() -> None:
         await store.stop()
 
     asyncio.run(main())
+
+
+def test_epochs_before_the_first_checkpoint_are_swept() -> None:
+    async def main() -> None:
+        world = _world()
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        orphan = _orphan(world, store.container(NAME).log.epoch, 1)
+        world.storage.faults.away = True
+        store = await world.crash(store)
+        await asyncio.sleep(0.01)  # the sweep meets storage that is away
+        world.storage.faults.away = False
+        await _write(store, 3)
+        whole = await read_all(store, NAME)
+        store = await world.crash(store)
+        await asyncio.sleep(0.05)
+        assert orphan not in world.storage.chunks
+        assert await read_all(store, NAME) == whole
+        await store.stop()
+
+    asyncio.run(main())
