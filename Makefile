@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench wheel clean
+.PHONY: help setup demo test prove lint format bench wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -20,6 +20,9 @@ demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
 
 test: setup lint  ## what CI runs: lint, types, imports, and every test
 	@$(BIN)/pytest
+
+prove: setup  ## 500 fresh seeds, 200,000 crash states, a line in benchmarks/results/reliability.jsonl (about half an hour)
+	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2
 
 lint: setup  ## ruff, formatting, mypy --strict, import directions
 	@$(BIN)/ruff check .

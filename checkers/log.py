@@ -326,7 +326,7 @@ def _order(scan: int, starts: dict[int, int], found: _Places, sends: _Sends) -> 
         yield Violation("gap", f"scan {scan}: {_name(key[at])} is followed by {_name(key[at + 1])}")
     first = np.flatnonzero(np.concatenate(([True], ~same)) & bound)
     for at in first:
-        if key[at] & ((1 << _NUMBER_BITS) - 1) != 1 and starts.get(int(segment[at]), 0) == 0:
+        if key[at] & ((1 << _NUMBER_BITS) - 1) != 1 and starts.get(int(segment[at])) == 0:
             yield Violation("gap", f"scan {scan}: the first of its writer is {_name(key[at])}")
 
 

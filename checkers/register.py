@@ -9,9 +9,9 @@ one integer, the earliest end among those not done is its lowest zero, and the c
 begun before that end.  Objects that do not interact (`Call.on`) are searched apart.
 
 An object is a `Model`: a first state, and what a call makes of a state given its answer.  States must be hashable.
-Three are here: the value of an attribute, the bytes of a segment under conditional appends (its state is a length and a
-hash over everything before, as s2's verification has it: of constant size, yet it judges the whole content), and a
-table under atomic conditional batches.
+Here are: the value of an attribute, the bytes of a segment under conditional appends (its state is a length and a
+hash over everything before, as s2's verification has it: of constant size, yet it judges the whole content), the same
+with sealing, and a table under atomic conditional batches.
 """
 
 from __future__ import annotations
@@ -168,6 +168,30 @@ class ConditionalLog:
         if answer is not UNKNOWN and answer != fits:
             return IMPOSSIBLE
         return (length + len(data), chained(content, data)) if fits else state
+
+
+class SealableLog:
+    """As `ConditionalLog`, and ("seal",) -> True, after which an append is answered SEALED, and ("info",) -> (length,
+
+    whether it is sealed)."""
+
+    SEALED: Final = "sealed"
+    first: Hashable = (False, ConditionalLog.first)
+
+    def __init__(self) -> None:
+        self._log = ConditionalLog()
+
+    def step(self, state: Any, action: tuple[Any, ...], answer: Any) -> Any:
+        """See `Model`."""
+        sealed, log = state
+        if action[0] == "seal":
+            return (True, log)
+        if action[0] == "info":
+            return state if answer in (UNKNOWN, (log[0], sealed)) else IMPOSSIBLE
+        if action[0] == "append" and (sealed or answer == self.SEALED):
+            return state if sealed and answer in (UNKNOWN, self.SEALED) else IMPOSSIBLE
+        after = self._log.step(log, action, answer)
+        return IMPOSSIBLE if after is IMPOSSIBLE else (sealed, after)
 
 
 class Ambiguous(Exception):

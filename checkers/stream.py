@@ -8,6 +8,7 @@ order, also across scaling, where they go on in another segment.
 | `key-order` | a reader was handed a lane's events out of order, or one of them twice |
 | `key-gap` | a reader that began at the head passed over an event of a lane |
 | `early` | a reader was handed an event of a segment before it had the last one of a predecessor |
+| `untiled` | segments that were active together do not cover the key space exactly once |
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class StreamHistory:
     def __init__(self) -> None:
         self._handed = Table(4)
         self.predecessors: dict[int, set[int]] = {}
+        self._active: list[list[tuple[float, float]]] = []
 
     def handed(self, reader: int, segment: int, lane: int, number: int) -> None:
         """A reader that began at the head got the next event."""
@@ -39,10 +41,18 @@ class StreamHistory:
         """A segment and all that it follows."""
         self.predecessors.setdefault(segment, set()).update(predecessors)
 
+    def active(self, ranges: Sequence[tuple[float, float]]) -> None:
+        """The key ranges (low, high) of the segments that were active at one moment."""
+        self._active.append(sorted(ranges))
+
     def check(self) -> list[Violation]:
         """Everything that is wrong; empty when nothing is."""
         reader, segment, lane, number = self._handed.columns()
-        return [*_lanes(reader, lane, number), *_early(reader, segment, self.predecessors)]
+        return [
+            *_lanes(reader, lane, number),
+            *_early(reader, segment, self.predecessors),
+            *_untiled(self._active),
+        ]
 
 
 def _lanes(reader: Any, lane: Any, number: Any) -> Iterator[Violation]:
@@ -77,3 +87,12 @@ def _early(reader: Any, segment: Any, predecessors: Mapping[int, set[int]]) -> I
                     yield Violation(
                         "early", f"reader {one} was handed segment {later} before the end of its predecessor {earlier}"
                     )
+
+
+def _untiled(active: Sequence[Sequence[tuple[float, float]]]) -> Iterator[Violation]:
+    shown = 0
+    for ranges in active:
+        bounds = [0.0, *(bound for pair in ranges for bound in pair), 1.0]
+        if shown < _SHOWN and any(bounds[at] != bounds[at + 1] for at in range(0, len(bounds), 2)):
+            shown += 1
+            yield Violation("untiled", f"these ranges were active together: {list(ranges)}")

@@ -1,39 +1,47 @@
-"""`python -m simulation --seed N`: one seed.  `python -m simulation prove --seeds N [--first N]`: many."""
+"""The simulation's commands.
+
+python -m simulation --seed N [--mutant NAME] [--trace FILE]   one seed; on failure all about it
+python -m simulation seeds --seeds N [--first N]               many
+python -m simulation crashes --states N [--first N]            every state a power cut leaves, recovered
+python -m simulation prove --seeds N --states N                both with fresh seeds, and a line in the ledger
+python -m simulation mutants [--mutant NAME]                   plant bugs, and write the table of docs/testing.md
+python -m simulation options --seed N                          what a seed decides
+"""
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import sys
 import time
-from collections import Counter
 from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
+from simulation.batch import Totals, explain, summaries, summarize
+from simulation.crashes.run import crash_everywhere
+from simulation.ledger import write_line
 from simulation.mutants import MUTANTS
 from simulation.options import draw
-from simulation.run import Result, run_seed
+from simulation.run import run_seed
+from simulation.table import write_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from simulation.batch import Summary
+
+_FRESH_BYTES: Final = 4
+_CRASH_SEEDS: Final = 1_000_000
 
 
-def report(result: Result, mutants: list[str]) -> None:
-    """Seed, options, what broke first, the last lines, and how to see it again."""
-    seed = result.options.seed
-    print(f"seed {seed}: {len(result.violations)} broken")
-    for line in result.options.lines():
-        print(f"    {line}")
-    for line in result.trace.last:
-        print(line)
-    for violation in result.violations[:10]:
-        print(f"  {violation}")
-    planted = "".join(f" --mutant {name}" for name in mutants)
-    print(f"replay: python -m simulation --seed {seed}{planted}")
-
-
-def one(seed: int, mutants: list[str], quiet: bool, path: str | None) -> int:
+def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None) -> int:
     """Run one seed and tell."""
     started = time.perf_counter()
     with open(path, "w") if path else nullcontext() as sink:
         result = run_seed(seed, mutants, sink=sink)
     if result.violations and not quiet:
-        report(result, mutants)
+        print(explain(result, mutants))
     marks = ", ".join(f"{name} {count}" for name, count in sorted(result.trace.marks.items()))
     print(
         f"seed {seed}: {len(result.violations)} broken, {result.acked_events} events acknowledged, "
@@ -45,42 +53,90 @@ def one(seed: int, mutants: list[str], quiet: bool, path: str | None) -> int:
     return bool(result.violations)
 
 
-def prove(seeds: int, first: int, mutants: list[str], stop: bool) -> int:
-    """Run many seeds; the first broken one is reported in full."""
-    broken: list[int] = []
-    kinds: Counter[str] = Counter()
-    for seed in range(first, first + seeds):
-        result = run_seed(seed, mutants)
-        if result.violations:
-            if not broken:
-                report(result, mutants)
-            broken.append(seed)
-            kinds[result.violations[0].partition(":")[0]] += 1
-            print(f"seed {seed}: {result.violations[0][:300]}", flush=True)
-            if stop:
-                break
-    print(f"{seeds} seeds, {len(broken)} broken: {broken[:50]} {dict(kinds)}")
-    return bool(broken)
+def tell(coming: Iterable[Summary], stop: bool = False) -> Totals:
+    """Sum up; the first broken seed is reported in full, the others by a line."""
+    totals = Totals()
+    for summary in coming:
+        if summary.violations:
+            print(f"seed {summary.seed}: {summary.violations[0][:300]}", flush=True)
+            if not totals.broken:
+                print(summary.explanation, flush=True)
+        totals.add(summary)
+        if summary.violations and stop:
+            break
+    print(f"{totals.seeds} seeds, {len(totals.broken)} broken {sorted(totals.broken)}; {totals.line()}", flush=True)
+    return totals
+
+
+def crashes(states: int, first: int) -> None:
+    """Recover at least so many states."""
+    started = time.perf_counter()
+    found = crash_everywhere(states, first)
+    print(f"crashed everywhere, seeds from {first}: {found}; {time.perf_counter() - started:.0f} s", flush=True)
+
+
+def prove(seeds: int, first: int, states: int, processes: int) -> int:
+    """Seeds and crash states, and a line in the ledger."""
+    started = time.time()
+    print(f"fresh seeds: {first} to {first + seeds - 1} (the same again: --first {first})", flush=True)
+    fields: dict[str, Any] = {"first_seed": first}
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        totals = tell(pool.imap_unordered(summarize, range(first, first + seeds)))
+        fields |= totals.line()
+        broken = bool(totals.broken)
+        try:
+            crashed = crash_everywhere(states, first % _CRASH_SEEDS, pool.imap_unordered)
+            fields["crash_states"] = crashed.count
+            print(f"crash states: {crashed}", flush=True)
+        except AssertionError as error:
+            broken = True
+            fields["crash_states"] = 0
+            fields["violations"] |= {"crash states": str(error)}
+            print(f"crash states: {error}", flush=True)
+    write_line("prove", started, fields)
+    return broken
+
+
+def fresh() -> int:
+    """A first seed that nobody chose."""
+    return int.from_bytes(os.urandom(_FRESH_BYTES), "big")
 
 
 def main() -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
-    parser.add_argument("command", nargs="?", choices=("run", "prove", "options"), default="run")
+    parser = argparse.ArgumentParser(
+        prog="python -m simulation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = ("run", "seeds", "crashes", "prove", "mutants", "options")
+    parser.add_argument("command", nargs="?", choices=commands, default="run")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--states", type=int, default=20_000)
+    parser.add_argument("--first", type=int, help="the first seed; prove draws it")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--mutant", action="append", default=[], choices=sorted(MUTANTS))
     parser.add_argument("--quiet", action="store_true", help="one line, no trace")
     parser.add_argument("--stop", action="store_true", help="stop at the first broken seed")
     parser.add_argument("--trace", help="write all lines of the trace to this file, for diff")
-    arguments = parser.parse_args()
-    if arguments.command == "options":
-        print("\n".join(draw(arguments.seed).lines()))
+    given = parser.parse_args()
+    if given.command == "options":
+        print("\n".join(draw(given.seed).lines()))
         return 0
-    if arguments.command == "prove":
-        return prove(arguments.seeds, arguments.first, arguments.mutant, arguments.stop)
-    return one(arguments.seed, arguments.mutant, arguments.quiet, arguments.trace)
+    if given.command == "seeds":
+        first = given.first or 1
+        coming = summaries(range(first, first + given.seeds), given.mutant, given.processes)
+        return bool(tell(coming, given.stop).broken)
+    if given.command == "crashes":
+        crashes(given.states, given.first or 1)
+        return 0
+    if given.command == "prove":
+        return prove(given.seeds, fresh() if given.first is None else given.first, given.states, given.processes)
+    if given.command == "mutants":
+        missed = write_table(given.mutant or MUTANTS)
+        print(f"not caught: {missed}" if missed else "all caught")
+        return bool(missed)
+    return one(given.seed, given.mutant, given.quiet, given.trace)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -62,6 +62,8 @@ class Cluster:
         self.indexes = MemoryIndexes(self.index_faults)
         self.quiet = False
         self.node: Node | None = None
+        self.storage: ChunkStorage | None = None
+        self.late_chunks: set[str] = set()
         self.failures: list[str] = []
         self.starts = 0
         self._watch_disk()
@@ -122,9 +124,11 @@ class Cluster:
         if options.storage == "directory":
             storage = await open_directory(f"{DATA}/chunks", process.env)
         else:
-            storage = chunks = ProcessChunks(self.chunks, self.rng(f"chunks {process.number}"), self.outside)
+            rng = self.rng(f"chunks {process.number}")
+            storage = chunks = ProcessChunks(self.chunks, rng, self.outside, self.late_chunks)
             process.on_death(chunks.die)
         logs = LocalLogProvider(process.env, f"{DATA}/log", options.log_file_bytes)
+        self.storage = storage
         node = Node(config, process.env, logs, self.indexes, storage)
         await node.start()
         self.node = node

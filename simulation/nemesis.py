@@ -22,13 +22,14 @@ class Nemesis:
         for on, act in (
             (options.kills, lambda: cluster.end(power=False)),
             (options.power_cuts, lambda: cluster.end(power=True)),
-            (options.breaks, cluster.net.break_one),
-            (options.stalls, lambda: cluster.net.stall_one(self._rng.choice((0.1, 1.0, 5.0)) * self._rng.random())),
+            (options.breaks, self._break),
+            (options.stalls, self._stall),
             (options.storage_outages, self._storage_outage),
             (options.index_failures, self._index_failure),
             (options.sync_errors, self._sync_error),
             (options.write_errors, self._write_error),
             (options.full_disk, self._full_disk),
+            (options.clock_jumps, self._clock_jump),
         ):
             if on:
                 self._acts.append(act)
@@ -61,12 +62,24 @@ class Nemesis:
         cluster.disk.capacity_bytes = 1 << 40
         cluster.trace.note("fault", "no more")
 
+    def _strike(self, what: str, mark: str) -> None:
+        self._cluster.trace.note("fault", what)
+        self._cluster.trace.mark(mark)
+
+    def _break(self) -> None:
+        if self._cluster.net.break_one():
+            self._cluster.trace.mark("connection_broken")
+
+    def _stall(self) -> None:
+        if self._cluster.net.stall_one(self._rng.choice((0.1, 1.0, 5.0)) * self._rng.random()):
+            self._cluster.trace.mark("connection_stalled")
+
     def _storage_outage(self) -> None:
         faults = self._cluster.storage_faults
         if not faults.away:
             faults.away = True
             seconds = self._rng.choice((0.2, 2.0, 10.0)) * self._rng.random()
-            self._cluster.trace.note("fault", f"storage away for {seconds:.3f}")
+            self._strike(f"storage away for {seconds:.3f}", "storage_outage")
             asyncio.get_running_loop().call_later(seconds, self._storage_back)
 
     def _storage_back(self) -> None:
@@ -74,23 +87,28 @@ class Nemesis:
 
     def _index_failure(self) -> None:
         faults = self._cluster.index_faults
-        self._cluster.trace.note("fault", "index")
+        self._strike("index", "index_failure")
         if self._rng.random() < 0.5:
             faults.fail_before += 1
         else:
             faults.fail_after += 1
 
     def _sync_error(self) -> None:
-        self._cluster.trace.note("fault", "sync error")
+        self._strike("sync error", "sync_error")
         self._cluster.disk.faults.sync_error_in = self._rng.randint(1, 4)
 
     def _write_error(self) -> None:
-        self._cluster.trace.note("fault", "write error")
+        self._strike("write error", "write_error")
         self._cluster.disk.faults.write_error_in = self._rng.randint(1, 4)
+
+    def _clock_jump(self) -> None:
+        clock = self._cluster.machine.clock
+        clock.jump_ms = self._rng.choice((-3_600_000, -1_000, 0, 1_000, 3_600_000))
+        self._strike(f"wall clock off by {clock.jump_ms} ms", "wall_clock_jump")
 
     def _full_disk(self) -> None:
         disk = self._cluster.disk
-        self._cluster.trace.note("fault", "disk full")
+        self._strike("disk full", "disk_full")
         disk.capacity_bytes = disk.used_bytes() + self._rng.choice((0, 5000, 50_000))
         asyncio.get_running_loop().call_later(self._rng.choice((0.5, 5.0, 15.0)) * self._rng.random(), self._more_disk)
 

@@ -63,6 +63,12 @@ class Options:
     full_disk: bool
     truncations: bool
     client_crashes: bool
+    register_clients: int
+    transaction_writers: int
+    transactions: int
+    crash_points: float
+    clock_jumps: bool
+    stream_transactions: int
 
     def limits(self) -> StoreLimits:
         """The node's limits."""
@@ -140,4 +146,10 @@ def draw(seed: int) -> Options:
         full_disk=rng.random() < 0.25,
         truncations=half(),
         client_crashes=half(),
+        register_clients=pick((0, 0, 2, 3)),
+        transaction_writers=pick((0, 0, 1, 2)),
+        transactions=pick((5, 15)),
+        crash_points=pick((0.0, 0.0, 0.0, 0.02)),
+        clock_jumps=half(),
+        stream_transactions=pick((0, 1, 2)),
     )

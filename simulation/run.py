@@ -3,42 +3,54 @@
 1. Faults: the workload runs while the nemesis strikes.
 2. Liveness: faults stop; everything pending must end within LIVENESS_SECONDS of virtual time.
 3. Reading again by all paths: as the node is; after a stop in good order (everything from long-term storage);
-   after a power cut (the log replayed over the checkpoint).  Each is a scan for the checkers.
+   after a power cut (the log replayed over the checkpoint).  Each is a scan for the checkers; each answer must come
+   within LIVENESS_SECONDS.
+4. Long-term storage holds what the index names, and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers import log as log_checker
+from checkers import storage as storage_checker
 from checkers import table as table_checker
 from sarit.core.errors import SaritError
+from sarit.core.sometimes import listening
 from sarit.wire import commands as wire
 from simulation.actors.links import Link
 from simulation.actors.readers import TailReader, Truncator, scan
+from simulation.actors.registers import Registers
 from simulation.actors.streams import Streams
 from simulation.actors.tables import TableClient, read_everything
+from simulation.actors.transactions import Transactions
 from simulation.actors.writers import WireWriter
+from simulation.bounds import Bounds
 from simulation.cluster import Cluster
 from simulation.events import History
+from simulation.inventory import awaiting_in, chunks_in, placed_in
 from simulation.mutants import MUTANTS
 from simulation.nemesis import Nemesis
 from simulation.options import Options, draw
 from simulation.world import run_world
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import TextIO
 
+    from checkers.log import Violation
     from simulation.trace import Trace
     from simulation.world import Outcome, World
 
 FAULT_SECONDS: Final = 60.0
 LIVENESS_SECONDS: Final = 60.0
+QUIET_SECONDS: Final = 30.0
+_MOST_READING_SECONDS: Final = 900.0
 
 
 @dataclass(slots=True)
@@ -72,13 +84,19 @@ class Run:
         self.segments = [f"sim/stream/{number}.#epoch.0" for number in range(options.segments)]
         self.tables = [f"sim/table-{number}" for number in range(2)] if options.table_clients else []
         self.streams = Streams(self.cluster)
+        self.registers = Registers(self.cluster)
+        self.transactions = Transactions(self.cluster, self.history, self.segments)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
+        self._context = contextvars.copy_context()
+        self._crashes = world.chance("crash points")
 
     async def main(self) -> None:
         """All three phases."""
         cluster = self.cluster
+        self._context = contextvars.copy_context()
         supervisor = cluster.spawn(self.nemesis.supervise(), "supervisor")
+        bounds = cluster.spawn(Bounds(cluster).watch(), "bounds")
         await self._create()
         work, watch = self._start_actors()
         faults = cluster.spawn(self.nemesis.run(), "nemesis")
@@ -99,16 +117,18 @@ class Run:
         await asyncio.wait([supervisor])
         await cluster.shut_down()
         await self._restart_and_read("stopped in good order")
+        await self._take_stock()
         cluster.end(power=True)
         await self._restart_and_read("after a power cut")
         await self.streams.close()
+        bounds.cancel()
         for task in watch:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
     async def _create(self) -> None:
         link = Link(self.cluster, self.cluster.rng("create"), "create")
-        for segment in self.segments:
+        for segment in self.segments + self.registers.segments:
             await link.until(lambda s=segment: link.ask(lambda request: wire.CreateSegment(request, s, 0, 0, "")))
         for table in self.tables:
             await link.until(lambda t=table: link.ask(lambda request: wire.CreateTableSegment(request, t, "")))
@@ -131,14 +151,16 @@ class Run:
         ]
         if options.truncations:
             watch.append(cluster.spawn(Truncator(cluster, history, self.segments).run(), "truncator"))
+        work += self.registers.start() + self.transactions.start()
         stream_work, stream_watch = self.streams.start()
         return work + stream_work, watch + stream_watch
 
     async def _read_again(self, name: str) -> None:
         self.cluster.trace.note("phase", name)
-        async with asyncio.timeout(LIVENESS_SECONDS):
+        async with asyncio.timeout(_MOST_READING_SECONDS):
             await scan(self.cluster, self.history, self.segments, name)
             await read_everything(self.cluster, self.history, self.tables, name)
+            await self.registers.read_again(name)
             await self.streams.scan(name)
 
     async def _restart_and_read(self, name: str) -> None:
@@ -146,6 +168,44 @@ class Run:
             self.cluster.failures.append(f"liveness: the node does not start {name}")
             return
         await self._read_again(name)
+
+    async def _take_stock(self) -> None:
+        """Once all is quiet, what the index names is there, and nothing that it does not name stays."""
+        until = self.cluster.world.now + QUIET_SECONDS
+        while (violations := await self._inventory()) and self.cluster.world.now < until:  # noqa: ASYNC110 - virtual
+            await asyncio.sleep(1.0)
+        self.cluster.failures.extend(map(str, violations))
+
+    async def _inventory(self) -> list[Violation]:
+        cluster = self.cluster
+        assert cluster.storage is not None
+        chunks = await chunks_in(cluster.storage)
+        extents, awaiting = {}, set(cluster.late_chunks)
+        for container in range(self.options.containers):
+            rows = cluster.indexes.snapshot(container)
+            extents.update(placed_in(container, rows))
+            awaiting |= awaiting_in(rows)
+        return storage_checker.check(extents, chunks, awaiting)
+
+    def reached(self, name: str) -> None:
+        """The node came to a place worth reaching: note it, and perhaps end it there."""
+        cluster = self.cluster
+        cluster.trace.mark(name)
+        if self.options.crash_points and not cluster.quiet and self._crashes.random() < self.options.crash_points:
+            cluster.trace.mark("crash_point")
+            cluster.trace.note("fault", f"crash at {name}")
+            power = self.options.power_cuts and self._crashes.random() < 0.5
+            asyncio.get_running_loop().call_soon(lambda: cluster.end(power=power), context=self._context)
+
+    def violations(self) -> Iterator[Violation | str]:
+        """What the checkers say, the most telling first."""
+        yield from self.cluster.failures
+        yield from log_checker.check(self.history.log)
+        yield from table_checker.check(self.history.table)
+        yield from self.registers.check()
+        yield from self.transactions.check()
+        for violation in self.streams.check():
+            yield f"stream: {violation}"
 
 
 class Alarms(logging.Handler):
@@ -177,20 +237,18 @@ def run_seed(
     alarms = Alarms()
     with ExitStack() as stack:
         for mutant in mutants:
-            stack.enter_context(MUTANTS[mutant]())
+            stack.enter_context(MUTANTS[mutant].plant())
         log = logging.getLogger("sarit")
         log.addHandler(alarms)
         stack.callback(log.removeHandler, alarms)
+        stack.enter_context(listening(lambda name: run.reached(name) if run is not None else None))
         outcome = run_world(seed, main, permuted=options.permuted, sink=sink)
     violations = list(outcome.failures)
     if run is None:
         return Result(options, violations, outcome)
     violations = [
-        *run.cluster.failures,
         *alarms.found,
-        *map(str, log_checker.check(run.history.log)),
-        *map(str, table_checker.check(run.history.table)),
-        *(f"stream: {violation}" for violation in run.streams.check()),
+        *map(str, run.violations()),
         *violations,
     ]
     acked = run.history.acked_events + run.streams.acked_events

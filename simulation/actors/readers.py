@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.errors import Unavailable
 from sarit.wire import commands as wire
@@ -12,14 +12,27 @@ from simulation.events import BrokenBytes, SegmentParser
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Awaitable
 
     from simulation.cluster import Cluster
     from simulation.events import History
+
+T = TypeVar("T")
+ANSWER_WITHIN_SECONDS: Final = 60.0
 
 
 def now() -> float:
     """Virtual seconds."""
     return asyncio.get_running_loop().time()
+
+
+async def soon(work: Awaitable[T], what: str) -> T:
+    """`work`, which must end within ANSWER_WITHIN_SECONDS: nothing is broken any more."""
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
+            return await work
+    except TimeoutError:
+        raise AssertionError(f"liveness: {what}: no answer within {ANSWER_WITHIN_SECONDS:.0f} s") from None
 
 
 async def segment_info(link: Link, history: History, segment: str) -> wire.StreamSegmentInfo:
@@ -108,15 +121,18 @@ async def scan(cluster: Cluster, history: History, segments: list[str], name: st
     rng = cluster.rng(f"scan {name}")
     link = Link(cluster, rng, f"scan {name}")
     for segment in segments:
-        info = await link.until(lambda s=segment: segment_info(link, history, s))
+        info = await soon(link.until(lambda s=segment: segment_info(link, history, s)), f"info of {segment}")
         parser = SegmentParser(history, reader, segment, info.start_offset)
         while parser.position < info.write_offset:
             begun = now()
             size = rng.choice((100, 4000, 1 << 20))
-            answer = await link.until(
-                lambda s=segment, p=parser, n=size: link.ask(
-                    lambda request: wire.ReadSegment(s, p.position, n, "", request)
-                )
+            answer = await soon(
+                link.until(
+                    lambda s=segment, p=parser, n=size: link.ask(
+                        lambda request: wire.ReadSegment(s, p.position, n, "", request)
+                    )
+                ),
+                f"scan {name} of {segment} at {parser.position}",
             )
             if not isinstance(answer, wire.SegmentRead):
                 cluster.failures.append(f"vanished: scan {name}: {segment} at {parser.position}: {answer}")

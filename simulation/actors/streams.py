@@ -11,12 +11,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers import log as log_checker
+from checkers import txn as txn_checker
 from checkers.log import ANY_SEGMENT, TORN, LogHistory, Violation
 from checkers.stream import StreamHistory
 from sarit.client.aio import Client, connect
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
+from simulation.actors.readers import now, soon
+from simulation.actors.stream_transactions import StreamCommitter
 from simulation.cluster import CONTROLLER_PORT, NODE
 from simulation.events import body, parse
 
@@ -31,11 +34,6 @@ _MOST_SCALES: Final = 4
 _PATIENCE_SECONDS: Final = 200.0
 
 
-def now() -> float:
-    """Virtual seconds."""
-    return asyncio.get_running_loop().time()
-
-
 class Streams:
     """All actors on the stream, and what they saw."""
 
@@ -43,6 +41,8 @@ class Streams:
         self.cluster = cluster
         self.log = LogHistory()
         self.stream = StreamHistory()
+        self.name = STREAM
+        self.transactions: dict[int, int] = {}
         self.acked_events = 0
         self._lanes = 0
         self._readers = 0
@@ -58,6 +58,10 @@ class Streams:
             cluster.spawn(StreamWriter(self, number).run(), f"stream writer {number}")
             for number in range(options.stream_writers)
         ]
+        work += [
+            cluster.spawn(StreamCommitter(self, number).run(), f"stream transactions {number}")
+            for number in range(options.stream_transactions)
+        ]
         if cluster.rng("streams").random() < 0.6:
             work.append(cluster.spawn(self._scale(), "scaler"))
         watch = [
@@ -68,7 +72,11 @@ class Streams:
 
     def check(self) -> list[Violation]:
         """What was wrong."""
-        return [*log_checker.check(self.log), *self.stream.check()]
+        return [
+            *log_checker.check(self.log),
+            *txn_checker.check(self.log, self.transactions),
+            *self.stream.check(),
+        ]
 
     # -- names ------------------------------------------------------------------------------------
 
@@ -112,6 +120,7 @@ class Streams:
             await asyncio.sleep(rng.random() * 2)
             ranges = await session.patiently(lambda: session.controller.current_segments(STREAM), _PATIENCE_SECONDS)
             ranges.sort(key=lambda found: found.low)
+            self.stream.active([(found.low, found.high) for found in ranges])
             if len(ranges) > 1 and rng.random() < 0.5:
                 at = rng.randrange(len(ranges) - 1)
                 sealed, new = ranges[at : at + 2], [(ranges[at].low, ranges[at + 1].high)]
@@ -147,6 +156,8 @@ class Streams:
 
     async def _learn_graph(self, client: Client) -> None:
         controller = client.session.controller
+        current = await client.session.patiently(lambda: controller.current_segments(STREAM), _PATIENCE_SECONDS)
+        self.stream.active([(found.low, found.high) for found in current])
         waiting = list(await client.session.patiently(lambda: controller.head_segments(STREAM), _PATIENCE_SECONDS))
         seen = set(waiting)
         while waiting:
@@ -250,7 +261,7 @@ class StreamReader:
         """Everything there is now."""
         assert self._client is not None
         reader = self._client.reader(STREAM, end="tail")
-        while await self._take(reader, None):
+        while await soon(self._take(reader, None), f"stream at {reader!r}"):
             pass
         reader.close()
 

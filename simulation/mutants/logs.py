@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from sarit.log import local
+from sarit.log import local, reading, records
 from sarit.log.writer import LogWriter
 from simulation.mutants.planting import planted
+from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,11 +44,13 @@ def _groups_synced_by(sync: Callable[[Any], None]) -> Iterator[None]:
         yield
 
 
+@mutant("no acknowledged loss")
 def ack_before_fsync() -> Any:
     """Frames are acknowledged when they are written, not when they are synced."""
     return _groups_synced_by(lambda file: None)
 
 
+@mutant("no acknowledged loss")
 def failed_fsync_retried() -> Any:
     """A failed sync is tried again; the second one reports a success that is none."""
 
@@ -60,6 +63,7 @@ def failed_fsync_retried() -> Any:
     return _groups_synced_by(sync)
 
 
+@mutant("recovery is a function of the log")
 @contextmanager
 def recovery_drops_last_frame() -> Iterator[None]:
     """The last frame that is not known to have been durable is taken for torn."""
@@ -76,6 +80,7 @@ def recovery_drops_last_frame() -> Iterator[None]:
         yield
 
 
+@mutant("recovery is a function of the log")
 @contextmanager
 def torn_tail_not_copied() -> Iterator[None]:
     """Frames that recovery found are trusted where they are: a power cut after a kill takes them."""
@@ -88,4 +93,49 @@ def torn_tail_not_copied() -> Iterator[None]:
         return tail
 
     with planted(local, "find_tail", wrong):
+        yield
+
+
+@mutant("whole events")
+@contextmanager
+def torn_record_accepted() -> Iterator[None]:
+    """Recovery does not look at the checksum of the last record of the log."""
+    right = records.Window.record
+
+    def wrong(self: Any, at: int) -> Any:
+        found = right(self, at)
+        if found != 0 or len(self.data) - at < records.RECORD_HEADER_BYTES:
+            return found
+        _, tag, kind, length, epoch, number, durable, position = records._RECORD.unpack_from(self.data, at)
+        end = at + records.RECORD_HEADER_BYTES + length
+        known = tag == self.tag and position == self.position + at and kind == records.FRAME
+        if not known or epoch > self.epoch or end > len(self.data):
+            return found
+        payload = memoryview(self.data)[at + records.RECORD_HEADER_BYTES : end]
+        return records.Record(kind, epoch, number, durable, position, self.position + records.aligned(end), payload)
+
+    with planted(records.Window, "record", wrong):
+        yield
+
+
+@mutant("one owner")
+@contextmanager
+def epoch_not_raised() -> Iterator[None]:
+    """Opening the log begins no new epoch: what an earlier owner wrote last counts beside what the new one writes."""
+    right = reading.Listing.last_epoch.fget
+    assert right is not None
+    with planted(reading.Listing, "last_epoch", property(lambda self: max(right(self) - 1, 0))):
+        yield
+
+
+@mutant("recovery is a function of the log")
+@contextmanager
+def durable_before_sync() -> Iterator[None]:
+    """A record says of itself that it is durable, before it is."""
+    right = records.GroupWriter.add
+
+    def wrong(self: Any, kind: int, epoch: int, number: int, durable: int, payload: Any) -> None:
+        right(self, kind, epoch, number, number, payload)
+
+    with planted(records.GroupWriter, "add", wrong):
         yield

@@ -14,11 +14,13 @@ from sarit.store.segment import Segment
 from sarit.store.state import ContainerState
 from sarit.store.tables import Tables, _applied
 from simulation.mutants.planting import planted
+from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+@mutant("exactly once")
 @contextmanager
 def writer_number_unchecked() -> Iterator[None]:
     """An append is taken whatever its connection believes the last number to be."""
@@ -35,6 +37,7 @@ def writer_number_unchecked() -> Iterator[None]:
         yield
 
 
+@mutant("exactly once")
 @contextmanager
 def old_session_kept() -> Iterator[None]:
     """A set-up does not end the sessions of the writer's older connections."""
@@ -42,6 +45,7 @@ def old_session_kept() -> Iterator[None]:
         yield
 
 
+@mutant("log truncated below the checkpoint alone")
 @contextmanager
 def log_truncated_before_commit() -> Iterator[None]:
     """The log is truncated when the chunks are written, before the index says so."""
@@ -55,9 +59,10 @@ def log_truncated_before_commit() -> Iterator[None]:
         yield
 
 
+@mutant("tables")
 @contextmanager
 def table_read_once() -> Iterator[None]:
-    """A read of several keys does not notice a checkpoint that moves some of them (a bug found by this simulation)."""
+    """A read of several keys does not notice a checkpoint that moves some of them (found by this simulation)."""
 
     async def wrong(self: Any, name: str, wanted: Any) -> Any:
         segment = await self._require(name)
@@ -71,9 +76,10 @@ def table_read_once() -> Iterator[None]:
         yield
 
 
+@mutant("log truncated below the checkpoint alone")
 @contextmanager
 def checkpoint_cancelled_on_stop() -> Iterator[None]:
-    """A stop cancels the checkpoint under way and makes another (a bug found by this simulation)."""
+    """A stop cancels the checkpoint under way and makes another (found by this simulation)."""
 
     async def wrong(opened: Any) -> None:
         opened.flusher._under_way = False
@@ -93,9 +99,10 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
             yield
 
 
+@mutant("sealed is for ever; truncation monotone")
 @contextmanager
 def unsaved_segment_evicted() -> Iterator[None]:
-    """A segment that was sealed or truncated counts as idle before the index knows (a bug found while reading)."""
+    """A segment that was sealed or truncated counts as idle before the index knows (found while reading)."""
     right = Segment.idle.fget
     assert right is not None
 
@@ -110,6 +117,7 @@ def unsaved_segment_evicted() -> Iterator[None]:
         yield
 
 
+@mutant("long-term storage is a prefix")
 @contextmanager
 def garbage_before_commit() -> Iterator[None]:
     """Chunks that a checkpoint drops are deleted before it is committed."""
@@ -128,6 +136,7 @@ def garbage_before_commit() -> Iterator[None]:
         yield
 
 
+@mutant("nothing readable that can vanish")
 @contextmanager
 def read_before_durable() -> Iterator[None]:
     """Operations are applied, and so readable, when they are handed to the log."""

@@ -270,3 +270,14 @@ def test_a_million_events_in_ten_seconds() -> None:
     started = time.process_time()
     assert check(history) == []
     assert time.process_time() - started < 10
+
+
+def test_a_scan_given_up_in_the_middle_judges_what_it_finished() -> None:
+    """Truncated segments begin with a later event; how late, an unfinished scan does not know (seed 1247284)."""
+    story = Story(start=2 * LENGTH)
+    story.history.truncated(0, 2 * LENGTH, 10.0, 11.0)
+    story.scan()
+    story.history.sent(2, 1, 1, LENGTH, at=1)
+    story.history.sent(2, 2, 1, LENGTH, at=2)
+    story.read(SCAN, 2, writer=2, segment=1, fresh=True)
+    assert story.kinds() == set()

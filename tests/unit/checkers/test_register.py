@@ -19,6 +19,7 @@ from checkers.register import (
     Call,
     Cell,
     ConditionalLog,
+    SealableLog,
     VersionedTable,
     chained,
     check,
@@ -194,3 +195,22 @@ def test_two_hundred_calls_take_less_than_a_second(seed: int) -> None:
     began = time.perf_counter()
     assert search(calls, Cell(0)) is None
     assert time.perf_counter() - began < 1.0
+
+
+def _sealed_kinds(*calls) -> list[str]:
+    """Of (begun, ended, process, action, answer)."""
+    history = [Call(process, "log", action, answer, begun, ended) for begun, ended, process, action, answer in calls]
+    return [violation.kind for violation in check(history, lambda on, mine: SealableLog())]
+
+
+def test_nothing_is_appended_behind_a_seal() -> None:
+    append, refused = ("append", 0, b"x"), ("append", 1, b"y")
+    seal = (2.0, 3.0, "s", ("seal",), True)
+    good = [(0.0, 1.0, "a", append, True), seal, (4.0, 5.0, "a", refused, SealableLog.SEALED)]
+    assert not _sealed_kinds(*good, (6.0, 7.0, "a", ("info",), (1, True)))
+    assert _sealed_kinds(*good, (6.0, 7.0, "a", ("info",), (2, True))) == ["not-linearizable"]
+    assert _sealed_kinds(*good, (6.0, 7.0, "a", ("info",), (1, False))) == ["not-linearizable"]
+    assert _sealed_kinds(seal, (4.0, 5.0, "a", append, True)) == ["not-linearizable"]
+    assert _sealed_kinds(seal, (4.0, 5.0, "a", append, False)) == ["not-linearizable"]
+    assert _sealed_kinds((0.0, 1.0, "a", append, SealableLog.SEALED)) == ["not-linearizable"]
+    assert not _sealed_kinds((0.0, inf, "s", ("seal",), UNKNOWN), (4.0, 5.0, "a", append, SealableLog.SEALED))

@@ -36,3 +36,13 @@ def test_a_successor_before_its_predecessors_are_read() -> None:
     assert not kinds((1, 1, 1), (2, 2, 1), (3, 3, 1), follows=follows)
     assert kinds((1, 1, 1), (3, 3, 1), (2, 2, 1), follows=follows) == ["early"]
     assert not kinds((1, 1, 1), (3, 3, 1), follows=follows), "the other was empty"
+
+
+def test_active_segments_that_do_not_tile() -> None:
+    for ranges in ([(0.0, 0.5), (0.6, 1.0)], [(0.0, 0.6), (0.5, 1.0)], [(0.1, 1.0)], [(0.0, 0.9)]):
+        history = StreamHistory()
+        history.active(ranges)
+        assert [violation.kind for violation in history.check()] == ["untiled"], ranges
+    history = StreamHistory()
+    history.active([(0.5, 1.0), (0.0, 0.5)])
+    assert not history.check()

@@ -1,141 +1,26 @@
-"""Every state a power cut can leave, enumerated: what recovery finds is compared with what was acknowledged.
+"""Every state a power cut can leave, enumerated (`simulation/crashes`): recovery finds what was acknowledged.
 
-A workload (appends in groups, files rolled, truncated and recycled, opened again) runs on the
-simulated disk.  Before every change of the disk the power "goes": each legal subset of what was not
-synced yet (all of them where they are few; else each prefix, each one alone, all but each one, and random
-ones) gives a disk, on which a new owner opens and replays.  What it must find:
-
-- every frame that was acknowledged, and then nothing but the frames submitted after it, in order;
-- never Corrupt: nothing in this fault model is rot;
-- the same again when it is opened once more.
+More of the same, also on whole containers: `tests/test_crash_states.py` and `python -m simulation crashes`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-from typing import TYPE_CHECKING
 
 import pytest
 
 from sarit.log.local import LocalLogProvider, open_files
-from sarit.log.reading import LogFile, replay
-from tests.unit.log.world import FILE_BYTES, Machine, append, payload_of, simulate, start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from simulation.disk import SimulatedDisk
-
-DIRECTORY = "/log/1"
-READ_BYTES = 3 * 4096
-MAX_EXHAUSTIVE = 5
-RANDOM_SUBSETS = 12
-
-
-def subsets(count: int, rng: random.Random) -> Iterator[Callable[[int], bool]]:
-    if count <= MAX_EXHAUSTIVE:
-        for mask in range(1 << count):
-            yield lambda index, mask=mask: bool(mask >> index & 1)  # type: ignore[misc]
-        return
-    for size in range(count + 1):
-        yield lambda index, size=size: index < size  # type: ignore[misc]
-        yield lambda index, size=size: index >= size  # type: ignore[misc]
-    for one in range(count):
-        yield lambda index, one=one: index == one  # type: ignore[misc]
-        yield lambda index, one=one: index != one  # type: ignore[misc]
-    for _ in range(RANDOM_SUBSETS):
-        mask = rng.getrandbits(count)
-        yield lambda index, mask=mask: bool(mask >> index & 1)  # type: ignore[misc]
-
-
-def recovered(disk: SimulatedDisk, after: int) -> tuple[int, list[tuple[int, bytes]]]:
-    """Open in a new epoch, as a process that starts does; its end and the frames it replays."""
-    machine = Machine()
-    machine.disk = disk
-    opened = open_files(machine.env(), DIRECTORY, 1, FILE_BYTES)
-    current = LogFile(opened.file.path, opened.file.header, opened.file.position, opened.file.first, opened.end)
-    windows = replay(disk, [*opened.logs, current], after, opened.end, READ_BYTES)
-    frames = [(frame.number, bytes(frame.payload)) for window in windows for frame in window]
-    disk.kill()
-    return opened.end, frames
-
-
-class Enumerator:
-    """Judges every disk that a power cut could leave from now on."""
-
-    def __init__(self, machine: Machine, seed: int) -> None:
-        self.machine = machine
-        self.rng = random.Random(seed)
-        self.states = 0
-        self.acked = 0
-        self.submitted = 0
-        self.truncated = 0
-        self.sizes: dict[int, int] = {}
-        self.seen_torn = 0
-        self.seen_whole = 0
-        machine.disk.on_change = self.on_change
-
-    def on_change(self, what: str) -> None:
-        disk = self.machine.disk
-        for kept in subsets(len(disk.pending()), self.rng):
-            self.judge(disk.image(kept), what)
-
-    def judge(self, image: SimulatedDisk, what: str) -> None:
-        self.states += 1
-        end, frames = recovered(image, self.truncated)
-        assert self.acked <= end <= self.submitted, f"before {what}: {end} not in {self.acked}..{self.submitted}"
-        assert frames == [(n, payload_of(n, self.sizes[n])) for n in range(self.truncated + 1, end + 1)]
-        self.seen_torn += end < self.submitted
-        self.seen_whole += end > self.acked
-        if self.states % 7 == 0:
-            assert recovered(image, self.truncated) == (end, frames), "opened once more"
-
-    def submit(self, number: int, size: int) -> bytes:
-        self.submitted = number
-        self.sizes[number] = size
-        return payload_of(number, size)
-
-    def truncate(self, below: int) -> None:
-        self.truncated = max(self.truncated, below - 1)
-
-
-async def workload(machine: Machine, judge: Enumerator, rng: random.Random) -> None:
-    number = 0
-    for life in range(3):
-        provider = LocalLogProvider(machine.env(), "/log", FILE_BYTES)
-        log = await provider.open(1)
-        for turn in range(9):
-            flying = []
-            for _ in range(rng.choice((1, 1, 2, 4))):
-                number += 1
-                payload = judge.submit(number, rng.choice((5, 300, 4048, 5000)))
-                flying.append(start(log, number, payload))
-            for future in flying:
-                await future
-            judge.acked = number
-            if turn == 5:
-                judge.truncate(number - 2)
-                log.truncate(number - 2)
-                if life == 1:
-                    break
-        if life == 1:  # killed while files are retired: their names may not be durable yet
-            await asyncio.sleep(rng.random() * 0.002)
-            machine.kill()
-        else:
-            await log.close()
+from simulation.crashes.durable_log import DIRECTORY, LogJudge, crash_log
+from tests.unit.log.world import FILE_BYTES, Machine, append, payload_of, simulate
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_every_crash_state_recovers_what_was_acknowledged(seed: int) -> None:
-    machine = Machine(seed)
-    machine.disk.make_dirs(DIRECTORY)
-    judge = Enumerator(machine, seed)
-    simulate(lambda: workload(machine, judge, random.Random(seed)))
-    print(f"{judge.states} states, {judge.seen_torn} with a torn tail, {judge.seen_whole} with more than acknowledged")
-    assert judge.states >= 3_000
-    assert judge.seen_torn > 300
-    assert judge.seen_whole > 300
+    states = crash_log(seed)
+    print(states)
+    assert states.count >= 3_000
+    assert states.torn > 300
+    assert states.ahead > 300
 
 
 def test_a_retired_file_whose_name_is_not_durable_yet_is_not_written_over() -> None:
@@ -155,12 +40,12 @@ def test_a_retired_file_whose_name_is_not_durable_yet_is_not_written_over() -> N
     first = machine.disk.list(DIRECTORY)[0]
     machine.disk.rename(f"{DIRECTORY}/{first}", f"{DIRECTORY}/{first.replace('.log', '.spare')}")
     machine.kill()
-    judge = Enumerator(machine, 0)
+    judge = LogJudge(machine, 0)
     judge.acked = judge.submitted = 8
     judge.truncated = 4
     judge.sizes = dict.fromkeys(range(1, 9), 5000)
     open_files(machine.env(), DIRECTORY, 1, FILE_BYTES)
-    assert judge.states > 20
+    assert judge.states.count > 20
 
 
 @pytest.mark.parametrize("seed", range(25))

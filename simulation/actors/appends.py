@@ -1,0 +1,83 @@
+"""One writer's appends to one segment over one connection, one at a time: each is answered before the next."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.errors import Unavailable
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.wire import commands as wire
+from sarit.wire.append import append_block_end_header
+from sarit.wire.commands import encode
+from simulation.actors.links import ANSWER_SECONDS, Link
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.client.connection import Connection
+    from sarit.env.ports import Buffer
+
+
+class Appends:
+    """A session of `writer` (16 bytes) on `segment`.  Calls raise Unavailable: set up again to learn the outcome."""
+
+    def __init__(self, link: Link, writer: bytes, segment: str) -> None:
+        self._link = link
+        self._writer = writer
+        self._segment = segment
+        self._connection: Connection | None = None
+        self._request = 0
+        self._answer: asyncio.Future[Any] | None = None
+
+    # -- sink of the connection ---------------------------------------------------------------
+
+    def reply(self, command: Any) -> bool:
+        """What the store answers on the request id of this session."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(command)
+        return False
+
+    def lost(self, error: Unavailable) -> None:
+        """The connection ended."""
+        self._connection = None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    async def set_up(self) -> int | None:
+        """The number of the last event the store has of this writer (0: none); None when the segment is not there."""
+        connection = await self._link.connection()
+        self._request = connection.expect(self)
+        self._connection = connection
+        setup = wire.SetupAppend(self._request, self._writer, self._segment, "")
+        answer = await self._ask([encode(setup)])
+        if isinstance(answer, wire.NoSuchSegment):
+            return None
+        assert isinstance(answer, wire.AppendSetup), answer
+        return 0 if answer.last_event_number == NULL_ATTRIBUTE_VALUE else answer.last_event_number
+
+    async def block(self, data: bytes, events: int, last: int) -> Any:
+        """A block of `events` events up to number `last`."""
+        prefix, suffix = append_block_end_header(self._writer, len(data), events, last, self._request)
+        return await self._ask([prefix, data, suffix])
+
+    async def conditional(self, data: bytes, number: int, expected: int) -> Any:
+        """One append on condition that the segment is `expected` bytes long."""
+        return await self._ask([encode(wire.ConditionalBlockEnd(self._writer, number, expected, data, self._request))])
+
+    async def _ask(self, parts: Sequence[Buffer]) -> Any:
+        if self._connection is None:
+            raise Unavailable("not set up")
+        self._answer = asyncio.get_running_loop().create_future()
+        self._connection.send(parts)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._answer
+        except TimeoutError:
+            self._connection = None
+            self._link.drop()
+            raise Unavailable("no answer") from None
+        finally:
+            self._answer = None

@@ -1,0 +1,102 @@
+"""Transactions on the stream, through the Python client and the controller: committed, aborted, or left to their lease.
+
+Each has lanes of its own in the history of the stream.  Its events count as sent when its commit is asked for, and as
+acknowledged when that is known to be decided; what the client calls Conflict counts as refused: nobody may ever see it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers.log import ANY_SEGMENT
+from sarit.client.transactions import TransactionalWriter
+from sarit.core.errors import Conflict, NotFound, Unavailable
+from simulation.actors.readers import now
+from simulation.events import body
+
+if TYPE_CHECKING:
+    from simulation.actors.streams import Streams
+
+FRAME_BYTES: Final = 8
+_KEYS: Final = 3
+_LEASE_SECONDS: Final = 20.0
+
+
+class StreamCommitter:
+    """One transaction after the other."""
+
+    def __init__(self, streams: Streams, number: int) -> None:
+        self._streams = streams
+        self._cluster = streams.cluster
+        self._rng = streams.cluster.rng(f"stream transactions {number}")
+
+    async def run(self) -> None:
+        """A drawn number of transactions."""
+        options = self._cluster.options
+        client = await self._streams.client()
+        writer = TransactionalWriter(client.session, self._streams.name, lease_seconds=_LEASE_SECONDS)
+        for _ in range(options.transactions):
+            await asyncio.sleep(self._rng.random() * 4 * options.think_seconds)
+            try:
+                await self._one(writer)
+            except Unavailable as error:
+                self._cluster.trace.note("transaction", repr(error))
+        await writer.close()
+        await client.close()
+
+    async def _one(self, writer: Any) -> None:
+        rng, streams = self._rng, self._streams
+        transaction = await writer.begin()
+        keys = _KEYS if rng.random() < 0.5 else 1
+        lanes = {f"key-{number}": [streams.new_lane(), 0] for number in range(keys)}
+        events: list[tuple[int, int, bytes]] = []
+        for _ in range(rng.randint(1, 2 * self._cluster.options.block_events)):
+            key = rng.choice(list(lanes))
+            lanes[key][1] += 1
+            lane, number = lanes[key]
+            event = body(lane, number, rng.randrange(self._cluster.options.event_bytes))
+            events.append((lane, number, event))
+            transaction.write(event, key)
+        chance = rng.random()
+        try:
+            if chance < 0.1:
+                transaction.release()
+                self._cluster.trace.mark("stream_transaction_abandoned")
+                return
+            if chance < 0.25:
+                await transaction.abort()
+                self._cluster.trace.mark("stream_transaction_aborted")
+                return
+            await transaction.flush()
+        except (Conflict, NotFound):
+            self._cluster.trace.mark("stream_transaction_lost_its_lease")
+            return
+        for lane, number, event in events:
+            streams.log.sent(lane, number, ANY_SEGMENT, FRAME_BYTES + len(event), now())
+        if keys == 1:
+            streams.transactions[events[0][0]] = len(events)
+        await self._commit(writer, transaction, [(lane, number) for lane, number in lanes.values() if number])
+
+    async def _commit(self, writer: Any, transaction: Any, lanes: list[tuple[int, int]]) -> None:
+        log = self._streams.log
+        while True:
+            try:
+                await writer.commit(transaction.id)
+            except Conflict:
+                self._cluster.trace.mark("stream_transaction_refused")
+                for lane, last in lanes:
+                    for number in range(1, last + 1):
+                        log.refused(lane, number)
+                break
+            except NotFound:  # it ended long ago, either way
+                break
+            except Unavailable:
+                await asyncio.sleep(0.1 + self._rng.random())
+                continue
+            self._cluster.trace.mark("stream_transaction_committed")
+            for lane, last in lanes:
+                log.acked(lane, last, ANY_SEGMENT, -1, now())
+                self._streams.acked_events += last
+            break
+        transaction.release()

@@ -1,0 +1,130 @@
+"""Many seeds, in one process or several, and what came of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from simulation.options import draw
+from simulation.run import run_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from simulation.run import Result
+
+_SHOWN_VIOLATIONS: Final = 10
+# Marks that count faults; the other marks are places that the node reached.
+FAULTS: Final = (
+    "kill", "power_cut", "crash_point", "connection_broken", "connection_stalled", "storage_outage", "index_failure",
+    "sync_error", "write_error", "disk_full", "wall_clock_jump", "writer_gave_up_connection", "writer_crashed",
+    "stream_writer_crashed", "zombie_chunk",
+)  # fmt: skip
+
+
+def replay_command(seed: int, mutants: Sequence[str] = ()) -> str:
+    """What shows a seed again."""
+    planted = "".join(f" --mutant {name}" for name in mutants)
+    return f"python -m simulation --seed {seed}{planted}"
+
+
+def explain(result: Result, mutants: Sequence[str] = ()) -> str:
+    """Options, the last lines of the trace, what broke, and how to see it again."""
+    seed = result.options.seed
+    lines = [f"seed {seed}: {len(result.violations)} broken"]
+    lines += [f"    {line}" for line in result.options.lines()]
+    lines += result.trace.last
+    lines += [f"  {violation}" for violation in result.violations[:_SHOWN_VIOLATIONS]]
+    return "\n".join([*lines, f"replay: {replay_command(seed, mutants)}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One seed, in a form that another process can be sent.  Seconds: real ones."""
+
+    seed: int
+    violations: tuple[str, ...]
+    explanation: str
+    acked_events: int
+    steps: int
+    virtual_seconds: float
+    seconds: float
+    marks: dict[str, int]
+
+
+def summarize(seed: int, mutants: Sequence[str] = ()) -> Summary:
+    """Run one seed."""
+    started = time.perf_counter()
+    try:
+        result = run_seed(seed, mutants)
+    except Exception as error:  # a bug of the harness: the seed must not be lost with it
+        text = f"harness: {type(error).__name__}: {error}"
+        options = "\n".join(draw(seed).lines())
+        seconds = time.perf_counter() - started
+        return Summary(seed, (text,), f"{options}\n{text}\n{replay_command(seed, mutants)}", 0, 0, 0.0, seconds, {})
+    return Summary(
+        seed,
+        tuple(result.violations[:_SHOWN_VIOLATIONS]),
+        explain(result, mutants) if result.violations else "",
+        result.acked_events,
+        result.outcome.steps,
+        result.outcome.virtual_seconds,
+        time.perf_counter() - started,
+        dict(result.trace.marks),
+    )
+
+
+def summaries(seeds: Iterable[int], mutants: Sequence[str] = (), processes: int = 1) -> Iterator[Summary]:
+    """As they come; in their order with one process."""
+    run = partial(summarize, mutants=tuple(mutants))
+    if processes == 1:
+        yield from map(run, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(run, seeds)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over seeds."""
+
+    seeds: int = 0
+    acked_events: int = 0
+    steps: int = 0
+    virtual_seconds: float = 0.0
+    seconds: float = 0.0
+    marks: Counter[str] = field(default_factory=Counter)
+    reached_by: Counter[str] = field(default_factory=Counter)
+    broken: dict[int, str] = field(default_factory=dict)
+
+    def add(self, summary: Summary) -> None:
+        """Count one more."""
+        self.seeds += 1
+        self.acked_events += summary.acked_events
+        self.steps += summary.steps
+        self.virtual_seconds += summary.virtual_seconds
+        self.seconds += summary.seconds
+        self.marks.update(summary.marks)
+        self.reached_by.update(summary.marks.keys())
+        if summary.violations:
+            self.broken[summary.seed] = summary.violations[0]
+
+    def line(self) -> dict[str, Any]:
+        """For the ledger; `seconds` are those of all processes together."""
+        seconds = max(self.seconds, 1e-9)
+        return {
+            "seeds": self.seeds,
+            "virtual_hours": round(self.virtual_seconds / 3600, 2),
+            "process_seconds": round(self.seconds, 1),
+            "steps": self.steps,
+            "steps_per_second": round(self.steps / seconds),
+            "virtual_to_real": round(self.virtual_seconds / seconds, 1),
+            "acked_events": self.acked_events,
+            "faults": {name: self.marks[name] for name in FAULTS if self.marks[name]},
+            "reached": {name: self.marks[name] for name in sorted(self.marks) if name not in FAULTS},
+            "violations": {str(seed): text for seed, text in sorted(self.broken.items())},
+        }

@@ -1,0 +1,241 @@
+"""A container, crashed everywhere: appends, attributes, seals, truncations, merges, deletions and tables, while chunks
+are written, checkpoints committed, extents joined, chunks collected and the log truncated under it.
+
+Log and chunks stand on one simulated disk.  Before every change of it, and around every commit of the index (a commit
+under way is there or not), the power "goes"; on what each legal subset of the unsynced changes leaves, the container
+is opened, and everything in it is read: every byte of every segment, attributes, table entries, lengths, seals.  That
+must be exactly what some number of operations, in the order given, would have made of it: all that were acknowledged,
+and no more than were submitted.  Some are opened once more, and must look the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from sarit.env.ports import Env
+from sarit.index.memory import MemoryIndexes
+from sarit.index.port import WriteBatch
+from sarit.log.local import LocalLogProvider
+from sarit.storage.directory import open_directory
+from sarit.store.budget import Budget
+from sarit.store.container import ContainerLimits
+from sarit.store.flusher import FlushLimits
+from sarit.store.pace import FlushPace
+from sarit.store.reads import ChunkReader, Reads
+from sarit.store.recovery import open_container, sweep_orphans
+from sarit.store.tables import Tables
+from simulation.crashes.machine import DirectThreads, Machine, SimulatedClock, SimulatedRandom, simulate
+from simulation.crashes.model import Model, Seen
+from simulation.crashes.states import States, subsets
+from simulation.crashes.workload import ATTRIBUTES, KEYS, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sarit.index.port import Index
+    from sarit.store.recovery import Opened
+    from simulation.disk import SimulatedDisk
+
+FILE_BYTES: Final = 16 * 1024
+_LIVES: Final = 3
+_BUDGET_BYTES: Final = 1 << 30
+_LIMITS: Final = FlushLimits(
+    interval_seconds=0.03, trigger_bytes=4000, chunk_bytes=1500, small_slice_bytes=150, small_extent_bytes=2500
+)
+_NEVER: Final = FlushLimits(interval_seconds=1e9, trigger_bytes=1 << 40)
+
+
+class Aside:
+    """A loop on a thread of its own: for what must be awaited inside a call-back of another loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = ThreadPoolExecutor(1)
+
+    def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """What `work()` returns; the caller's loop stands still meanwhile."""
+
+        async def main() -> Any:
+            return await work()
+
+        return self._thread.submit(self._loop.run_until_complete, main()).result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._thread.submit(self._loop.close).result()
+        self._thread.shutdown()
+
+
+class WatchedIndexes:
+    """`IndexProvider` that tells the judge when a commit is under way."""
+
+    def __init__(self, indexes: MemoryIndexes, judge: ContainerJudge) -> None:
+        self._indexes = indexes
+        self._judge = judge
+
+    async def open(self, container: int) -> Index:
+        """See `IndexProvider`."""
+        return cast("Index", _WatchedIndex(await self._indexes.open(container), self._judge))
+
+
+class _WatchedIndex:
+    def __init__(self, index: Any, judge: ContainerJudge) -> None:
+        self._index = index
+        self._judge = judge
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._index, name)
+
+    async def commit(self, batch: WriteBatch) -> None:
+        self._judge.committing = batch
+        self._judge.on_change("commit")
+        await self._index.commit(batch)
+        self._judge.committing = None
+        self._judge.on_change("committed")
+
+
+class ContainerJudge:
+    """Judges what a power cut could leave from now on; at most `most_per_step` disks a step, drawn from all."""
+
+    def __init__(self, machine: Machine, seed: int, most_per_step: int) -> None:
+        self.machine = machine
+        self.rng = random.Random(f"judge {seed}")
+        self.states = States()
+        self.model = Model(ATTRIBUTES, KEYS)
+        self.indexes = MemoryIndexes()
+        self.committing: WriteBatch | None = None
+        self.aside = Aside()
+        self._most_per_step = most_per_step
+        machine.disk.on_change = self.on_change
+
+    def __repr__(self) -> str:
+        return f"<ContainerJudge {self.model!r}, {self.states}>"
+
+    def on_change(self, what: str) -> None:
+        """The disk, or the index, is about to change."""
+        disk = self.machine.disk
+        self.states.steps[what] += 1
+        chosen = list(subsets(len(disk.pending()), self.rng))
+        if len(chosen) > self._most_per_step:
+            chosen = self.rng.sample(chosen, self._most_per_step)
+        rows = self.indexes.snapshot(0)
+        for kept in chosen:
+            done = self.committing is not None and self.rng.random() < 0.5
+            self.judge(disk.image(kept), rows, self.committing if done else None, what)
+
+    def judge(self, image: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBatch | None, what: str) -> None:
+        """One disk and index.  Raises AssertionError."""
+        self.states.count += 1
+        seen = self.aside.run(lambda: recover(image, rows, batch, self.model.names))
+        number = self.model.matching(seen)
+        assert number is not None, f"before {what}: {self.model!r}: {self.model.difference(seen)}"
+        self.states.torn += number < len(self.model.states) - 1
+        self.states.ahead += number > self.model.acked
+        if self.states.count % 7 == 0:
+            self.states.twice += 1
+            again = self.aside.run(lambda: recover(image, rows, batch, self.model.names))
+            assert again == seen, f"opened once more: {self.model.difference(again)}"
+
+
+async def recover(disk: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBatch | None, names: list[str]) -> Seen:
+    """Open what is left, read all of it, and close it."""
+    rng = random.Random(1)
+    env = Env(SimulatedClock(), SimulatedRandom(rng), disk, DirectThreads(), cast("Any", None))
+    indexes = MemoryIndexes()
+    index = await indexes.open(0)
+    await index.commit(WriteBatch(puts=rows))
+    if batch is not None:
+        await index.commit(batch)
+    await index.close()
+    opened, storage = await open_on(env, indexes, _NEVER)
+    try:
+        return await look(opened, ChunkReader(storage, 1), names)
+    finally:
+        await opened.container.log.close()
+        await opened.container.index.close()
+        await storage.close()
+        disk.kill()
+
+
+async def open_on(env: Env, indexes: Any, limits: FlushLimits) -> tuple[Opened, Any]:
+    """A container that serves, and its long-term storage."""
+    storage = await open_directory("/chunks", env, writers=1, readers=1)
+    budget = Budget(_BUDGET_BYTES, 0)
+    logs = LocalLogProvider(env, "/log", FILE_BYTES)
+    opened = await open_container(
+        0, env, logs, indexes, storage, budget, FlushPace(env.clock, budget), ContainerLimits(max_segments=4), limits,
+        lambda _container, _error: None,
+    )  # fmt: skip
+    return opened, storage
+
+
+async def look(opened: Opened, chunks: ChunkReader, names: list[str]) -> Seen:
+    """Everything that can be seen of the segments of these names."""
+    container = opened.container
+    reads, tables = Reads(container, chunks), Tables(container)
+    seen: Seen = {}
+    for name in names:
+        segment = await container.residency.find(name)
+        if segment is None:
+            continue
+        if segment.is_table:
+            entries = await tables.get(name, KEYS)
+            seen[name] = (0, 0, segment.sealed, b"", (), tuple(None if e is None else e.value for e in entries))
+            continue
+        attributes = [await container.get_attribute(name, key) for key in ATTRIBUTES]
+        data = b""
+        while segment.start + len(data) < segment.length:
+            at = segment.start + len(data)
+            found = reads.from_memory(segment, at, 4096) or await reads.from_chunks(segment, at, 4096)
+            assert found.length, f"{name} at {at} of {segment.length}: nothing"
+            data += b"".join(bytes(part) for part in found.parts)
+        seen[name] = (segment.start, segment.length, segment.sealed, data, tuple(attributes), ())
+    return seen
+
+
+async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, number: int) -> None:
+    env, model = machine.env(), judge.model
+    opened, storage = await open_on(env, WatchedIndexes(judge.indexes, judge), _LIMITS)
+    seen = await look(opened, ChunkReader(storage, 1), model.names)
+    begun = model.matching(seen)
+    assert begun is not None, f"life {number}: {model.difference(seen)}"
+    model.go_on_from(begun)
+    tasks = [asyncio.ensure_future(opened.flusher.run()), asyncio.ensure_future(sweep_orphans(opened))]
+    await Workload(opened.container, model, rng, number).run()
+    if number % 2:  # the process dies
+        machine.kill()
+        judge.indexes.crash()
+        judge.committing = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return
+    opened.flusher.end()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        task.result()
+    await opened.flusher.checkpoint()
+    await opened.flusher.collect_garbage()
+    await opened.container.log.close()
+    await opened.container.index.close()
+    await storage.close()
+
+
+def crash_container(seed: int, most_per_step: int = 12) -> States:
+    """One workload, crashed everywhere.  Raises AssertionError."""
+    machine = Machine(seed)
+    judge = ContainerJudge(machine, seed, most_per_step)
+    rng = random.Random(f"container {seed}")
+
+    async def main() -> None:
+        for number in range(_LIVES):
+            await _life(machine, judge, rng, number)
+
+    try:
+        simulate(main)
+    finally:
+        judge.aside.close()
+    return judge.states

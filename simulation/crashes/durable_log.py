@@ -1,0 +1,139 @@
+"""The durable log, crashed everywhere: appends in groups, files rolled, truncated and recycled, opened again.
+
+Before every change of the disk the power "goes".  On each disk that this can leave a new owner opens and replays, and
+must find every frame that was acknowledged, then nothing but frames submitted after it, in order; never Corrupt, as
+nothing in this fault model is rot; and the same when it is opened once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Final
+
+from sarit.log.local import LocalLogProvider, open_files
+from sarit.log.reading import LogFile, replay
+from simulation.crashes.machine import Machine, simulate
+from simulation.crashes.states import States, subsets
+
+if TYPE_CHECKING:
+    from sarit.log.port import DurableLog
+    from simulation.disk import SimulatedDisk
+
+DIRECTORY: Final = "/log/1"
+FILE_BYTES: Final = 4 * 4096
+_READ_BYTES: Final = 3 * 4096
+_TURNS: Final = 9
+
+
+def payload_of(number: int, size: int = 20) -> bytes:
+    """Bytes that tell which frame they are of."""
+    return random.Random(number).randbytes(size)
+
+
+def start(log: DurableLog, number: int, payload: bytes) -> asyncio.Future[None]:
+    """Append; the future ends as `done` says."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(error: BaseException | None) -> None:
+        assert not future.done(), f"frame {number} was reported twice"
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    log.append(number, [payload], done)
+    future.add_done_callback(lambda f: f.cancelled() or f.exception())
+    return future
+
+
+def recovered(disk: SimulatedDisk, after: int) -> tuple[int, list[tuple[int, bytes]]]:
+    """Open in a new epoch, as a process that starts does; its end and the frames it replays."""
+    machine = Machine()
+    machine.disk = disk
+    opened = open_files(machine.env(), DIRECTORY, 1, FILE_BYTES)
+    current = LogFile(opened.file.path, opened.file.header, opened.file.position, opened.file.first, opened.end)
+    windows = replay(disk, [*opened.logs, current], after, opened.end, _READ_BYTES)
+    frames = [(frame.number, bytes(frame.payload)) for window in windows for frame in window]
+    disk.kill()
+    return opened.end, frames
+
+
+class LogJudge:
+    """Judges every disk that a power cut could leave from now on."""
+
+    def __init__(self, machine: Machine, seed: int) -> None:
+        self.machine = machine
+        self.rng = random.Random(seed)
+        self.states = States()
+        self.acked = 0
+        self.submitted = 0
+        self.truncated = 0
+        self.sizes: dict[int, int] = {}
+        machine.disk.on_change = self.on_change
+
+    def __repr__(self) -> str:
+        return f"<LogJudge {self.acked} of {self.submitted} acknowledged, {self.states}>"
+
+    def on_change(self, what: str) -> None:
+        """The disk is about to change."""
+        disk = self.machine.disk
+        self.states.steps[what] += 1
+        for kept in subsets(len(disk.pending()), self.rng):
+            self.judge(disk.image(kept), what)
+
+    def judge(self, image: SimulatedDisk, what: str) -> None:
+        """One disk.  Raises AssertionError."""
+        self.states.count += 1
+        end, frames = recovered(image, self.truncated)
+        assert self.acked <= end <= self.submitted, f"before {what}: {end} not in {self.acked}..{self.submitted}"
+        assert frames == [(n, payload_of(n, self.sizes[n])) for n in range(self.truncated + 1, end + 1)], what
+        self.states.torn += end < self.submitted
+        self.states.ahead += end > self.acked
+        if self.states.count % 7 == 0:
+            self.states.twice += 1
+            assert recovered(image, self.truncated) == (end, frames), "opened once more"
+
+    def submit(self, number: int, size: int) -> bytes:
+        """A frame is handed to the log."""
+        self.submitted = number
+        self.sizes[number] = size
+        return payload_of(number, size)
+
+    def truncate(self, below: int) -> None:
+        """Frames below a number may be gone."""
+        self.truncated = max(self.truncated, below - 1)
+
+
+async def _workload(machine: Machine, judge: LogJudge, rng: random.Random) -> None:
+    number = 0
+    for life in range(3):
+        provider = LocalLogProvider(machine.env(), "/log", FILE_BYTES)
+        log = await provider.open(1)
+        for turn in range(_TURNS):
+            flying = []
+            for _ in range(rng.choice((1, 1, 2, 4))):
+                number += 1
+                flying.append(start(log, number, judge.submit(number, rng.choice((5, 300, 4048, 5000)))))
+            for future in flying:
+                await future
+            judge.acked = number
+            if turn == 5:
+                judge.truncate(number - 2)
+                log.truncate(number - 2)
+                if life == 1:
+                    break
+        if life == 1:  # killed while files are retired: their names may not be durable yet
+            await asyncio.sleep(rng.random() * 0.002)
+            machine.kill()
+        else:
+            await log.close()
+
+
+def crash_log(seed: int) -> States:
+    """One workload, crashed everywhere.  Raises AssertionError."""
+    machine = Machine(seed)
+    machine.disk.make_dirs(DIRECTORY)
+    judge = LogJudge(machine, seed)
+    simulate(lambda: _workload(machine, judge, random.Random(seed)))
+    return judge.states

@@ -1,0 +1,30 @@
+"""One line a run in `benchmarks/results/reliability.jsonl`: what was tried, what was reached, what broke."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Final
+
+LEDGER: Final = Path(__file__).parent.parent / "benchmarks" / "results" / "reliability.jsonl"
+
+
+def _git(*arguments: str) -> str:
+    run = subprocess.run(["git", *arguments], cwd=LEDGER.parent, capture_output=True, text=True, check=False)
+    return run.stdout.strip()
+
+
+def write_line(suite: str, started: float, fields: dict[str, Any]) -> None:
+    """Append the line of a run that began at `started` (seconds since 1970)."""
+    line = {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started)),
+        "commit": _git("rev-parse", "--short", "HEAD"),
+        "changed": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "suite": suite,
+        "real_seconds": round(time.time() - started),
+        **fields,
+    }
+    with LEDGER.open("a") as file:
+        file.write(json.dumps(line) + "\n")

@@ -1,0 +1,162 @@
+"""Mutants of seals, truncations, merges, and of what a checkpoint keeps of them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sarit.store.checkpoint import BatchBuilder
+from sarit.store.container import Container
+from sarit.store.reads import Reads
+from sarit.store.segment import Segment
+from sarit.store.state import ContainerState
+from simulation.mutants.planting import planted
+from simulation.mutants.registry import mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sarit.store.operations import Merge
+
+
+@mutant("sealed is for ever")
+@contextmanager
+def append_after_seal() -> Iterator[None]:
+    """A sealed segment takes appends."""
+    right = ContainerState.append
+
+    def wrong(self: Any, segment: Any, *arguments: Any, **rest: Any) -> Any:
+        sealed, segment.assigned_sealed = segment.assigned_sealed, False
+        try:
+            return right(self, segment, *arguments, **rest)
+        finally:
+            segment.assigned_sealed = sealed
+
+    with planted(ContainerState, "append", wrong):
+        yield
+
+
+@contextmanager
+def _recorded(field: str, value: Any) -> Iterator[None]:
+    right = Segment.record
+
+    def wrong(self: Any) -> bytes:
+        kept = getattr(self, field)
+        setattr(self, field, value)
+        try:
+            return right(self)
+        finally:
+            setattr(self, field, kept)
+
+    with planted(Segment, "record", wrong):
+        yield
+
+
+@mutant("sealed is for ever")
+@contextmanager
+def seal_not_saved() -> Iterator[None]:
+    """A checkpoint does not tell that a segment is sealed."""
+    with _recorded("sealed", False):
+        yield
+
+
+@mutant("truncation monotone")
+@contextmanager
+def truncation_not_saved() -> Iterator[None]:
+    """A checkpoint does not tell where a segment begins."""
+    with _recorded("start", 0):
+        yield
+
+
+@mutant("sealed is for ever")
+@contextmanager
+def end_of_segment_told_early() -> Iterator[None]:
+    """A read of a sealed segment says that its end is reached, wherever it ended."""
+    right = Reads._result
+
+    def wrong(self: Any, segment: Any, offset: int, parts: Any) -> Any:
+        result = right(self, segment, offset, parts)
+        result.end_of_segment = segment.sealed
+        return result
+
+    with planted(Reads, "_result", wrong):
+        yield
+
+
+@mutant("long-term storage is a prefix")
+@contextmanager
+def chunk_dropped_one_early() -> Iterator[None]:
+    """Truncation drops the extent that holds the new start, and its chunk."""
+
+    async def wrong(self: Any, item: Any, batch: Any, garbage: set[str]) -> None:
+        from sarit.store.checkpoint import _extent_key
+
+        stored = await self._stored_extents(item.segment.id)
+        dropped = [extent for extent in stored if extent.start < item.start]
+        batch.deletes.update(_extent_key(item.segment.id, extent) for extent in dropped)
+        garbage.update(extent.chunk for extent in dropped if extent.chunk)
+
+    with planted(BatchBuilder, "_batch_truncated", wrong):
+        yield
+
+
+@mutant("attributes")
+@contextmanager
+def attributes_not_saved() -> Iterator[None]:
+    """A checkpoint takes along the newest attribute of each segment alone."""
+    right = BatchBuilder._batch_alive
+
+    async def wrong(self: Any, item: Any, batch: Any, garbage: set[str]) -> None:
+        item.attributes = dict(list(item.attributes.items())[-1:])
+        await right(self, item, batch, garbage)
+
+    with planted(BatchBuilder, "_batch_alive", wrong):
+        yield
+
+
+@mutant("transactions")
+@contextmanager
+def merge_drops_last_block() -> Iterator[None]:
+    """Committing a transaction moves all of it but its last block."""
+    right = ContainerState.merge
+
+    def wrong(self: Any, target: Any, source: Any, attributes: Any) -> Merge:
+        if len(source.tail) > 1 and source.assigned_length == source.length:
+            last = source.tail.pop()
+            self.unflushed_bytes -= last.length
+            source.assigned_length = source.length = last.offset
+        return right(self, target, source, attributes)
+
+    with planted(ContainerState, "merge", wrong):
+        yield
+
+
+@mutant("transactions")
+@contextmanager
+def aborted_transaction_merged() -> Iterator[None]:
+    """A transaction that is aborted is committed instead."""
+    right = Container.delete
+
+    async def wrong(self: Any, name: str) -> None:
+        parent, found, _ = name.partition("#transaction.")
+        if found:
+            await self.merge(parent, name)
+        else:
+            await right(self, name)
+
+    with planted(Container, "delete", wrong):
+        yield
+
+
+@mutant("transactions")
+@contextmanager
+def transaction_written_through() -> Iterator[None]:
+    """Half of a transaction's appends go to the segment itself, before it is committed."""
+    right = Container.set_up_writer
+
+    async def wrong(self: Any, name: str, writer: bytes, replies: Any) -> Any:
+        parent, found, _ = name.partition("#transaction.")
+        return await right(self, parent if found and writer[-1] % 2 else name, writer, replies)
+
+    with planted(Container, "set_up_writer", wrong):
+        yield

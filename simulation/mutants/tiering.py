@@ -1,0 +1,126 @@
+"""Mutants of chunks: writing, joining, collecting, sweeping, reading."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.errors import Unavailable
+from sarit.store import recovery, store
+from sarit.store.compaction import Compactor
+from sarit.store.flusher import Flusher
+from sarit.store.reads import ChunkReader
+from simulation.mutants.planting import planted
+from simulation.mutants.registry import mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@mutant("stable bytes")
+@contextmanager
+def joined_in_wrong_order() -> Iterator[None]:
+    """Compaction reads the start of a chunk where an extent begins in its middle."""
+    right = Compactor._bytes
+
+    async def wrong(self: Any, extent: Any) -> bytes:
+        return await right(self, replace(extent, chunk_offset=0) if extent.chunk else extent)
+
+    with planted(Compactor, "_bytes", wrong):
+        yield
+
+
+@mutant("stable bytes")
+@contextmanager
+def chunk_blocks_confused() -> Iterator[None]:
+    """The cache of chunk blocks takes all chunks of one length for the same."""
+    right = ChunkReader._start
+
+    def wrong(self: Any, chunk: str, number: int, chunk_bytes: int) -> Any:
+        for (other, block), task in self._blocks.items():
+            same = task.done() and not task.cancelled() and not task.exception()
+            if block == number and other != chunk and same and len(task.result()) == chunk_bytes:
+                return task
+        return right(self, chunk, number, chunk_bytes)
+
+    with planted(ChunkReader, "_start", wrong):
+        yield
+
+
+@mutant("long-term storage is a prefix")
+@contextmanager
+def refused_chunk_taken_for_written() -> Iterator[None]:
+    """A chunk that long-term storage did not take counts as written."""
+    right = Flusher._write_chunk
+
+    async def wrong(self: Any, item: Any, run: Any, garbage: set[str]) -> None:
+        storage = self._container.storage
+
+        class Believing:
+            async def write(self, *arguments: Any) -> None:
+                try:
+                    await storage.write(*arguments)
+                except Unavailable:
+                    return
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(storage, name)
+
+        self._container.storage = Believing()
+        try:
+            await right(self, item, run, garbage)
+        finally:
+            self._container.storage = storage
+
+    with planted(Flusher, "_write_chunk", wrong):
+        yield
+
+
+@mutant("long-term storage is a prefix")
+@contextmanager
+def sweep_takes_committed_chunks() -> Iterator[None]:
+    """The sweep after recovery takes the last chunk that was committed for one that was not."""
+    right = recovery.sweep_orphans
+
+    async def wrong(opened: Any) -> int:
+        checkpoint = replace(opened.checkpoint, chunk_sequence=opened.checkpoint.chunk_sequence - 1)
+        return await right(replace(opened, checkpoint=checkpoint))
+
+    with planted(store, "sweep_orphans", wrong):
+        yield
+
+
+@mutant("long-term storage is a prefix")
+@contextmanager
+def orphans_not_swept() -> Iterator[None]:
+    """Chunks that were written and never committed stay for ever."""
+
+    async def wrong(opened: Any) -> int:
+        return 0
+
+    with planted(store, "sweep_orphans", wrong):
+        yield
+
+
+@mutant("long-term storage is a prefix")
+@contextmanager
+def garbage_forgotten() -> Iterator[None]:
+    """Chunks that a commit dropped are forgotten, not deleted."""
+    right = Flusher.collect_garbage
+
+    async def wrong(self: Any) -> None:
+        storage = self._container.storage
+
+        class Keeping:
+            async def delete(self, name: str) -> None:
+                return
+
+        self._container.storage = Keeping()
+        try:
+            await right(self)
+        finally:
+            self._container.storage = storage
+
+    with planted(Flusher, "collect_garbage", wrong):
+        yield

@@ -1,0 +1,41 @@
+"""A container, crashed everywhere: log, chunks and checkpoints together.  See docs/testing.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.crashes.container import crash_container
+from simulation.crashes.run import told
+from simulation.mutants import MUTANTS
+
+STATES = 8_500  # with those of the log (tests/unit/log/test_crash_states.py) more than 20,000
+SEEDS = (1, 2)
+PER_STEP = 6
+
+
+@pytest.mark.timeout(300)
+def test_every_crash_state_of_a_container_recovers_what_was_acknowledged() -> None:
+    counts = []
+    for seed in SEEDS:
+        states = told(crash_container, seed, most_per_step=PER_STEP)
+        counts.append(states.count)
+        assert states.torn > 100
+        assert states.ahead > 100
+        assert {"pwrite", "datasync", "rename", "sync_dir", "remove", "commit"} <= set(states.steps), states.steps
+    print(counts)
+    assert sum(counts) > STATES, counts
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        "ack-before-fsync",
+        "recovery-drops-last-frame",
+        "truncation-not-saved",
+        "seal-not-saved",
+    ],
+)
+def test_planted_bugs_are_found_in_crash_states(mutant) -> None:
+    with MUTANTS[mutant].plant(), pytest.raises(AssertionError, match="crash_container"):
+        for seed in range(1, 6):
+            told(crash_container, seed, most_per_step=2)

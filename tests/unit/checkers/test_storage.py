@@ -1,0 +1,34 @@
+"""Long-term storage: each way index and chunks can disagree is found."""
+
+from __future__ import annotations
+
+from checkers.storage import check
+
+GOOD = {"s": [(0, 10, "a", 0), (10, 5, "", 0), (15, 20, "b", 7)]}
+CHUNKS = {"a": 10, "b": 27}
+
+
+def kinds(extents=GOOD, chunks=CHUNKS, awaiting=()) -> list[str]:
+    return [violation.kind for violation in check(extents, chunks, awaiting)]
+
+
+def test_what_is_named_is_there_and_nothing_else() -> None:
+    assert kinds() == []
+    assert kinds(chunks=CHUNKS | {"c": 1}, awaiting={"c", "gone already"}) == []
+
+
+def test_a_chunk_that_is_not_there() -> None:
+    assert kinds(chunks={"a": 10}) == ["missing-chunk"]
+
+
+def test_a_chunk_that_is_too_short() -> None:
+    assert kinds(chunks=CHUNKS | {"b": 26}) == ["missing-chunk"]
+
+
+def test_a_chunk_nobody_names() -> None:
+    assert kinds(chunks=CHUNKS | {"c": 1}) == ["leaked-chunk"]
+
+
+def test_a_gap_and_an_overlap() -> None:
+    assert kinds({"s": [(0, 9, "a", 0), (10, 5, "b", 0)]}) == ["untiled"]
+    assert kinds({"s": [(0, 10, "a", 0), (9, 5, "b", 0)]}) == ["untiled"]

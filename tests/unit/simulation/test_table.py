@@ -1,0 +1,38 @@
+"""The table of planted bugs: rows are found again, kinds are cut out of messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.mutants import MUTANTS
+from simulation.table import PAGE, Catch, kind_of, row, rows_of
+
+
+def test_rows_are_found_again(tmp_path) -> None:
+    name = next(iter(MUTANTS))
+    line = row(name, Catch(3, "lost"))
+    before, begin, rest = PAGE.read_text().partition("<!-- planted bugs")
+    head = rest.partition("-->")[0]
+    table = f"| bug | invariant | what is wrong | seeds | caught as |\n|---|---|---|---|---|\n{line}\n"
+    page = f"{before}{begin}{head}-->\n\n{table}"
+    assert rows_of(page) == {name: line}
+    assert line.endswith("| 3 | lost |")
+
+
+@pytest.mark.parametrize(
+    ("violation", "kind"),
+    [
+        ("lost: scan 3: writer 1 event 2", "lost"),
+        ("stream: key-gap: reader 1", "stream key-gap"),
+        ("AssertionError: the node cannot start: x", "AssertionError"),
+    ],
+)
+def test_the_kind_of_a_violation(violation, kind) -> None:
+    assert kind_of(violation) == kind
+
+
+def test_every_planted_bug_says_what_is_wrong() -> None:
+    for mutant in MUTANTS.values():
+        assert mutant.wrong, mutant
+        assert mutant.invariant, mutant
+        assert "|" not in mutant.wrong
