@@ -17,7 +17,8 @@ from sarit.core.errors import SaritError
 _NOUNS = {
     "standalone": ("sarit.cli.standalone:standalone", "Run a whole node: controller and segment store."),
     "scope": ("sarit.cli.scope:scope", "Create, list and delete scopes."),
-    "stream": ("sarit.cli.stream:stream", "Create, list, inspect, seal, truncate and delete streams."),
+    "stream": ("sarit.cli.stream:stream", "Create, list, inspect, scale, seal, truncate and delete streams."),
+    "txn": ("sarit.cli.txn:txn", "List, inspect, commit and abort transactions."),
     "write": ("sarit.cli.write:write", "Write events from a file or standard input."),
     "read": ("sarit.cli.read:read", "Print a stream's events."),
     "bench": ("sarit.cli.bench:bench", "Measure write and read rates against a running node."),

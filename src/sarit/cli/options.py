@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from sarit.core.errors import Invalid
-from sarit.core.names import StreamName
+from sarit.core.names import EPOCH_DELIMITER, SegmentId, StreamName
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -49,7 +49,23 @@ class StreamType(click.ParamType):  # type: ignore[type-arg]  # generic in some 
             self.fail(str(error), param, ctx)
 
 
+class SegmentType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
+    """NUMBER.#epoch.EPOCH on the command line, as `sarit stream info` prints it."""
+
+    name = "SEGMENT"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SegmentId:
+        """Parse, or fail as a usage error."""
+        if isinstance(value, SegmentId):
+            return value
+        number, _, epoch = str(value).partition(EPOCH_DELIMITER)
+        if not (number.isdecimal() and epoch.isdecimal()):
+            self.fail(f"{value!r} is not NUMBER{EPOCH_DELIMITER}EPOCH, as 0{EPOCH_DELIMITER}0", param, ctx)
+        return SegmentId(int(epoch), int(number))
+
+
 STREAM = StreamType()
+SEGMENT = SegmentType()
 
 
 def show(output: str, value: object, text: str) -> None:

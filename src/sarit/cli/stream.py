@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 import sarit
-from sarit.cli.options import STREAM, controller_option, format_option, show, show_rows
+from sarit.cli.options import SEGMENT, STREAM, controller_option, format_option, show, show_rows
 from sarit.core import cuts
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 
 if TYPE_CHECKING:
     from sarit.client.values import StreamInfo
-    from sarit.core.names import StreamName
+    from sarit.core.names import SegmentId, StreamName
 
 _MS_PER_SECOND = 1000
 
 
 @click.group()
 def stream() -> None:
-    """Create, list, inspect, seal, truncate and delete streams."""
+    """Create, list, inspect, scale, seal, truncate and delete streams."""
 
 
 @stream.command()
@@ -115,6 +115,54 @@ def update(
 
 @stream.command()
 @click.argument("name", type=STREAM)
+@click.option("--segments", type=click.IntRange(1), help="Go on with so many segments of equal width.")
+@click.option("--split", type=SEGMENT, help="Replace this segment, as NUMBER.#epoch.EPOCH, by two or more.")
+@click.option("--into", type=click.IntRange(2), default=2, show_default=True, help="How many to split it into.")
+@click.option("--merge", type=SEGMENT, multiple=True, help="Replace these neighbours by one; give it twice or more.")
+@controller_option
+@format_option
+def scale(
+    name: StreamName,
+    segments: int | None,
+    split: SegmentId | None,
+    into: int,
+    merge: tuple[SegmentId, ...],
+    controller: str,
+    output: str,
+) -> None:
+    """Change the segments of SCOPE/STREAM now.  Writers and readers go on meanwhile."""
+    if [segments is not None, split is not None, bool(merge)].count(True) != 1:
+        raise click.UsageError("give one of --segments, --split and --merge")
+    with sarit.connect(controller) as client:
+        handle = client.stream(name)
+        if segments is not None:
+            handle.scale(segments)
+        elif split is not None:
+            handle.split(split, into)
+        else:
+            handle.merge(merge)
+        found = client.stream_info(name)
+    show(output, _as_json(found), _as_text(found))
+
+
+@stream.command()
+@click.argument("name", type=STREAM)
+@controller_option
+@format_option
+def epochs(name: StreamName, controller: str, output: str) -> None:
+    """Show the epochs of SCOPE/STREAM, from the oldest that holds data: which segments it had, over which keys."""
+    with sarit.connect(controller) as client:
+        found = client.stream(name).epochs()
+    rows = [
+        {"epoch": epoch.number, "segment": _segment(s.segment), "low": s.low, "high": s.high}
+        for epoch in found
+        for s in epoch.segments
+    ]
+    show_rows(output, rows, ["epoch", "segment", "low", "high"])
+
+
+@stream.command()
+@click.argument("name", type=STREAM)
 @controller_option
 @format_option
 def seal(name: StreamName, controller: str, output: str) -> None:
@@ -151,6 +199,10 @@ def delete(name: StreamName, seal: bool, yes: bool, controller: str, output: str
     show(output, {"stream": str(name), "deleted": True}, f"stream {name} deleted")
 
 
+def _segment(segment: SegmentId) -> str:
+    return f"{segment.number}.#epoch.{segment.epoch}"
+
+
 def _as_json(found: StreamInfo) -> dict[str, object]:
     return {
         "stream": str(found.stream),
@@ -161,14 +213,11 @@ def _as_json(found: StreamInfo) -> dict[str, object]:
             "target_rate": found.config.scaling.target_rate,
             "min_segments": found.config.scaling.min_segments,
         },
-        "segments": [
-            {"segment": f"{s.segment.number}.#epoch.{s.segment.epoch}", "low": s.low, "high": s.high}
-            for s in found.segments
-        ],
+        "segments": [{"segment": _segment(s.segment), "low": s.low, "high": s.high} for s in found.segments],
         "head": cuts.to_text(found.head),
         "tail": cuts.to_text(found.tail),
-        "head_offsets": {f"{s.number}.#epoch.{s.epoch}": at for s, at in found.head.positions.items()},
-        "tail_offsets": {f"{s.number}.#epoch.{s.epoch}": at for s, at in found.tail.positions.items()},
+        "head_offsets": {_segment(s): at for s, at in found.head.positions.items()},
+        "tail_offsets": {_segment(s): at for s, at in found.tail.positions.items()},
     }
 
 
@@ -180,8 +229,7 @@ def _as_text(found: StreamInfo) -> str:
     ]
     tail = found.tail.positions
     lines += [
-        f"segment   {s.segment.number}.#epoch.{s.segment.epoch}  [{s.low:.4f}, {s.high:.4f})  "
-        f"{tail.get(s.segment, 0)} bytes"
+        f"segment   {_segment(s.segment)}  [{s.low:.4f}, {s.high:.4f})  {tail.get(s.segment, 0)} bytes"
         for s in found.segments
     ]
     return "\n".join([*lines, f"head      {cuts.to_text(found.head)}", f"tail      {cuts.to_text(found.tail)}"])

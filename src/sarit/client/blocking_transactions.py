@@ -48,9 +48,11 @@ class TransactionalWriter:
         `note_time`.  Raises NotFound, Conflict (it was aborted)."""
         self._thread.run(self._writer.commit(transaction, time=time, wait=wait))
 
-    def abort(self, transaction: UUID | str) -> None:
-        """Forget all its events.  Raises NotFound, Conflict (it was committed)."""
-        self._thread.run(self._writer.abort(transaction))
+    def abort(self, transaction: UUID | str, *, wait: bool = True) -> None:
+        """Forget all its events.  Decided when it returns; `wait`: return only when they are gone.
+
+        Raises NotFound, Conflict (it was committed)."""
+        self._thread.run(self._writer.abort(transaction, wait=wait))
 
     def completed(self) -> list[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), with how they did.  Raises NotFound (stream)."""
@@ -97,9 +99,11 @@ class Transaction:
         """
         self._thread.run(self._transaction.commit(time=time, wait=wait))
 
-    def abort(self) -> None:
-        """Forget all its events; done at once when it was aborted already.  Raises Conflict (it was committed)."""
-        self._thread.run(self._transaction.abort())
+    def abort(self, *, wait: bool = True) -> None:
+        """Forget all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
+
+        `wait`: return only when they are gone."""
+        self._thread.run(self._transaction.abort(wait=wait))
 
     def status(self) -> TransactionStatus:
         """Where it is."""

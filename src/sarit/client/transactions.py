@@ -140,10 +140,14 @@ class TransactionalWriter:
         if wait:
             await self._until(number, TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
 
-    async def abort(self, transaction: UUID | str) -> None:
-        """Forget all its events.  Raises NotFound, Conflict (it was committed)."""
+    async def abort(self, transaction: UUID | str, *, wait: bool = True) -> None:
+        """Forget all its events.  Decided when it returns; `wait`: return only when they are gone.
+
+        Raises NotFound, Conflict (it was committed)."""
         number = transaction_number(transaction)
         await self._session.patiently(lambda: self._calls.abort(number))
+        if wait:
+            await self._until(number, TransactionStatus.ABORTING, TransactionStatus.ABORTED)
 
     async def completed(self) -> list[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), with how they did.  Raises NotFound (stream)."""
@@ -237,14 +241,16 @@ class Transaction:
         finally:
             self.release()
 
-    async def abort(self) -> None:
-        """Forget all its events; done at once when it was aborted already.  Raises Conflict (it was committed)."""
+    async def abort(self, *, wait: bool = True) -> None:
+        """Forget all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
+
+        `wait`: return only when they are gone."""
         if self._state == COMMITTED:
             raise Conflict(f"transaction {self.id} was committed")
         self._state = ABORTED
         self.release()
         try:
-            await self._writer.abort(self.id)
+            await self._writer.abort(self.id, wait=wait)
         except NotFound:
             log.info("transaction %s ended long ago", self.id)
 

@@ -1,0 +1,109 @@
+"""Read, process, write: each order counted exactly once, however often the program is killed.
+
+    python examples/exactly_once_pipeline/pipeline.py --controller HOST:PORT --state FILE shop/orders shop/totals
+
+Orders are `customer,amount`; for each, the customer's running total is written.  What makes it exact:
+
+* The results of some orders, the reader's position behind them and the totals so far are written in *one transaction*
+  of the output stream.  All of it is there, or none; the newest progress event says where to go on.
+* A commit is decided when the controller has heard of it, and its events appear a little later: a new run must not
+  look for its progress in between.  So the id of the transaction is put into a file before anything is committed, and
+  the next run first makes sure that it has ended: it aborts it or, when that comes too late, waits for its events.
+
+Only one run at a time may use an output stream.  The file is all a run needs from the one before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import sarit
+
+ORDERS_PER_TRANSACTION: Final = 200
+PROGRESS_KEY: Final = "progress"
+
+
+class Pipeline:
+    """One run.  `state` is the file that names the transaction in doubt."""
+
+    def __init__(self, client: sarit.Client, source: str, target: str, state: Path) -> None:
+        self._client = client
+        self._source = source
+        self._target = target
+        self._state = state
+        self._writer = client.transactional_writer(target)
+
+    def run(self) -> int:
+        """Process all orders until the source is sealed; how many this run took."""
+        self._end_doubt()
+        position, totals, steps = self._progress()
+        taken = 0
+        with self._client.reader(self._source, start=position or "head") as reader:
+            while orders := reader.read_events(ORDERS_PER_TRANSACTION):
+                steps += 1
+                with self._writer.begin() as transaction:
+                    self._remember(str(transaction.id))
+                    for order in orders:
+                        customer, total = count(order, totals)
+                        transaction.write(json.dumps({"customer": customer, "total": total}), key=customer)
+                    progress = {"step": steps, "position": str(reader.position()), "totals": totals}
+                    transaction.write(json.dumps(progress), key=PROGRESS_KEY)
+                taken += len(orders)
+        return taken
+
+    def _end_doubt(self) -> None:
+        """See to it that the last run's last transaction has ended, and is to be seen if it was committed."""
+        if not self._state.exists():
+            return
+        transaction = self._state.read_text()
+        try:
+            self._writer.abort(transaction)
+        except sarit.Conflict:
+            self._writer.commit(transaction)  # it was decided: this only waits
+        except sarit.NotFound:
+            pass  # it ended long ago
+
+    def _remember(self, transaction: str) -> None:
+        new = self._state.with_suffix(".new")
+        with new.open("w") as file:
+            file.write(transaction)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._state)
+
+    def _progress(self) -> tuple[str | None, dict[str, int], int]:
+        """Position, totals and number of the newest step in the output."""
+        newest: dict[str, Any] = {"step": 0, "position": None, "totals": {}}
+        for event in self._client.stream(self._target).batch():
+            found = json.loads(event)
+            if found.get("step", 0) > newest["step"]:
+                newest = found
+        return newest["position"], newest["totals"], newest["step"]
+
+
+def count(order: bytes, totals: dict[str, int]) -> tuple[str, int]:
+    """Add one order to the totals: its customer, and their total now."""
+    customer, _, amount = order.decode().partition(",")
+    totals[customer] = totals.get(customer, 0) + int(amount)
+    return customer, totals[customer]
+
+
+def main() -> None:
+    """Run until the source is sealed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--state", type=Path, default=Path("pipeline.state"))
+    parser.add_argument("source")
+    parser.add_argument("target")
+    options = parser.parse_args()
+    with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller) as client:
+        print(Pipeline(client, options.source, options.target, options.state).run(), "orders")
+
+
+if __name__ == "__main__":
+    main()

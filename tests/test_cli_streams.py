@@ -1,0 +1,44 @@
+"""`sarit txn`, `sarit stream scale` and `epochs`, as a user types them."""
+
+from __future__ import annotations
+
+import json
+
+import sarit as client_library
+from tests.nodes import RunningNode
+from tests.test_cli import sarit
+
+
+def test_transactions_and_segments_by_hand(tmp_path):
+    with RunningNode(tmp_path / "node") as node, client_library.connect(node.controller) as client:
+        client.create_scope("shop")
+        client.create_stream("shop/orders", segments=2)
+        writer = client.transactional_writer("shop/orders")
+        kept, dropped = writer.begin(), writer.begin()
+        for transaction in (kept, dropped):
+            transaction.write(f"{transaction is kept}")
+            transaction.flush()
+        assert sarit(node, "txn", "status", "shop/orders", str(kept.id))[0] == "open\n"
+        assert sarit(node, "txn", "commit", "shop/orders", str(kept.id))[0] == f"transaction {kept.id} committed\n"
+        sarit(node, "txn", "abort", "shop/orders", str(dropped.id))
+        assert sarit(node, "read", "shop/orders")[0] == "True\n"
+        rows = json.loads(sarit(node, "txn", "list", "shop/orders", "--format", "json")[0])
+        assert rows == [
+            {"transaction": str(kept.id), "status": "committed"},
+            {"transaction": str(dropped.id), "status": "aborted"},
+        ]
+        assert "was committed" in sarit(node, "txn", "abort", "shop/orders", str(kept.id), code=1)[1]
+        assert "no id of a transaction" in sarit(node, "txn", "status", "shop/orders", "nonsense", code=1)[1]
+        assert "does not exist" in sarit(node, "txn", "list", "shop/none", code=1)[1]
+
+        sarit(node, "stream", "scale", "shop/orders", "--segments", "4")
+        found = json.loads(sarit(node, "stream", "info", "shop/orders", "--format", "json")[0])["segments"]
+        assert [row["segment"] for row in found] == [f"{n}.#epoch.1" for n in range(2, 6)]
+        sarit(node, "stream", "scale", "shop/orders", "--split", "3.#epoch.1", "--into", "3")
+        sarit(node, "stream", "scale", "shop/orders", "--merge", "4.#epoch.1", "--merge", "5.#epoch.1")
+        epochs = json.loads(sarit(node, "stream", "epochs", "shop/orders", "--format", "json")[0])
+        assert [len([r for r in epochs if r["epoch"] == n]) for n in range(4)] == [2, 4, 6, 5]
+        assert epochs[-1] == {"epoch": 3, "segment": "9.#epoch.3", "low": 0.5, "high": 1.0}
+        assert "is not active" in sarit(node, "stream", "scale", "shop/orders", "--split", "0.#epoch.0", code=1)[1]
+        assert "NUMBER" in sarit(node, "stream", "scale", "shop/orders", "--split", "x", code=2)[1]
+        assert "give one of" in sarit(node, "stream", "scale", "shop/orders", code=2)[1]
