@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sarit.core.errors import Invalid
+from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SYSTEM_SCOPE, StreamName
 
 SCOPES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/scopes"
@@ -165,14 +165,20 @@ def watch_key(kind: bytes, name: StreamName) -> bytes:
 
 
 def parse_watch(key: bytes) -> StreamName:
-    """The stream of a watch key."""
-    return StreamName.parse(key[2:].decode())
+    """The stream of a watch key.  Raises Corrupt."""
+    try:
+        return StreamName.parse(key[2:].decode())
+    except (UnicodeDecodeError, Invalid) as error:
+        raise Corrupt(f"a controller table holds the key {key[:80]!r}: {error}") from error
 
 
 def parse_hint(key: bytes) -> tuple[StreamName, int | None]:
-    """The stream of a hint, and its transaction if it is one's."""
-    kind, scope, stream, *rest = key.decode().split("/")
-    return StreamName(scope, stream), int(rest[0], 16) if kind == "x" else None
+    """The stream of a hint, and its transaction if it is one's.  Raises Corrupt."""
+    try:
+        kind, scope, stream, *rest = key.decode().split("/")
+        return StreamName(scope, stream), int(rest[0], 16) if kind == "x" else None
+    except (ValueError, IndexError) as error:
+        raise Corrupt(f"a controller table holds the key {key[:80]!r}: {error}") from error
 
 
 def after_prefix(prefix: bytes) -> bytes:

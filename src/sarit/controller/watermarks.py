@@ -64,15 +64,16 @@ class Watermarks:
         if not notes:
             return False
         mark_segment = await self._mark_segment(name)
-        end, start, last = await self._last(mark_segment)
+        end, last = await self._last(mark_segment)
         writers = [Noted(writer, note, self._idle(name, writer, note)) for writer, note, _ in notes]
         wanted = [s for _, note, _ in notes for s in note.position if s >= 0]
         wanted += [s.segment for s, _ in last.cut] if last is not None else []
         epochs = await self._catalog.epochs_of(name, record, wanted)
         verdict = watermarks.verdict(last, writers, self._time_out(record), epochs)
         if verdict.mark is not None:
+            attribute = await self._segments.get_attribute(mark_segment, MARK_ATTRIBUTE)
             await self._segments.write(mark_segment, watermarks.encode_entry(verdict.mark), end)
-            await self._move_attribute(mark_segment, start, end)
+            await self._segments.update_attribute(mark_segment, MARK_ATTRIBUTE, end, attribute)
         versions = {writer: version for writer, _, version in notes}
         for writer in verdict.gone:
             self._seen.pop((name, writer), None)
@@ -106,8 +107,8 @@ class Watermarks:
             raise Unavailable(f"the mark stream of {name} takes no marks")
         return mark.segment(SegmentId.unpack(active[0].segment))
 
-    async def _last(self, segment: str) -> tuple[int, int, Watermark | None]:
-        """Where the marks end, what the attribute says, and the last of them."""
+    async def _last(self, segment: str) -> tuple[int, Watermark | None]:
+        """Where the marks end, and the last of them; the attribute is moved to it if it lags."""
         attribute = await self._segments.get_attribute(segment, MARK_ATTRIBUTE)
         info = await self._segments.info(segment)
         begin = info.start_offset if attribute == NULL_ATTRIBUTE_VALUE else max(attribute, info.start_offset)
@@ -124,7 +125,7 @@ class Watermarks:
             entry = watermarks.last_entry(data)
             if entry is not None:
                 data, last = data[entry[0] :], entry[1]
-        return info.length, attribute, last
-
-    async def _move_attribute(self, segment: str, seen: int, to: int) -> None:
-        await self._segments.update_attribute(segment, MARK_ATTRIBUTE, to, seen)
+        begin = info.length - len(data)
+        if last is not None and attribute != begin:
+            await self._segments.update_attribute(segment, MARK_ATTRIBUTE, begin, attribute)
+        return info.length, last

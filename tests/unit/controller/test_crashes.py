@@ -15,11 +15,14 @@ import pytest
 from sarit.controller.model.records import GroupRecord, State, TableRecord, TxnState
 from sarit.core.errors import Conflict, Exists, NotFound
 from sarit.core.keyspace import KeyRange
+from sarit.core.metering import Rates
 from sarit.core.names import SegmentId, StreamName, transaction_segment
+from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Crash, Faults, crash_at
 from tests.unit.controller.worlds import STREAM, World, config, halves, quiet, run, segment, stream_with
 
 LEASE = 30_000
+BY_SIZE = RetentionPolicy(RetentionType.SIZE, 10)
 
 
 def group(generation=0, retention=2, streams=(STREAM,)):
@@ -126,7 +129,61 @@ async def truncate(c, w):
     await c.streams.truncate(STREAM, {0: 5, SegmentId(1, 2).packed: 3, SegmentId(1, 3).packed: 0})
 
 
+def busy(*events):
+    """Rates of segments 0, 1, ... of the first epoch, old enough for any decision."""
+    return {segment(at): Rates((rate,) * 4, (rate,) * 4, 1e6) for at, rate in enumerate(events)}
+
+
+async def scaling_stream(c, w, *events):
+    await c.scopes.create("s")
+    await c.streams.create(STREAM, StreamConfig(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, 4, 1)))
+    await c.streams.scale(STREAM, [0], KeyRange(0.0, 1.0).split_evenly(3))
+    w.segments.measured = {segment(at + 1, 1): rates for at, rates in enumerate(busy(*events).values())}
+
+
+async def kept_stream(c, w):
+    """Retention has something to truncate, to take a cut of, and to forget."""
+    await c.scopes.create("s")
+    await c.streams.create(STREAM, StreamConfig(retention=BY_SIZE))
+    for seconds in (60, 60):
+        w.segments.append(segment(0), "x")
+        w.pass_time(seconds)
+        await c.retention.look(STREAM)
+    await c.streams.scale(STREAM, [0], halves(0.0, 1.0))
+    w.segments.append(segment(2, 1), "y")
+    w.pass_time(60)
+
+
+async def retain(c, w):
+    """Looks until there is nothing more to do: one may leave cuts before the new head to the next."""
+    for _ in range(3):
+        await c.retention.look(STREAM)
+
+
+async def noted_stream(c, w):
+    """A watermark is due, a writer to be forgotten."""
+    await stream(c, w)
+    for writer in ("a", "b"):
+        await c.writers.note(STREAM, writer, 1, {0: 1})
+    await c.watermarks.look(STREAM)
+    await c.writers.note(STREAM, "a", 2, {0: 2})
+    await c.writers.remove(STREAM, "b")
+
+
 OPERATIONS = {
+    "split by rate": Operation(
+        lambda c, w: scaling_stream(c, w, 500, 1, 60), lambda c, w: c.autoscale.consider(segment(1, 1))
+    ),
+    "merge by rate": Operation(
+        lambda c, w: scaling_stream(c, w, 1, 1, 60), lambda c, w: c.autoscale.consider(segment(1, 1))
+    ),
+    "retention": Operation(kept_stream, retain),
+    "give a policy": Operation(
+        stream, lambda c, w: c.streams.update(STREAM, StreamConfig(ScalingPolicy(min_segments=2), BY_SIZE, ("b",)))
+    ),
+    "watermark": Operation(noted_stream, lambda c, w: c.watermarks.look(STREAM)),
+    "note a time": Operation(noted_stream, lambda c, w: c.writers.note(STREAM, "a", 3, {0: 3})),
+    "remove a writer": Operation(noted_stream, lambda c, w: c.writers.remove(STREAM, "a")),
     "create scope": Operation(nothing, lambda c, w: c.scopes.create("s"), Exists),
     "delete scope": Operation(empty_scope, lambda c, w: c.scopes.delete("s"), NotFound),
     "delete scope with all in it": Operation(full_scope, lambda c, w: c.scopes.delete_recursive("s"), NotFound),

@@ -46,6 +46,18 @@ SLEEPERS = {
     "commit of a past epoch": (with_past_transaction, commit),
     "abort": (with_past_transaction, abort),
     "begin": (stream, lambda c, w: c.transactions.create(STREAM, LEASE)),
+    **{
+        name: (OPERATIONS[name].prepare, OPERATIONS[name].act)
+        for name in (
+            "split by rate",
+            "merge by rate",
+            "retention",
+            "give a policy",
+            "watermark",
+            "note a time",
+            "remove a writer",
+        )
+    },
     "delete scope": (empty_scope, lambda c, w: c.scopes.delete("s")),
 }
 

@@ -118,36 +118,26 @@ def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
 def upper_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) -> Cut:
     """A whole cut that is at or behind all of some positions, which may cover a part of the key space each.
 
-    Where they overlap, the later segment stands; what none covers is filled with the segments of the latest epoch
-    among them, from their beginnings.  `epochs` as above.  At least one position is not empty.  Source: Pravega
+    Where they overlap, the later segment stands; what none covers then is filled with the segments of the latest
+    epoch among them, from their beginnings.  `epochs` as above.  At least one position is not empty.  Source: Pravega
     `PeriodicWatermarking`."""
     known = known_segments(epochs)
-    out: Cut = {}
-
-    def add(segment: int, offset: int) -> None:
-        if segment in out:
-            out[segment] = max(out[segment], offset)
-            return
-        mine, born = known[segment], creation_epoch(segment)
-        rivals = [s for s in out if known[s].overlaps(mine)]
-        if any(creation_epoch(s) > born for s in rivals):
-            return
-        for gone in rivals:
-            del out[gone]
-        out[segment] = offset
-
+    furthest: Cut = {}
     for cut in bounds:
-        for segment, offset in sorted(cut.items()):
-            add(segment, offset)
-    while not is_cut(known, out):
-        latest = epochs[max(map(creation_epoch, out)) - epochs[0].number]
+        for segment, offset in cut.items():
+            furthest[segment] = max(offset, furthest.get(segment, 0))
+    out = {
+        s: offset
+        for s, offset in sorted(furthest.items())
+        if not any(known[o].overlaps(known[s]) and creation_epoch(o) > creation_epoch(s) for o in furthest)
+    }
+    latest = epochs[max(map(creation_epoch, out)) - epochs[0].number]
+    while gaps := _gaps(known, out):
         for s in latest.segments:
-            if s.segment not in out and not any(known[o].overlaps(s) for o in out):
-                add(s.segment, 0)
-        gaps = _gaps(known, out)
-        for s in latest.segments:
-            if any(s.low < high and low < s.high for low, high in gaps):
-                add(s.segment, 0)
+            if s.segment not in out and any(s.low < high and low < s.high for low, high in gaps):
+                for gone in [o for o in out if known[o].overlaps(s)]:
+                    del out[gone]
+                out[s.segment] = 0
     return out
 
 
@@ -157,7 +147,7 @@ def _gaps(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> list[tup
         if part.low > at:
             out.append((at, part.low))
         at = part.high
-    return out if at >= 1.0 else [*out, (at, 1.0)]
+    return out if at == 1.0 else [*out, (at, 1.0)]
 
 
 class _Place:

@@ -1,0 +1,189 @@
+"""Retention: cuts taken, streams truncated, on fakes with a clock that the test moves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sarit.controller import keys
+from sarit.controller.model.codec import decode_cut
+from sarit.core.names import SegmentId, StreamName
+from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
+from tests.unit.controller.test_crashes import group
+from tests.unit.controller.worlds import STREAM, World, halves, run, segment
+
+
+def keeping(kind, limit, maximum=0, segments=1):
+    return StreamConfig(ScalingPolicy(min_segments=segments), RetentionPolicy(kind, limit, maximum))
+
+
+BY_TIME = keeping(RetentionType.TIME, 100_000)
+BY_SIZE = keeping(RetentionType.SIZE, 100)
+
+
+async def kept_stream(c, config=BY_TIME):
+    await c.scopes.create("s")
+    await c.streams.create(STREAM, config)
+
+
+async def cuts(c):
+    return [decode_cut(value.value) for _, value in await c.catalog.owned(STREAM, keys.CUTS)]
+
+
+async def pass_by(world, c, seconds, length=10, name=None):
+    """Something is written, time goes by, the caretaker looks."""
+    if length:
+        world.segments.append(name or segment(0), "x", length)
+    world.pass_time(seconds)
+    await c.caretaker.retain()
+
+
+def test_by_time():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c)
+        for _ in range(5):
+            await pass_by(world, c, 60)
+        # Cuts at 60, 120, 180, 240 and 300 s; at 300 s the one at 180 s is the latest that leaves 100 s.
+        assert world.segments.segments[segment(0)].start == 30
+        assert [cut.size for cut in await cuts(c)] == [20, 30, 40, 50]
+        await pass_by(world, c, 60, 0)
+        assert [cut.size for cut in await cuts(c)] == [30, 40, 50]
+        assert world.segments.segments[segment(0)].start == 40
+        await pass_by(world, c, 600, 0)
+        assert world.segments.segments[segment(0)].start == 50
+        world.check()
+
+    run(main())
+
+
+def test_by_size_across_a_scale():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c, BY_SIZE)
+        for _ in range(4):
+            await pass_by(world, c, 60, 30)
+        assert world.segments.segments[segment(0)].start == 0  # 120 bytes in all: a cut at 20 or less would do
+        await pass_by(world, c, 60, 30)
+        assert world.segments.segments[segment(0)].start == 30
+        await c.streams.scale(STREAM, [0], halves(0.0, 1.0))
+        for number in (1, 2):
+            await pass_by(world, c, 60, 60, segment(number, 1))
+        assert world.segments.segments[segment(0)].start == 150
+        await pass_by(world, c, 60, 100, segment(1, 1))
+        await pass_by(world, c, 60, 100, segment(2, 1))
+        assert segment(0) not in world.segments.segments
+        sizes = [cut.size for cut in await cuts(c)]
+        assert sizes == sorted(sizes)
+        assert sizes[-1] == 150 + 60 + 60 + 100 + 100
+        world.check()
+
+    run(main())
+
+
+def test_subscribers_hold_back_up_to_the_maximum():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c, keeping(RetentionType.SIZE, 20, 200))
+        await c.groups.create("s", "g", group(streams=(STREAM,)))
+        for _ in range(5):
+            await pass_by(world, c, 60, 30)
+        assert world.segments.segments[segment(0)].start == 0  # nothing released yet
+        await c.groups.note_cut(STREAM, "s/g", 0, "id", {0: 45})
+        await pass_by(world, c, 60, 0)
+        assert world.segments.segments[segment(0)].start == 45
+        for _ in range(3):
+            await pass_by(world, c, 60, 30)
+        assert world.segments.segments[segment(0)].start == 45
+        for _ in range(4):
+            await pass_by(world, c, 60, 30)
+        start = world.segments.segments[segment(0)].start
+        assert start > 45
+        assert world.segments.segments[segment(0)].length - start <= 200 + 30
+        world.check()
+
+    run(main())
+
+
+def test_a_wall_clock_that_jumps_truncates_nothing():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c)
+        await pass_by(world, c, 60)
+        world.env.clock.wall_offset_ms += 3_600_000
+        await pass_by(world, c, 60)
+        assert world.segments.segments[segment(0)].start == 0
+        world.env.clock.wall_offset_ms -= 7_200_000
+        second = await world.controller()  # it starts in the past
+        for _ in range(3):
+            world.segments.append(segment(0), "x")
+            world.pass_time(60)
+            await second.caretaker.retain()
+        assert world.segments.segments[segment(0)].start == 0
+        times = [cut.time_ms for cut in await cuts(second)]
+        assert times == sorted(times)
+
+    run(main())
+
+
+def test_users_truncate_too():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c)
+        for _ in range(3):
+            await pass_by(world, c, 60)
+        await c.streams.truncate(STREAM, {0: 25})
+        await pass_by(world, c, 60)
+        assert [cut.cut[0] for cut in await cuts(c)] == [30, 40]
+        assert world.segments.segments[segment(0)].start == 25
+        world.check()
+
+    run(main())
+
+
+def test_a_stream_is_watched_while_it_has_a_policy():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c)
+        await c.streams.create(StreamName("s", "u"), StreamConfig())
+        watched = await c.catalog.watched(keys.WATCHED_FOR_RETENTION)
+        assert [name for name, _ in watched] == [STREAM]
+        await c.streams.update(StreamName("s", "u"), BY_SIZE)
+        assert len(await c.catalog.watched(keys.WATCHED_FOR_RETENTION)) == 2
+        await c.streams.update(StreamName("s", "u"), dataclasses.replace(BY_SIZE, retention=RetentionPolicy()))
+        await c.streams.seal(STREAM)
+        await pass_by(world, c, 60, 0)
+        await c.streams.delete(STREAM)
+        assert len(await c.catalog.watched(keys.WATCHED_FOR_RETENTION)) == 2  # somebody may be making it anew
+        for _ in range(3):
+            await pass_by(world, c, 60, 0)
+        assert await c.catalog.watched(keys.WATCHED_FOR_RETENTION) == []
+        assert not [key for key in world.scopes()["s"] if b"/t/" in key]
+        world.check()
+
+    run(main())
+
+
+def test_a_stream_made_anew_is_not_truncated_by_old_cuts():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c)
+        for _ in range(5):
+            await pass_by(world, c, 60)
+        await c.streams.seal(STREAM)
+        await c.streams.delete(STREAM)
+        await c.streams.create(STREAM, BY_TIME)
+        (active,) = await c.streams.active(STREAM)
+        new = STREAM.segment(SegmentId.unpack(active.segment))
+        await pass_by(world, c, 60, 10, new)
+        await pass_by(world, c, 60, 10, new)
+        assert world.segments.segments[new].start == 0
+        assert [cut.size for cut in await cuts(c)] == [10, 20]
+
+    run(main())

@@ -1,0 +1,74 @@
+"""When rates call for a split or a merge."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarit.core.errors import Invalid
+from sarit.core.metering import Rates, ScalingTimes, Wish, wish_of
+from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
+
+EVENTS = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, 4)
+KILOBYTES = ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, 100, 4)
+TIMES = ScalingTimes(cool_down=60.0)
+FOREVER = 100_000.0
+
+
+def rates(two, five, ten, twenty, age=FOREVER):
+    return Rates((two, five, ten, twenty), (0.0, 0.0, 0.0, 0.0), age)
+
+
+@pytest.mark.parametrize(
+    ("measured", "wish"),
+    [
+        (rates(501, 0, 0, 0), Wish.SPLIT),
+        (rates(500, 200, 100, 100), Wish.NONE),
+        (rates(0, 201, 0, 0), Wish.SPLIT),
+        (rates(0, 0, 101, 0), Wish.SPLIT),
+        (rates(0, 0, 0, 10_000), Wish.NONE),
+        (rates(99, 99, 99, 49), Wish.MERGE),
+        (rates(99, 99, 99, 50), Wish.NONE),
+        (rates(100, 0, 0, 0), Wish.NONE),
+        (rates(0, 0, 0, 0), Wish.MERGE),
+    ],
+)
+def test_rates_against_a_target_of_100(measured, wish):
+    assert wish_of(EVENTS, measured, TIMES) is wish
+
+
+def test_a_window_counts_when_it_was_measured_whole():
+    for position, window in enumerate(TIMES.windows[:3]):
+        hot = [0.0] * 4
+        hot[position] = 10_000.0
+        assert wish_of(EVENTS, rates(*hot, age=window - 1), TIMES) is Wish.NONE
+        assert wish_of(EVENTS, rates(*hot, age=window), TIMES) is Wish.SPLIT
+    assert wish_of(EVENTS, rates(0, 0, 0, 0, age=1199), TIMES) is Wish.NONE
+    assert wish_of(EVENTS, rates(0, 0, 0, 0, age=1200), TIMES) is Wish.MERGE
+
+
+def test_nothing_within_the_cool_down():
+    slow = ScalingTimes(cool_down=5000.0)
+    assert wish_of(EVENTS, rates(9999, 9999, 9999, 9999, age=4999), slow) is Wish.NONE
+    assert wish_of(EVENTS, rates(9999, 9999, 9999, 9999, age=5000), slow) is Wish.SPLIT
+    assert wish_of(EVENTS, rates(0, 0, 0, 0, age=4999), slow) is Wish.NONE
+
+
+def test_the_unit_is_the_policys():
+    big = Rates((1.0, 1.0, 1.0, 1.0), (102_401.0, 102_401.0, 102_401.0, 102_401.0), FOREVER)
+    assert wish_of(KILOBYTES, big, TIMES) is Wish.SPLIT
+    assert wish_of(EVENTS, big, TIMES) is Wish.MERGE
+    assert wish_of(ScalingPolicy(), big, TIMES) is Wish.NONE
+
+
+def test_all_times_shrink_alike():
+    fast = ScalingTimes().shrunk(100)
+    assert fast.windows == (1.2, 3.0, 6.0, 12.0)
+    assert (fast.interval, fast.cool_down, fast.mute) == (0.05, 6.0, 6.0)
+
+
+@pytest.mark.parametrize("limits", [(-1, 0), (5, -1), (5, 4)])
+def test_a_retention_policy_makes_sense(limits):
+    with pytest.raises(Invalid):
+        RetentionPolicy(RetentionType.SIZE, *limits).check()
+    RetentionPolicy(RetentionType.TIME, 5, 5).check()
+    RetentionPolicy(RetentionType.TIME, 5, 0).check()
