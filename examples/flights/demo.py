@@ -1,18 +1,21 @@
-"""The demo: flights into a stream, a PySpark query over it, its results into another stream, and a table of them.
+"""The demo: flights into a stream, a PySpark query over it as they come, its results into another stream, a table.
 
     python examples/flights/demo.py [--data DIR]
 
 Run again, it goes on where it was: flights that are in the stream are not written again, and the query continues from
-its checkpoint.  Ctrl-C at any moment loses nothing that was acknowledged.
+its checkpoint.  Ctrl-C at any moment loses nothing that was acknowledged: the next run checks that.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections import defaultdict
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,89 +29,153 @@ from progress import Progress
 import sarit
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from types import FrameType
+
+    from pyspark.sql.streaming import StreamingQuery
 
 DEPARTURES = "aviation/departures"
 DELAYS = "aviation/delays"
 SEGMENTS = 4
-EVENTS_PER_FLUSH = 20_000
+
+Results = dict[tuple[str, str], tuple[int, float]]
 
 
-def replay(client: sarit.Client) -> None:
-    """Write the flights that are not in the stream yet, by tail number.
-
-    What is in the stream is counted by reading it: an interrupted run leaves a gap for some keys only, so
-    each flight is looked for by its number."""
-    flights = feed.flights()
+def missing(client: sarit.Client, flights: list[feed.Flight], acknowledged: Path) -> list[feed.Flight]:
+    """The flights that are not in the stream yet, found by reading it: an interrupted run leaves a gap in some
+    segments only.  Exits when a flight is missing that an earlier run was told is durable."""
     present = {json.loads(event)["n"] for event in client.reader(DEPARTURES, end="tail")}
-    missing = [flight for flight in flights if flight.number not in present]
-    if present:
-        print(f"{len(present):,} flights are in {DEPARTURES} already")
-    progress = Progress("replaying flights", len(missing), "events")
+    promised = int(acknowledged.read_text()) if acknowledged.exists() else 0
+    lost = set(range(promised)) - present
+    if lost:
+        raise SystemExit(
+            f"{len(lost):,} of {promised:,} acknowledged flights are missing, such as {min(lost)}: LOST DATA"
+        )
+    if promised:
+        print(f"{promised:,} flights were acknowledged before, and all are there")
+    return [flight for flight in flights if flight.number not in present]
+
+
+def replay(client: sarit.Client, flights: list[feed.Flight], acknowledged: Path) -> None:
+    """Write the flights by tail number, day by day: a day begins when all flights before it are durable."""
+    progress = Progress("replaying flights", len(flights), "events")
+    done = 0
     with client.writer(DEPARTURES) as writer:
-        for done, flight in enumerate(missing, 1):
-            writer.write(flight.event, key=flight.key)
-            if done % EVENTS_PER_FLUSH == 0:
-                writer.flush()
-                progress.show(done)
-        writer.flush()
-    progress.show(len(missing), last=True)
+        for _, day in groupby(flights, key=lambda flight: flight.day):
+            for flight in day:
+                writer.write(flight.event, key=flight.key)
+                done += 1
+            writer.flush()
+            note(acknowledged, flight.number + 1)
+            progress.show(done)
+    progress.show(done, last=True)
 
 
-def run_query(spark: SparkSession, controller: str, checkpoint: Path, total: int) -> None:
-    """Let the query read all that is there, and end it."""
-    started = query.start(spark, controller, checkpoint)
-    progress = Progress("querying with PySpark", total, "events")
-    seen = 0
-    last = -1
-    try:
-        while True:
-            started.awaitTermination(0.5)
-            if started.exception() is not None:
-                raise SystemExit(f"the query failed: {started.exception()}")
-            for batch in started.recentProgress:
-                if batch["batchId"] > last:
-                    last = batch["batchId"]
-                    seen += int(batch["numInputRows"] or 0)
-            progress.show(min(seen, total))
-            status = started.status
-            if not status["isDataAvailable"] and not status["isTriggerActive"] and last >= 0:
-                break
-        started.processAllAvailable()
-    finally:
-        started.stop()
-    progress.show(total, last=True)
+def note(acknowledged: Path, flights: int) -> None:
+    """Remember that all flights below this number are durable."""
+    temporary = acknowledged.with_suffix(".new")
+    temporary.write_text(str(flights))
+    temporary.replace(acknowledged)
 
 
-def results(client: sarit.Client) -> dict[tuple[str, str], tuple[int, float]]:
-    """(hour, origin) → (departures, minutes of delay), read back from the stream.
+def wait_until_ready(running: StreamingQuery) -> None:
+    """Wait until the query looks for new events (or has found some), so that it takes the replay as it comes."""
+    while running.isActive and not running.lastProgress and not running.status["message"].startswith("Waiting"):
+        time.sleep(0.1)
 
-    The sink appends at least once, so a micro-batch that was repeated left its rows twice; they are equal,
-    and one of each is kept."""
-    found = {}
+
+def finish(running: StreamingQuery, client: sarit.Client, beside: Executor) -> None:
+    """Show how far the query is until it has read, and written, everything there is."""
+    tail = sum(client.stream_cut_tail(DEPARTURES).positions.values())
+    progress = Progress("querying with PySpark", tail, "bytes", first=read_bytes(running))
+    finished = beside.submit(running.processAllAvailable)
+    while not wait([finished], timeout=0.2).done:
+        progress.show(read_bytes(running))
+    finished.result()
+    batches = [batch for batch in running.recentProgress if batch["numInputRows"]]
+    rows = sum(int(batch["numInputRows"]) for batch in batches)
+    busy = sum(batch["durationMs"]["triggerExecution"] for batch in batches) / 1000
+    if rows:
+        progress.show(tail, last=True)
+        print(f"PySpark took {rows:,} events in {len(batches)} micro-batches, {rows / busy:,.0f}/s while at work")
+    else:
+        print("PySpark had taken all events in an earlier run")
+
+
+def read_bytes(running: StreamingQuery) -> int:
+    """How many bytes of the stream the query has taken, earlier runs included; 0 while it does not say."""
+    last = running.lastProgress
+    offset = json.loads(last.json)["sources"][0]["endOffset"] if last else None
+    return sum(offset["segments"].values()) if offset else 0
+
+
+def results(client: sarit.Client) -> Results:
+    """(hour, origin) -> (departures, minutes of delay), read back from the stream.
+
+    The sink appends at least once, so a micro-batch that was repeated left its rows twice; they are equal, and one of
+    each is kept."""
+    found: Results = {}
+    begun = time.monotonic()
+    events = 0
     for event in client.reader(DELAYS, end="tail"):
         row = json.loads(event)
         found[row["hour"], row["origin"]] = (row["departures"], row.get("delay_minutes") or 0.0)
+        events += 1
+    print(f"{events:,} results read back, {events / (time.monotonic() - begun):,.0f}/s")
     return found
 
 
-def table(found: dict[tuple[str, str], tuple[int, float]]) -> None:
+def table(found: Results) -> None:
     """Print mean delays by origin and hour of the day."""
     sums: dict[tuple[int, str], list[float]] = defaultdict(lambda: [0, 0.0])
     for (hour, origin), (departures, minutes) in found.items():
         cell = sums[int(hour[11:13]), origin]
         cell[0] += departures
         cell[1] += minutes
-    origins = sorted({origin for _, origin in sums if origin})
-    print("\nmean departure delay in minutes, by scheduled hour (UTC) and origin, over the whole year")
+    origins = sorted({origin for _, origin in sums})
+    print("\nmean departure delay in minutes, by scheduled hour (UTC) and origin, over the whole year\n")
     print("  hour  " + "".join(f"{origin:>9}" for origin in origins))
     for hour in sorted({hour for hour, _ in sums}):
         cells = [sums[hour, origin] for origin in origins]
         if any(cell[0] for cell in cells):
             values = "".join(f"{cell[1] / cell[0]:>9.1f}" if cell[0] else f"{'-':>9}" for cell in cells)
             print(f"  {hour:02d}:00 {values}")
-    departures = sum(count for count, _ in found.values())
-    print(f"\n{len(found):,} hours and origins, {departures:,} departures")
+
+
+def check(found: Results, flights: list[feed.Flight]) -> None:
+    """Every flight that departed must be counted once."""
+    counted, departed = sum(count for count, _ in found.values()), sum(flight.departed for flight in flights)
+    print(f"\n{len(found):,} hours and origins; {counted:,} of {departed:,} departures counted")
+    if counted != departed:
+        raise SystemExit("the results do not hold every departure once")
+
+
+def run(data: Path) -> None:
+    """Node, query, replay, results, in this order."""
+    acknowledged = data / "acknowledged"
+    with Node(data) as controller, ThreadPoolExecutor(1) as beside:
+        print(f"a node serves at {controller}, data in {data}/; starting Spark")
+        loading = beside.submit(feed.flights)
+        spark = query.session(data / "spark.log")
+        try:
+            flights = loading.result()
+            with sarit.connect(controller) as client:
+                client.create_scope("aviation")
+                client.create_stream(DEPARTURES, segments=SEGMENTS)
+                client.create_stream(DELAYS)
+                wanted = missing(client, flights, acknowledged)
+                running = query.start(spark, controller, data.resolve() / "checkpoint")
+                try:
+                    if wanted:
+                        wait_until_ready(running)
+                        replay(client, wanted, acknowledged)
+                    finish(running, client, beside)
+                finally:
+                    running.stop()
+                found = results(client)
+        finally:
+            spark.stop()
+    table(found)
+    check(found, flights)
 
 
 def main() -> None:
@@ -117,25 +184,32 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("demo-data"), help="where node and checkpoint are kept")
     data: Path = parser.parse_args().data
     begun = time.monotonic()
-    with Node(data) as controller:
-        print(f"a node serves at {controller}, data in {data}/")
-        with sarit.connect(controller) as client:
-            client.create_scope("aviation")
-            client.create_stream(DEPARTURES, segments=SEGMENTS)
-            client.create_stream(DELAYS)
-            replay(client)
-            spark = query.session()
-            try:
-                run_query(spark, controller, data.resolve() / "checkpoint", feed.TOTAL)
-            finally:
-                spark.stop()
-            table(results(client))
+    run(data)
     print(f"done in {time.monotonic() - begun:.0f} s; run it again to see it go on from {data}/")
 
 
+def interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: it ends Spark's JVM too, and what waited for that fails in its own words."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 if __name__ == "__main__":
+    asked: list[int] = []
+
+    def on_interrupt(number: int, frame: FrameType | None) -> None:
+        """Remember it, and do what Python does."""
+        asked.append(number)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, on_interrupt)
     try:
         main()
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not asked and not interrupted(error):
+            raise
         print("\ninterrupted: what was acknowledged is kept; run the demo again to go on")
         sys.exit(130)

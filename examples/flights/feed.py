@@ -17,20 +17,18 @@ import pyarrow.csv as csv
 
 FIELDS = ("carrier", "flight", "tailnum", "origin", "dest", "sched_dep_time", "dep_delay", "arr_delay", "distance")
 # The last event carries no flight but a later time: it moves the watermark past the last hour, which closes it.
-HEARTBEAT = '{"n":%d,"time":"2014-02-01T00:00:00Z"}'
-
-# All flights and the heartbeat.
-TOTAL = 336_777
+HEARTBEAT = '{"n":%d,"time":"2014-04-01T00:00:00Z"}'
 
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One event: its JSON bytes, its routing key, and the day it belongs to."""
+    """One event: its JSON bytes, its routing key, the day it belongs to, and whether the flight departed."""
 
     number: int
     day: str
     key: str
     event: bytes
+    departed: bool
 
 
 def _csv_file() -> Path:
@@ -53,6 +51,7 @@ def flights() -> list[Flight]:
     for number, (time, *values) in enumerate(zip(times, *columns, strict=True)):
         record = {"n": number, "time": time.replace(" ", "T"), **dict(zip(FIELDS, values, strict=True))}
         key = record["tailnum"] or "unknown"
-        found.append(Flight(number, time[:10], key, json.dumps(record, separators=(",", ":")).encode()))
-    found.append(Flight(len(found), "2014-02-01", "heartbeat", (HEARTBEAT % len(found)).encode()))
+        event = json.dumps(record, separators=(",", ":")).encode()
+        found.append(Flight(number, time[:10], key, event, record["dep_delay"] is not None))
+    found.append(Flight(len(found), "2014-04-01", "heartbeat", (HEARTBEAT % len(found)).encode(), False))
     return found

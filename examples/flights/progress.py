@@ -13,11 +13,12 @@ PLAIN_SECONDS = 3.0
 
 @dataclass
 class Progress:
-    """Shows `done` of `total` things with the rate since the beginning."""
+    """Shows `done` of `total` things with the rate since the beginning, when it was at `first`."""
 
     label: str
     total: int
     unit: str
+    first: int = 0
     started: float = field(default_factory=time.monotonic)
     _shown: float = 0.0
 
@@ -28,7 +29,7 @@ class Progress:
         if not last and now - self._shown < (TERMINAL_SECONDS if terminal else PLAIN_SECONDS):
             return
         self._shown = now
-        rate = done / max(now - self.started, 1e-9)
+        rate = max(done - self.first, 0) / max(now - self.started, 1e-9)
         filled = BAR_WIDTH * done // max(self.total, 1)
         bar = "#" * filled + "." * (BAR_WIDTH - filled)
         text = f"{self.label:<22} [{bar}] {done:>9,} of {self.total:,} {self.unit}, {rate:,.0f}/s"

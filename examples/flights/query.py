@@ -4,26 +4,43 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-# The year passes in seconds here: a week of it is a moment by the clock, about the time that lies between two looks
-# at the tails of two segments.  Flights later than this behind the newest one seen would not be counted.
-LATENESS = "7 days"
+# The year passes in seconds here: two months of it are a moment by the clock, enough for the time that may lie between two
+# looks at the tails of two segments.  Flights later than this behind the newest one seen would not be counted.
+LATENESS = "60 days"
 
 
-def session() -> SparkSession:
-    """A local Spark with what the job needs."""
+@contextmanager
+def _standard_error_in(log: Path) -> Iterator[None]:
+    """Let processes started meanwhile (the JVM) write to `log` what they would write on the terminal."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def session(log: Path) -> SparkSession:
+    """A local Spark with what the job needs; its messages go to `log`.  Exits with a hint when there is no Java."""
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("flights")
         .config("spark.ui.enabled", "false")
@@ -31,9 +48,13 @@ def session() -> SparkSession:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.log.level", "ERROR")
-        .getOrCreate()
     )
-    return spark
+    with _standard_error_in(log):
+        try:
+            return builder.getOrCreate()
+        except (PySparkException, OSError) as error:
+            hint = "Java 17 or newer is needed; on Debian: apt-get install openjdk-17-jre-headless"
+            raise SystemExit(f"Spark did not start ({error}); {hint}; its messages are in {log}") from None
 
 
 def start(spark: SparkSession, controller: str, checkpoint: Path) -> StreamingQuery:
