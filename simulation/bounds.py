@@ -10,23 +10,25 @@ if TYPE_CHECKING:
     from simulation.cluster import Cluster
 
 _LOOK_SECONDS: Final = 0.02
-# Blocks of the Python client, and what a merge brings that was flushed before, are not in the workload's own hands.
-_LARGEST_BLOCK_BYTES: Final = 256 * 1024
+# What the Python client may send in one block, its transactions included.
+_CLIENT_BYTES: Final = 128 * 1024
+# What merges may bring at once that was in the index already, as slices.
+_MERGED_BYTES: Final = 64 * 1024
 
 
 class Bounds:
     """Un-flushed and cached bytes of the node.
 
-    A node that recovers holds again what had reached long-term storage and was not committed: beyond the bound, it may
-    hold what it began with, and no more."""
+    A container that recovers holds again what had reached long-term storage and was not committed, while others have
+    used the room it left: beyond the bound, a node may hold what its containers began with, and no more."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._begun: dict[int, tuple[object, int]] = {}
         options = cluster.options
-        others = options.stream_writers or options.transaction_writers
-        block = options.block_events * (options.event_bytes + 64)
-        self._slack = _LARGEST_BLOCK_BYTES if others else max(block, 4096)
+        self._slack = max(4096, options.block_events * (options.event_bytes + 64))
+        self._slack += _CLIENT_BYTES if options.stream_writers else 0
+        self._slack += _MERGED_BYTES if options.transaction_writers else 0
         self.highest = 0
 
     def __repr__(self) -> str:
@@ -43,12 +45,15 @@ class Bounds:
 
     def _look(self, store: SegmentStore) -> str:
         budget = store.budget
-        for opened in store.opened():
+        serving = store.opened()
+        if len(serving) < self._cluster.options.containers:
+            return ""  # one recovers: its bytes count already, how many they are is told when it serves
+        for opened in serving:
             container = opened.container
             if self._begun.get(container.number, (None, 0))[0] is not container:
                 self._begun[container.number] = (container, container.state.unflushed_bytes)
         begun = sum(count for _, count in self._begun.values())
-        allowed = max(budget.max_unflushed_bytes, begun) + self._slack
+        allowed = budget.max_unflushed_bytes + begun + self._slack
         self.highest = max(self.highest, budget.unflushed_bytes)
         if budget.unflushed_bytes > allowed:
             return f"{budget.unflushed_bytes} bytes are not flushed, {allowed} are allowed"
