@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sarit.store.segment import Segment
     from sarit.store.store import SegmentStore
 
-# Between two turns of the event loop: about 1 ms of work.
-_SEGMENTS_AT_ONCE: Final = 500
+# Between two turns of the event loop: less than 1 ms of work.
+_SEGMENTS_AT_ONCE: Final = 100
 # Averages below this many events and bytes a second are nothing.
 _STILL: Final = 1e-6
 
@@ -119,9 +119,12 @@ class Meters:
             return
         kept[key] = meter
         meter.add(segment, elapsed, weights)
-        if segment.scale_type in _BY_RATE and (meter.asked is None or now - meter.asked >= self._times.mute):
+        times = self._times
+        if now - meter.since < times.cool_down or (meter.asked is not None and now - meter.asked < times.mute):
+            return
+        if segment.scale_type in _BY_RATE:
             policy = ScalingPolicy(ScaleType(segment.scale_type), segment.target_rate)
-            wish = wish_of(policy, self._rates(meter, now), self._times)
+            wish = wish_of(policy, self._rates(meter, now), times)
             if wish is not Wish.NONE:
                 meter.asked = now
                 self.ask(segment.name, wish)
