@@ -237,7 +237,12 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
     (_, kind, flags, scale_type, key_length, rate, rollover, start, length, events, modified, entries, _, size) = (
         _RECORD.unpack_from(record)
     )
-    name = record[_RECORD.size : _RECORD.size + size].decode()
+    try:
+        name = record[_RECORD.size :].decode()
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"the index record of segment {segment_id} names it by no text") from error
+    if len(record) != _RECORD.size + size or start > length:
+        raise Corrupt(f"the index record of segment {segment_id} is damaged: {record[:80].hex()}")
     segment = Segment(Create(segment_id, name, kind, key_length, scale_type, rate, rollover), modified)
     segment.assigned_start = segment.start = start
     segment.assigned_length = segment.length = segment.flushed = length
