@@ -14,12 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sarit.core.errors import SaritError
 from sarit.core.limits import (
     MAX_CONNECTION_UNACKED_BYTES,
-    MAX_CONNECTION_UNSENT_BYTES,
     OLDEST_WIRE_VERSION,
     WIRE_VERSION,
 )
@@ -48,10 +47,20 @@ _APPEND_FAMILY = frozenset((1, 5, 89))
 _FLUSH_AT_BYTES = 1 << 20
 
 
+class Registry(Protocol):
+    """Who keeps the list of open connections."""
+
+    def opened(self, connection: StoreConnection) -> None:
+        """It can be written to."""
+
+    def closed(self, connection: StoreConnection) -> None:
+        """It is gone."""
+
+
 class StoreConnection(asyncio.BufferedProtocol):
     """The server's end of one connection."""
 
-    def __init__(self, store: SegmentStore, requests: Requests, registry: dict[StoreConnection, None]) -> None:
+    def __init__(self, store: SegmentStore, requests: Requests, registry: Registry) -> None:
         self._store = store
         self._requests = requests
         self._registry = registry
@@ -82,14 +91,13 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=MAX_CONNECTION_UNSENT_BYTES)
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self._registry[self] = None
+        self._registry.opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
-        self._registry.pop(self, None)
+        self._registry.closed(self)
         if self._closing is not None:
             self._closing.cancel()
         self._writable.set()
@@ -137,6 +145,10 @@ class StoreConnection(asyncio.BufferedProtocol):
         """The memory this client makes us hold."""
         unsent = self._transport.get_write_buffer_size()
         return Holding(unsent, self._reader.held_bytes, self._received, self.paused)
+
+    def limit_unsent(self, high: int) -> None:
+        """Answer no more while more than `high` bytes of replies are not taken."""
+        self._transport.set_write_buffer_limits(high=high)
 
     def drop(self, reason: str) -> None:
         """End the connection at once, whatever is still to be sent; `reason`: it did what."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.limits import MAX_CONNECTIONS
 from sarit.store.connection import StoreConnection
-from sarit.store.patience import LOOK_SECONDS, Patience
+from sarit.store.patience import LOOK_SECONDS, Patience, unsent_share
 from sarit.store.requests import Requests
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class StoreServer:
         self._watching: asyncio.Task[None] | None = None
         self._patience: Patience[StoreConnection] = patience or Patience()
         self._full = False
+        self._share = unsent_share(1)
         store.on_failure = self._container_failed
 
     def __repr__(self) -> str:
@@ -49,7 +50,19 @@ class StoreServer:
             self._full = True
             return _Refused()
         self._full = False
-        return StoreConnection(self._store, self._requests, self._connections)
+        return StoreConnection(self._store, self._requests, self)
+
+    def opened(self, connection: StoreConnection) -> None:
+        """See `Registry`: shares what all may hold anew, when their number asks for it."""
+        self._connections[connection] = None
+        share = unsent_share(len(self._connections))
+        changed, self._share = share != self._share, share
+        for one in self._connections if changed else (connection,):
+            one.limit_unsent(share)
+
+    def closed(self, connection: StoreConnection) -> None:
+        """See `Registry`."""
+        self._connections.pop(connection, None)
 
     def watch(self) -> None:
         """Begin to look after connections that stand still."""

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from sarit.store.patience import Holding, Patience
+from sarit.core.limits import KIB, MIB
+from sarit.store.patience import MAX_HELD_BYTES, Holding, Patience, unsent_share
 
 
 @dataclass(eq=False)
@@ -88,3 +89,10 @@ def test_the_gone_are_forgotten():
     patience.look([client], 0)
     assert patience.look([], 5) == []
     assert "0 connections" in repr(patience)
+
+
+def test_shares_shrink_with_the_number_of_connections():
+    assert unsent_share(1) == unsent_share(128) == 8 * MIB
+    assert unsent_share(129) == 4 * MIB
+    assert unsent_share(10_000) == 256 * KIB
+    assert all(unsent_share(count) * count <= MAX_HELD_BYTES for count in range(1, 4000, 7))
