@@ -1,0 +1,102 @@
+"""Events that cannot be processed must neither stop the others nor be lost: they go to a stream of dead letters.
+
+    python examples/dead_letters/letters.py --controller HOST:PORT shop/payments           # process; ends when sealed
+    python examples/dead_letters/letters.py --controller HOST:PORT shop/payments --again   # after the bug is mended
+
+An event that fails is tried a few times, for what is wrong may pass.  Then it is written to `<stream>-dead`, with the
+reason and the place it stands at, and the position is only moved on when that is durable: after a crash an event may
+be a dead letter twice, which its place tells, but it is never forgotten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import sarit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TRIES: Final = 3
+EVENTS_AT_ONCE: Final = 500
+
+
+def dead_letters_of(stream: str) -> str:
+    """Where the events of a stream go that cannot be processed."""
+    return f"{stream}-dead"
+
+
+def failure(event: bytes, handle: Callable[[bytes], None]) -> Exception | None:
+    """Process an event, trying again when it fails; the last error if it never worked."""
+    last: Exception | None = None
+    for _ in range(TRIES):
+        try:
+            handle(event)
+        except Exception as error:  # whatever is wrong with an event must not stop the others
+            last = error
+        else:
+            return None
+    return last
+
+
+def process(
+    client: sarit.Client, stream: str, handle: Callable[[bytes], None], start: str, done: Callable[[str], None]
+) -> int:
+    """Process a stream from a position until it is sealed; `done(position)` after each batch.  Returns dead letters."""
+    client.create_stream(dead_letters_of(stream))
+    dead = 0
+    with client.reader(stream, start=start) as reader, client.writer(dead_letters_of(stream)) as letters:
+        while (table := reader.read_arrow(EVENTS_AT_ONCE)) is not None:
+            for row in table.to_pylist():
+                error = failure(row["event"], handle)
+                if error is not None:
+                    dead += 1
+                    letter = {"event": base64.b64encode(row["event"]).decode(), "error": repr(error)}
+                    letters.write(json.dumps(letter | {"segment": row["segment"], "offset": row["offset"]}))
+            letters.flush()
+            done(str(reader.position()))
+    return dead
+
+
+def letters(client: sarit.Client, stream: str) -> list[dict[str, Any]]:
+    """The dead letters of a stream, each once."""
+    found = map(json.loads, client.reader(dead_letters_of(stream), end="tail"))
+    return list({(letter["segment"], letter["offset"]): letter for letter in found}.values())
+
+
+def again(client: sarit.Client, stream: str, handle: Callable[[bytes], None]) -> int:
+    """Process the dead letters once more, and forget them when all of them work now; how many still fail."""
+    end = client.stream_cut_tail(dead_letters_of(stream))
+    failed = sum(failure(base64.b64decode(letter["event"]), handle) is not None for letter in letters(client, stream))
+    if not failed:
+        client.truncate_stream(dead_letters_of(stream), cut=end)
+    return failed
+
+
+def pay(event: bytes) -> None:
+    """What this program does with an event: `account,amount`."""
+    account, _, amount = event.decode().partition(",")
+    if int(amount) < 0:
+        raise ValueError(f"{account}: a negative payment")
+
+
+def main() -> None:
+    """Process a stream of payments, or its dead letters."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("--again", action="store_true", help="process the dead letters instead")
+    parser.add_argument("--start", default="head", help="where to begin: head, tail or a stream cut")
+    parser.add_argument("stream")
+    options = parser.parse_args()
+    with sarit.connect(options.controller) as client:
+        if options.again:
+            print(again(client, options.stream, pay), "still fail")
+        else:
+            print(process(client, options.stream, pay, options.start, print), "dead letters")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""A node in a thread of this process that scales within seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from sarit.client.loop_thread import LoopThread
+from sarit.config import NodeConfig
+from sarit.controller.times import Times
+from sarit.core.metering import ScalingTimes
+from sarit.env.real import real_env
+from sarit.standalone import open_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def hasty_node(directory: Path, times_faster: float) -> Iterator[str]:
+    """The address of its controller."""
+    thread = LoopThread("node")
+    times = Times(scaling=ScalingTimes().shrunk(times_faster))
+    config = NodeConfig(str(directory), controller_port=0, store_port=0, times=times).validated()
+
+    async def start():
+        node = await open_node(config, real_env())
+        await node.start()
+        return node
+
+    node = thread.run(start())
+    try:
+        yield f"127.0.0.1:{node.controller_port}"
+    finally:
+        thread.run(asyncio.wait_for(node.stop(), 30))
+        thread.close()
