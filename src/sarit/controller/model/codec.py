@@ -312,6 +312,8 @@ def _decode_epochs(c: Cursor) -> tuple[Epoch, ...]:
         lows = {segment: s.low for segment, s in alive.items()}
         for _ in range(c.compact_int()):
             segment = c.compact_long()
+            if segment in lows:
+                raise Invalid(f"epoch {number} brings segment {segment}, which is there")
             lows[segment] = _DOUBLE.unpack(c.take(8))[0]
         alive = _tile(lows, alive)
         out.append(Epoch(number, tuple(alive.values()), created_ms))
