@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 from sarit.controller import keys
 from sarit.controller.model.codec import decode_cut
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
+from tests.unit.controller.fakes import Faults
 from tests.unit.controller.test_crashes import group
+from tests.unit.controller.test_sleepers import Sleep
 from tests.unit.controller.worlds import STREAM, World, halves, run, segment
 
 
@@ -159,6 +162,7 @@ def test_a_stream_is_watched_while_it_has_a_policy():
         await c.streams.seal(STREAM)
         await pass_by(world, c, 60, 0)
         await c.streams.delete(STREAM)
+        await pass_by(world, c, 60, 0)
         assert len(await c.catalog.watched(keys.WATCHED_FOR_RETENTION)) == 2  # somebody may be making it anew
         for _ in range(3):
             await pass_by(world, c, 60, 0)
@@ -185,5 +189,34 @@ def test_a_stream_made_anew_is_not_truncated_by_old_cuts():
         await pass_by(world, c, 60, 10, new)
         assert world.segments.segments[new].start == 0
         assert [cut.size for cut in await cuts(c)] == [10, 20]
+
+    run(main())
+
+
+def test_however_long_an_update_sleeps_the_stream_is_watched_then():
+    """Entered, found to have no policy, removed, and only then given one."""
+
+    async def main():
+        for call in range(1, 100):
+            world = World()
+            sleep, dreams = Sleep(call), Faults()
+            first = await world.controller(dreams)
+            await first.scopes.create("s")
+            await first.streams.create(STREAM, keeping(RetentionType.NONE, 0))
+            dreams.calls.clear()
+            dreams.gate = sleep.gate
+            sleeper = asyncio.ensure_future(first.streams.update(STREAM, BY_TIME))
+            waiter = asyncio.ensure_future(sleep.asleep.wait())
+            await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
+            if not sleep.asleep.is_set():
+                waiter.cancel()
+                assert call > 3
+                return
+            second = await world.controller()
+            for _ in range(3):
+                await pass_by(world, second, 60, 0)
+            sleep.woken.set()
+            await sleeper
+            assert [name for name, _ in await second.catalog.watched(keys.WATCHED_FOR_RETENTION)] == [STREAM], call
 
     run(main())

@@ -214,3 +214,33 @@ def test_numbers_go_on_even_for_one_who_read_them_too_early():
         assert [s.segment for s in await first.streams.active(STREAM)] == [3]
 
     run(main())
+
+
+@pytest.mark.parametrize("name", ["note a time", "remove a writer", "watermark", "retention"])
+def test_nothing_is_left_of_a_deleted_stream_by_one_who_slept(name):
+    async def main():
+        for call in range(1, 100):
+            world = World()
+            sleep, dreams = Sleep(call), Faults()
+            first = await world.controller(dreams)
+            await OPERATIONS[name].prepare(first, world)
+            dreams.calls.clear()
+            dreams.gate = sleep.gate
+            sleeper = asyncio.ensure_future(OPERATIONS[name].act(first, world))
+            waiter = asyncio.ensure_future(sleep.asleep.wait())
+            await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
+            if not sleep.asleep.is_set():
+                waiter.cancel()
+                assert call > 3
+                return
+            second = await world.controller()
+            await second.streams.seal(STREAM)
+            await second.streams.delete(STREAM)
+            sleep.woken.set()
+            with suppress(SaritError):
+                await sleeper
+            assert not [key for key in world.scopes()["s"] if key.startswith(b"o/")], f"asleep at call {call}"
+            await second.scopes.delete("s")
+            assert world.segments.segments == {}
+
+    run(main())
