@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from sarit.client import segments
 from sarit.client.byte_streams import ByteReader, ByteWriter
 from sarit.client.controller import ControllerClient, parse_address
+from sarit.client.coordination import Coordination
 from sarit.client.reader import EventReader
 from sarit.client.session import PATIENCE_SECONDS, Session
 from sarit.client.streams import Stream
@@ -74,6 +75,7 @@ class Client:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.coordination = Coordination(session)
 
     def __repr__(self) -> str:
         return f"Client({self.session.controller!r})"
