@@ -24,6 +24,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from sarit.client.endings import Endings
 from sarit.client.targets import TransactionTarget
 from sarit.client.transaction_calls import TransactionCalls
 from sarit.client.values import TransactionStatus
@@ -43,8 +44,6 @@ log = logging.getLogger(__name__)
 DEFAULT_LEASE_SECONDS: Final = 90.0
 RENEWALS_PER_LEASE: Final = 3
 RETRY_SECONDS: Final = 0.5
-FIRST_LOOK_SECONDS: Final = 0.001
-LONGEST_LOOK_SECONDS: Final = 0.05
 
 OPEN: Final = "open"
 COMMITTED: Final = "committed"
@@ -83,6 +82,7 @@ class TransactionalWriter:
         self.buffer_bytes = buffer_bytes
         self._session = session
         self._calls = TransactionCalls(session.controller, stream)
+        self._endings = Endings(session, self._calls)
         self._lease_ms = round(lease_seconds * 1000)
         self._keep_alive = keep_alive
         self._open: dict[Transaction, None] = {}
@@ -138,7 +138,7 @@ class TransactionalWriter:
         number = transaction_number(transaction)
         await self._session.patiently(lambda: self._calls.commit(number, self.name, time))
         if wait:
-            await self._until(number, TransactionStatus.COMMITTING, TransactionStatus.COMMITTED)
+            await self._ended(number, TransactionStatus.COMMITTED)
 
     async def abort(self, transaction: UUID | str, *, wait: bool = True) -> None:
         """Forget all its events.  Decided when it returns; `wait`: return only when they are gone.
@@ -147,21 +147,15 @@ class TransactionalWriter:
         number = transaction_number(transaction)
         await self._session.patiently(lambda: self._calls.abort(number))
         if wait:
-            await self._until(number, TransactionStatus.ABORTING, TransactionStatus.ABORTED)
+            await self._ended(number, TransactionStatus.ABORTED)
 
     async def completed(self) -> list[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), with how they did.  Raises NotFound (stream)."""
         found = await self._session.patiently(self._calls.completed)
         return [(UUID(int=number), status) for number, status in found]
 
-    async def _until(self, number: int, passing: TransactionStatus, wanted: TransactionStatus) -> None:
-        delay, waited = FIRST_LOOK_SECONDS, 0.0
-        while (status := await self._session.patiently(lambda: self._calls.status(number))) is passing:
-            if waited > self._session.patience:
-                raise Unavailable(f"transaction {number:032x} is decided, but still {status.name.lower()}")
-            await asyncio.sleep(delay)
-            waited += delay
-            delay = min(2 * delay, LONGEST_LOOK_SECONDS)
+    async def _ended(self, number: int, wanted: TransactionStatus) -> None:
+        status = await self._endings.of(number)
         if status is not wanted:
             raise Conflict(f"transaction {number:032x} is {status.name.lower()}", actual=status)
 
