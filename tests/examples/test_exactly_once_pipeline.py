@@ -1,12 +1,20 @@
 """The pipeline, killed again and again at random moments: its output is as if it had run once."""
 
+import asyncio
 import json
 import random
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import sarit
+from examples.exactly_once_pipeline.pipeline import Pipeline
+from sarit.client.transactions import Transaction as AioTransaction
+from sarit.controller.transactions import Transactions
+from sarit.core.names import StreamName
+from tests.examples.fast import hasty_node
 from tests.nodes import RunningNode
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "exactly_once_pipeline" / "pipeline.py"
@@ -54,3 +62,36 @@ def test_killed_at_random_moments_it_counts_every_order_once(tmp_path) -> None:
                 found[row["customer"]].append(row["total"])
         assert found == expected
         assert steps == list(range(1, len(steps) + 1))
+
+
+def test_a_run_that_was_killed_behind_its_decision_is_waited_for(tmp_path, monkeypatch) -> None:
+    """The controller is slow to carry out the commit: a run that looked at the output at once would begin anew."""
+    finish_soon = Transactions.finish_soon
+
+    def finish_late(self: Transactions, name: StreamName) -> None:
+        asyncio.get_running_loop().call_later(1.0, finish_soon, self, name)
+
+    monkeypatch.setattr(Transactions, "finish_soon", finish_late)
+    with hasty_node(tmp_path / "node", 1) as address, sarit.connect(address) as client:
+        client.create_scope("shop")
+        client.create_stream("shop/orders")
+        client.create_stream("shop/totals")
+        with client.writer("shop/orders") as writer:
+            writer.write_many([f"ann,{n}" for n in range(1, 11)], keys=["ann"] * 10)
+        client.seal_stream("shop/orders")
+        pipeline = Pipeline(client, "shop/orders", "shop/totals", tmp_path / "state")
+        monkeypatch.setattr("examples.exactly_once_pipeline.pipeline.ORDERS_PER_TRANSACTION", 4)
+        decide = AioTransaction.commit
+
+        async def decide_and_die(self: AioTransaction, **options) -> None:
+            await decide(self, wait=False)
+            raise RuntimeError("killed")
+
+        with monkeypatch.context() as dying:
+            dying.setattr(AioTransaction, "commit", decide_and_die)
+            with pytest.raises(RuntimeError, match="killed"):
+                pipeline.run()
+        assert list(client.reader("shop/totals", end="tail")) == []
+        assert Pipeline(client, "shop/orders", "shop/totals", tmp_path / "state").run() == 6
+        rows = list(map(json.loads, client.reader("shop/totals", end="tail")))
+        assert [row["total"] for row in rows if "total" in row] == [n * (n + 1) // 2 for n in range(1, 11)]
