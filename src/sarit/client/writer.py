@@ -62,6 +62,7 @@ class EventWriter:
         "_granted",
         "_intake",
         "_marks",
+        "_name",
         "_noted",
         "_opening",
         "_pump_due",
@@ -73,7 +74,6 @@ class EventWriter:
         "_spread",
         "_wake",
         "_yield",
-        "name",
         "stream",
     )
 
@@ -86,7 +86,7 @@ class EventWriter:
         name: str | None = None,
     ) -> None:
         self.stream = stream
-        self.name = name or session.env.random.bytes(16).hex()
+        self._name = name
         self._noted = False
         self._session = session
         self._spread = Spread(session, target or StreamTarget(session, stream), self.wake_soon, self.fail)
@@ -208,6 +208,9 @@ class EventWriter:
         if self._failure is not None:
             future.set_exception(self._failure)
             return future
+        if self._closed and self.pending_bytes():
+            future.set_exception(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
+            return future
         self._marks[future] = None
         future.add_done_callback(lambda done: self._marks.pop(done, None))
         if self._spread.opened or not self._intake:
@@ -226,6 +229,13 @@ class EventWriter:
         marked = self.mark()
         self._pump(urgent=True)
         await marked
+
+    @property
+    def name(self) -> str:
+        """What it notes times under; a random one when none was given."""
+        if self._name is None:
+            self._name = self._session.env.random.bytes(16).hex()
+        return self._name
 
     async def note_time(self, time: int) -> None:
         """Flush, then note that all events of this writer so far are of `time` or before, and all to come of `time` or

@@ -352,3 +352,15 @@ async def test_a_large_event_moves_on_when_its_segment_is_sealed(world) -> None:
     await writer.flush()
     assert [large, b"after"] in [world.stored(stream.segment(segment)) for segment in (low, high)]
     await writer.close()
+
+
+@on_loop
+async def test_a_writer_that_was_left_does_not_wait_for_ever(world) -> None:
+    world.controller.create("s/t")
+    world.store.ack_delay = 5
+    writer = world.client.writer("s/t")
+    writer.write("in flight")
+    await until(lambda: world.store.appends)
+    writer.abandon()
+    with pytest.raises(Invalid, match="closed before everything was durable"):
+        await writer.flush()
