@@ -29,8 +29,10 @@ class Catch:
 
 
 def kind_of(violation: str) -> str:
-    """`stream: key-gap: ...` and `lost: ...` without what follows the kind."""
+    """`stream: key-gap: ...` and `lost: ...` without what follows the kind; of an exception, what it says it is."""
     first, _, rest = violation.partition(": ")
+    if first in ("exception", "AssertionError") and ": " in rest:
+        return kind_of(rest)
     return f"{first} {rest.partition(': ')[0]}" if first == "stream" else first
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sarit.client.progress import Progress
 from sarit.controller.model import streams
 from sarit.controller.model.records import WorkKind
+from sarit.controller.streams import Streams
+from sarit.core.names import SegmentId
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
 
@@ -23,9 +25,12 @@ def successor_before_predecessors() -> Iterator[None]:
     right = Progress.followed
 
     def wrong(self: Any, segment: Any, successors: Any) -> Any:
-        known = set(self.positions)
-        alone = [replace(s, predecessors=frozenset({segment})) for s in successors if s.segment not in known]
-        return right(self, segment, alone) if alone or not successors else []
+        if not successors:
+            return right(self, segment, successors)
+        begun = [s.segment for s in successors if s.segment not in self.positions]
+        staying = {known: offset for known, offset in self.positions.items() if known != segment}
+        self.positions = staying | dict.fromkeys(begun, 0)
+        return begun
 
     with planted(Progress, "followed", wrong):
         yield
@@ -64,17 +69,14 @@ def replaced_segment_not_sealed() -> Iterator[None]:
 
 @mutant("key space tiled")
 @contextmanager
-def gap_in_key_space() -> Iterator[None]:
-    """The last segment of a split begins a little too late."""
-    right = streams.next_epoch
+def segment_missing_after_scale() -> Iterator[None]:
+    """Once a stream was scaled, the last of its active segments is not told."""
+    right = Streams.active
 
-    def wrong(current: Any, replaced: Any, ranges: Any, now_ms: int) -> Any:
-        epoch = right(current, replaced, ranges, now_ms)
-        if len(ranges) < 2:
-            return epoch
-        last = max(epoch.segments, key=lambda s: s.segment)
-        late = replace(last, low=last.low + (last.high - last.low) / 16)
-        return replace(epoch, segments=tuple(late if s is last else s for s in epoch.segments))
+    async def wrong(self: Any, name: Any) -> Any:
+        found = await right(self, name)
+        scaled = any(SegmentId.unpack(s.segment).epoch for s in found)
+        return found[:-1] if scaled and len(found) > 1 else found
 
-    with planted(streams, "next_epoch", wrong):
+    with planted(Streams, "active", wrong):
         yield

@@ -24,7 +24,10 @@ def test_rows_are_found_again(tmp_path) -> None:
     [
         ("lost: scan 3: writer 1 event 2", "lost"),
         ("stream: key-gap: reader 1", "stream key-gap"),
-        ("AssertionError: the node cannot start: x", "AssertionError"),
+        ("Corrupt: the node cannot start: x", "Corrupt"),
+        ("exception: AssertionError: liveness: stream at x", "liveness"),
+        ("exception: Sealed: stream app/orders is sealed: it", "Sealed"),
+        ("exception: TimeoutError", "exception"),
     ],
 )
 def test_the_kind_of_a_violation(violation, kind) -> None:
