@@ -357,7 +357,7 @@ async def test_a_large_event_moves_on_when_its_segment_is_sealed(world) -> None:
 @on_loop
 async def test_a_writer_that_was_left_does_not_wait_for_ever(world) -> None:
     world.controller.create("s/t")
-    world.store.ack_delay = 5
+    world.store.ack_delay = 0.3
     writer = world.client.writer("s/t")
     writer.write("in flight")
     await until(lambda: world.store.appends)
