@@ -45,6 +45,7 @@ class NodeConfig:
                 raise Invalid(f"{port} is not a port (0 to {_MAX_PORT})")
         if self.controller_port and self.controller_port == self.store_port and not self.one_port:
             raise Invalid("controller and store need ports of their own, unless one port serves both (--one-port)")
+        self.times.check()
         return NodeConfig(
             os.path.abspath(self.data_dir), self.host, self.controller_port, self.store_port, self.containers,
             self.storage_url, self.one_port, self.advertised_host, replace(self.limits, containers=self.containers),

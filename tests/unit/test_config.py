@@ -2,7 +2,14 @@
 
 import dataclasses
 
+import pytest
+from click.testing import CliRunner
+
+import sarit.standalone
+from sarit.cli.standalone import standalone
 from sarit.config import NodeConfig
+from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
+from sarit.core.errors import Invalid
 from sarit.store.store import StoreLimits
 
 
@@ -14,3 +21,30 @@ def test_other_limits_stay():
     limits = StoreLimits(cache_bytes=1234)
     got = NodeConfig("data", containers=2, limits=limits).validated().limits
     assert got == dataclasses.replace(limits, containers=2)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        Times(ScalingTimes((1.0, 2.0, 4.0, 3.0))),
+        Times(ScalingTimes((0.0, 1.0, 2.0, 3.0))),
+        Times(ScalingTimes(cool_down=-1.0)),
+        Times(retention=RetentionTimes(0.0)),
+        Times(watermarks=WatermarkTimes(-1.0)),
+    ],
+)
+def test_times_make_sense(times):
+    Times().check()
+    with pytest.raises(Invalid):
+        NodeConfig("data", times=times).validated()
+
+
+def test_what_the_command_says_reaches_the_node(monkeypatch):
+    started = []
+    monkeypatch.setattr(sarit.standalone, "run", started.append)
+    options = ["--scaling-windows", "1", "2", "3", "4", "--scaling-cool-down", "7", "--watermark-interval", "0.5"]
+    assert CliRunner().invoke(standalone, options).exit_code == 0
+    assert CliRunner().invoke(standalone, []).exit_code == 0
+    assert started[0].times.scaling == ScalingTimes((1.0, 2.0, 3.0, 4.0), 1 / 24, 7.0, 7.0)
+    assert started[0].times.watermarks.interval == 0.5
+    assert started[1].times == Times()

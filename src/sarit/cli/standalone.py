@@ -35,6 +35,35 @@ from sarit.core import limits
 @click.option("--one-port", is_flag=True, help="Serve the wire protocol on the controller's port too.")
 @click.option("--advertise", metavar="HOST", help="The address clients are told.  [default: --host]")
 @click.option(
+    "--scaling-windows",
+    type=float,
+    nargs=4,
+    default=(120.0, 300.0, 600.0, 1200.0),
+    show_default=True,
+    help="Seconds over which the rates of segments are averaged, for streams that scale by rate; shortest first.",
+)
+@click.option(
+    "--scaling-cool-down",
+    type=click.FloatRange(0),
+    default=600.0,
+    show_default=True,
+    help="Seconds for which a segment that a scale brought is left as it is.",
+)
+@click.option(
+    "--retention-interval",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Seconds between looks at a stream with a retention policy, at least.",
+)
+@click.option(
+    "--watermark-interval",
+    type=click.FloatRange(0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="Seconds between looks at the times that writers note.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -50,6 +79,10 @@ def standalone(
     storage: str | None,
     one_port: bool,
     advertise: str | None,
+    scaling_windows: tuple[float, float, float, float],
+    scaling_cool_down: float,
+    retention_interval: float,
+    watermark_interval: float,
     log_level: str,
 ) -> None:
     """Run controller and segment store in one process, on one data directory.
@@ -58,6 +91,7 @@ def standalone(
     acknowledged is on the disk, so that kill -9 loses nothing either.
     """
     from sarit.config import NodeConfig
+    from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
     from sarit.standalone import run
 
     logging.basicConfig(
@@ -73,5 +107,10 @@ def standalone(
             storage_url=storage,
             one_port=one_port,
             advertised_host=advertise,
+            times=Times(
+                ScalingTimes(scaling_windows, scaling_windows[0] / 24, scaling_cool_down, scaling_cool_down),
+                RetentionTimes(retention_interval),
+                WatermarkTimes(watermark_interval),
+            ),
         )
     )

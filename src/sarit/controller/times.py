@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 from sarit.controller.model.retention import RetentionTimes
 from sarit.controller.model.watermarks import WatermarkTimes
+from sarit.core.errors import Invalid
 from sarit.core.metering import ScalingTimes
+
+__all__ = ["RetentionTimes", "ScalingTimes", "Times", "WatermarkTimes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +19,9 @@ class Times:
     scaling: ScalingTimes = field(default_factory=ScalingTimes)
     retention: RetentionTimes = field(default_factory=RetentionTimes)
     watermarks: WatermarkTimes = field(default_factory=WatermarkTimes)
+
+    def check(self) -> None:
+        """Raises Invalid."""
+        self.scaling.check()
+        if self.retention.interval <= 0 or self.watermarks.interval <= 0 or self.watermarks.writer_time_out < 0:
+            raise Invalid("the intervals of retention and watermarks are times in seconds, above 0")

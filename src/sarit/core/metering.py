@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from sarit.core.errors import Invalid
 from sarit.core.policies import ScaleType, ScalingPolicy
 
 BYTES_PER_KILOBYTE: Final = 1024
@@ -42,6 +43,13 @@ class ScalingTimes:
     interval: float = 5.0
     cool_down: float = 600.0
     mute: float = 600.0
+
+    def check(self) -> None:
+        """Raises Invalid."""
+        if not 0 < self.interval <= self.windows[0] or list(self.windows) != sorted(self.windows):
+            raise Invalid("the windows of scaling by rate are four times in seconds, shortest first")
+        if self.cool_down < 0 or self.mute < 0:
+            raise Invalid("the cool-down of scaling by rate is a time in seconds")
 
     def shrunk(self, factor: float) -> ScalingTimes:
         """The same, so many times faster."""
