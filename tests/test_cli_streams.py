@@ -42,3 +42,13 @@ def test_transactions_and_segments_by_hand(tmp_path):
         assert "is not active" in sarit(node, "stream", "scale", "shop/orders", "--split", "0.#epoch.0", code=1)[1]
         assert "NUMBER" in sarit(node, "stream", "scale", "shop/orders", "--split", "x", code=2)[1]
         assert "give one of" in sarit(node, "stream", "scale", "shop/orders", code=2)[1]
+
+
+def test_truncated_events_are_an_error_or_skipped(tmp_path):
+    with RunningNode(tmp_path / "node") as node:
+        sarit(node, "write", "shop/orders", "--create", stdin="one\ntwo\n")
+        head = sarit(node, "read", "shop/orders", "--limit", "1", "--print-cut")
+        start = json.loads(sarit(node, "stream", "info", "shop/orders", "--format", "json")[0])["head"]
+        sarit(node, "stream", "truncate", "shop/orders", head[1].strip())
+        assert "was truncated and begins at" in sarit(node, "read", "shop/orders", "--from", start, code=1)[1]
+        assert sarit(node, "read", "shop/orders", "--from", start, "--skip-truncated")[0] == "two\n"

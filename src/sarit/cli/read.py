@@ -22,11 +22,19 @@ if TYPE_CHECKING:
 @click.option("--from", "start", default="head", show_default=True, metavar="head|tail|CUT", help="Where to begin.")
 @click.option("--follow", is_flag=True, help="Do not end at the tail: wait for more.")
 @click.option("--limit", type=click.IntRange(1), help="End after so many events.")
+@click.option("--skip-truncated", is_flag=True, help="Go on behind what was truncated instead of failing.")
 @click.option("--print-cut", is_flag=True, help="At the end, print the cut reached on standard error.")
 @controller_option
 @format_option
 def read(
-    name: StreamName, start: str, follow: bool, limit: int | None, print_cut: bool, controller: str, output: str
+    name: StreamName,
+    start: str,
+    follow: bool,
+    limit: int | None,
+    skip_truncated: bool,
+    print_cut: bool,
+    controller: str,
+    output: str,
 ) -> None:
     """Print the events of SCOPE/STREAM, one a line; with --format json, one JSON document a line.
 
@@ -37,7 +45,7 @@ def read(
     out = sys.stdout.buffer
     with (
         sarit.connect(controller) as client,
-        client.reader(name, start=start, end=None if follow else "tail") as reader,
+        client.reader(name, start=start, end=None if follow else "tail", skip_truncated=skip_truncated) as reader,
     ):
         try:
             while limit is None or count < limit:
