@@ -70,6 +70,7 @@ class Caretaker:
         entries = await self._catalog.watched(WATCHED_FOR_RETENTION)
         alive = {name for name, _ in entries}
         self._next_look = {name: at for name, at in self._next_look.items() if name in alive}
+        self._forget(WATCHED_FOR_RETENTION, alive)
         for name, version in entries:
             now = self._env.clock.monotonic()
             if now < self._next_look.get(name, now):
@@ -81,8 +82,16 @@ class Caretaker:
 
     async def mark(self) -> None:
         """Look at every stream whose writers note times."""
-        for name, version in await self._catalog.watched(WATCHED_FOR_TIME):
+        entries = await self._catalog.watched(WATCHED_FOR_TIME)
+        self._forget(WATCHED_FOR_TIME, {name for name, _ in entries})
+        for name, version in entries:
             await self._look(WATCHED_FOR_TIME, name, version, self._watermarks.look)
+
+    def _forget(self, kind: bytes, alive: set[StreamName]) -> None:
+        """Entries that another controller removed."""
+        gone = [key for key in self._superfluous if key[0] == kind and key[1] not in alive]
+        for key in gone:
+            del self._superfluous[key]
 
     async def _look(
         self, kind: bytes, name: StreamName, version: int, look: Callable[[StreamName], Awaitable[bool]]

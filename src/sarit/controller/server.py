@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.controller.autoscale import AutoScale
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from sarit.controller.ports import Segments, Tables
     from sarit.env.ports import Env
 
+
+_log = logging.getLogger("sarit.controller")
 
 DEFAULT_TIMES: Final = Times()
 
@@ -79,6 +82,8 @@ class Controller:
             await self.scopes.create(SYSTEM_SCOPE)
         work = (self.sweeper.run(), self.autoscale.run(), self.caretaker.run())
         self._background = [asyncio.ensure_future(each) for each in work]
+        for task in self._background:
+            task.add_done_callback(_tell)
 
     async def stop(self) -> None:
         """End the background work; what it leaves is finished by the next start, here or elsewhere."""
@@ -98,3 +103,9 @@ class Controller:
             TableCalls(self.catalog, self.tables),
         )
         return [ControllerService(families)]
+
+
+def _tell(task: asyncio.Task[None]) -> None:
+    """Background work goes on for ever: that it ended is a bug of ours."""
+    if not task.cancelled() and task.exception() is not None:
+        _log.critical("the controller's background work met a bug and has ended", exc_info=task.exception())

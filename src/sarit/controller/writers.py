@@ -46,14 +46,17 @@ class Writers:
         key = keys.writer_key(name.stream, writer)
         for _ in range(MAX_ATTEMPTS):
             (value,) = await self._catalog.get(name.scope, [key])
-            if value is not None:
-                before = codec.decode_writer(value.value)
-                if time < before.time and not before.leaving:
-                    raise EarlierTime(f"writer {writer} was at {before.time} already")
-                known = known_segments(await self._catalog.epochs_of(name, record, [*position, *before.position]))
+            before = None if value is None else codec.decode_writer(value.value)
+            if before is not None and time < before.time and not before.leaving:
+                raise EarlierTime(f"writer {writer} was at {before.time} already")
+            earlier = {} if before is None else before.position
+            known = known_segments(await self._catalog.epochs_of(name, record, [*position, *earlier]))
+            if not known.keys() >= position.keys() or min(position.values(), default=0) < 0:
+                raise Invalid(f"writer {writer} stands in segments that stream {name} never had")
+            if before is not None:
                 # A note may be older than the stream, if it was made anew since.
                 last = {segment: offset for segment, offset in before.position.items() if segment in known}
-                if not known.keys() >= position.keys() or not follows(known, last, position):
+                if not follows(known, last, position):
                     raise Invalid(f"writer {writer} was further in the stream already")
                 if before.leaving:  # it is back: what it wrote before is still to be taken in
                     old = {s: o for s, o in last.items() if not any(known[s].overlaps(known[p]) for p in position)}

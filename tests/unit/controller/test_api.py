@@ -168,6 +168,8 @@ def test_writers_note_times():
                 )
                 return noted.result
 
+            for nowhere in ({77: 4}, {0: -1}, {-1: 0}):
+                assert await note(10, nowhere) == reply.INVALID_POSITION
             assert await note(10, {0: 5}) == reply.SUCCESS
             assert await note(9, {0: 5}) == reply.INVALID_TIME
             assert await note(10, {0: 4}) == reply.INVALID_POSITION

@@ -324,7 +324,7 @@ def _tile(lows: Mapping[int, float], known: Mapping[int, SegmentRange]) -> dict[
     """Segments by low bound, each up to the next; objects already known are used again."""
     order = sorted(lows, key=lows.__getitem__)
     bounds = [lows[segment] for segment in order] + [1.0]
-    if bounds[0] != 0.0 or any(low >= high for low, high in itertools.pairwise(bounds)):
+    if bounds[0] != 0.0 or not all(low < high for low, high in itertools.pairwise(bounds)):  # "not": a bound may be NaN
         raise Invalid("an epoch does not tile the key space")
     out = {}
     for at, segment in enumerate(order):
