@@ -31,7 +31,9 @@ def rounds(given: argparse.Namespace, first: int) -> list[Round]:
     while left > 0 and time.monotonic() - started < given.minutes * 60:
         seed = first + len(done)
         small = can_mount() and (len(done) % 2 == 0 or list(given.fault) == ["full_disk"])
-        plan = Plan(seed, min(left, _FAULTS_PER_ROUND), tuple(given.fault), small_disk=small, short=given.short)
+        plan = Plan(
+            seed, min(left, _FAULTS_PER_ROUND), tuple(given.fault), small_disk=small, short=given.short, tell=True
+        )
         with tempfile.TemporaryDirectory(prefix="sarit-chaos-", dir=given.directory) as directory:
             result = asyncio.run(run_round(Path(directory), plan))
         print(result.line(), flush=True)

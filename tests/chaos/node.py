@@ -29,7 +29,7 @@ _FAKE_TIME: Final = ("/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/
 class ChaosNode(RunningNode):
     """A node that comes back on the same ports, as another process each time."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, fake_time: bool = False) -> None:
         self._ports = free_ports(2)
         self.directory = directory
         self.proxies = [Proxy(CLIENT_HOST, port, NODE_HOST) for port in self._ports]
@@ -37,14 +37,15 @@ class ChaosNode(RunningNode):
         self.starts = 0
         self._clock = directory.with_name(directory.name + ".clock")
         environment = dict(os.environ)
-        library = fake_time_library()
+        library = fake_time_library() if fake_time else None
         if library is not None:
             self._clock.write_text("+0")
             environment |= {
                 "LD_PRELOAD": library,
                 "FAKETIME_TIMESTAMP_FILE": str(self._clock),
                 "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                "FAKETIME_NO_CACHE": "1",
+                "DONT_FAKE_MONOTONIC": "1",
+                "FAKETIME_CACHE_DURATION": "1",
             }
         options = ["--host", NODE_HOST, "--advertise", CLIENT_HOST, "--containers", "2", "--log-level", "warning"]
         ports = ["--controller-port", str(self._ports[0]), "--store-port", str(self._ports[1])]

@@ -39,6 +39,7 @@ class Plan:
     official: bool = True
     small_disk: bool = False
     short: bool = False
+    tell: bool = False
 
 
 @dataclass(slots=True)
@@ -68,14 +69,15 @@ async def run_round(directory: Path, plan: Plan) -> Round:
     begun = time.monotonic()
     disk = SmallDisk(directory / "disk") if plan.small_disk else None
     with disk or nullcontext():
-        node = ChaosNode((directory / "disk" if disk else directory) / "data")
+        names = [name for name in possible(disk) if not plan.classes or name in plan.classes]
+        node = ChaosNode((directory / "disk" if disk else directory) / "data", fake_time="clock_jumps" in names)
         workload = Workload(node.address, random.Random(plan.seed), plan.writers, plan.official)
         try:
             for proxy in node.proxies:
                 await proxy.start()
             await node.begin()
             await workload.start()
-            await _strike(Site(node, disk, random.Random(plan.seed), plan.short), workload, result)
+            await _strike(Site(node, disk, random.Random(plan.seed), plan.short), workload, result, names)
             await _judge(node, workload)
         except Stopped as error:
             result.violations.append(Violation("liveness", str(error)))
@@ -97,15 +99,20 @@ async def run_round(directory: Path, plan: Plan) -> Round:
     return result
 
 
-async def _strike(site: Site, workload: Workload, result: Round) -> None:
+async def _strike(site: Site, workload: Workload, result: Round, names: list[str]) -> None:
     await workload.progress(LIVENESS_SECONDS, "the start")
-    names = [name for name in possible(site.disk) if not result.plan.classes or name in result.plan.classes]
     for number in range(result.plan.faults):
         # Each class once first, so that none is missing by chance.
         name = names[number % len(names)] if number < len(names) else draw(site, names)
+        begun = time.monotonic()
         await FAULTS[name][0](site)
+        healed = time.monotonic()
         result.struck[name] += 1
         await workload.progress(LIVENESS_SECONDS, f"fault {number + 1}, {name}")
+        if result.plan.tell:
+            print(
+                f"  {name}: {healed - begun:.1f} s, all write again after {time.monotonic() - healed:.1f} s", flush=True
+            )
 
 
 async def _judge(node: ChaosNode, workload: Workload) -> None:

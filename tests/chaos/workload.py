@@ -28,7 +28,7 @@ NAME: Final = f"{SCOPE}/{STREAM}"
 TAIL_READER: Final = 0
 END_SECONDS: Final = 120.0
 _MAX_BATCH: Final = 40
-_THINK_SECONDS: Final = 0.03
+_THINK_SECONDS: Final = 0.04
 _SHOWN: Final = 3
 
 

@@ -242,7 +242,10 @@ def _operations(payload: memoryview, count: int) -> Iterator[Operation]:
     at = FRAME_HEADER.size
     try:
         for _ in range(count):
-            operation, at = _decode(payload, at)
+            operation, end = _decode(payload, at)
+            if not at < end <= len(payload):
+                raise Corrupt(f"a log frame of {len(payload)} bytes holds an operation from {at} to {end}")
+            at = end
             yield operation
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise Corrupt(f"a log frame cannot be decoded: {error}") from error
@@ -297,6 +300,8 @@ def _decode_table(view: memoryview, at: int) -> tuple[UpdateTable, int]:
     entries = []
     for _ in range(count):
         version, key_size, value_size = _ENTRY.unpack_from(view, at)
+        if value_size < REMOVED:
+            raise Corrupt(f"a log frame holds a table entry of {value_size} bytes")
         at += _ENTRY.size
         key = bytes(view[at : at + key_size])
         at += key_size
