@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -126,14 +127,15 @@ async def _pieces(session: Session, part: Slice) -> AsyncGenerator[Buffer, None]
 
 async def read_slice(
     session: Session, part: Slice, parse: Callable[[EventCursor, Buffer], T | None]
-) -> AsyncIterator[T]:
+) -> AsyncGenerator[T, None]:
     """A slice, each piece as `parse` has it.  Raises Truncated, NotFound, Corrupt (an end inside an event)."""
     cursor = EventCursor(part.segment, part.start)
     try:
-        async for piece in _pieces(session, part):
-            parsed = parse(cursor, piece)
-            if parsed is not None:
-                yield parsed
+        async with aclosing(_pieces(session, part)) as pieces:
+            async for piece in pieces:
+                parsed = parse(cursor, piece)
+                if parsed is not None:
+                    yield parsed
     except NotFound as error:
         raise Truncated(f"{error}: it was truncated away", -1) from None
     if cursor.held_bytes:
@@ -206,8 +208,9 @@ class _Gathering(Generic[T]):
 
     async def _read(self, part: Slice) -> None:
         try:
-            async for parsed in read_slice(self._session, part, self._parse):
-                await self._parts.put(parsed)
+            async with aclosing(read_slice(self._session, part, self._parse)) as parts:
+                async for parsed in parts:
+                    await self._parts.put(parsed)
         except Truncated:
             if not self._skip_truncated:
                 raise
@@ -297,15 +300,13 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, a
 async def _walk(session: Session, part: Slice, target: int) -> int:
     """The first event boundary of a slice at or behind `target`; its last one if there is none."""
     walk = BoundaryWalk(part.start, target)
-    pieces = _pieces(session, part)
     try:
-        async for piece in pieces:
-            if walk.feed(piece):
-                break
+        async with aclosing(_pieces(session, part)) as pieces:
+            async for piece in pieces:
+                if walk.feed(piece):
+                    break
     except NotFound as error:
         raise Truncated(f"{error}: it was truncated away", -1) from None
-    finally:
-        await pieces.aclose()
     return walk.last
 
 
