@@ -15,6 +15,7 @@ import sys
 import time
 from collections import defaultdict
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +30,7 @@ from progress import Progress
 import sarit
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Iterator
 
     from pyspark.sql.streaming import StreamingQuery
 
@@ -149,13 +150,27 @@ def check(found: Results, flights: list[feed.Flight]) -> None:
         raise SystemExit("the results do not hold every departure once")
 
 
+@contextmanager
+def ctrl_c_waits() -> Iterator[None]:
+    """Ctrl-C is noticed when this ends: Spark, interrupted while it starts, fails in words of its own.
+
+    It also puts its own handler in place, which is taken back.  Threads started meanwhile never see the signal."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 def run(data: Path) -> None:
     """Node, query, replay, results, in this order."""
     acknowledged = data / "acknowledged"
     with Node(data) as controller, ThreadPoolExecutor(1) as beside:
         print(f"a node serves at {controller}, data in {data}/; starting Spark")
-        loading = beside.submit(feed.flights)
-        spark = query.session(data / "spark.log")
+        with ctrl_c_waits():
+            loading = beside.submit(feed.flights)
+            spark = query.session(data / "spark.log")
         try:
             flights = loading.result()
             with sarit.connect(controller) as client:
@@ -188,28 +203,9 @@ def main() -> None:
     print(f"done in {time.monotonic() - begun:.0f} s; run it again to see it go on from {data}/")
 
 
-def interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: it ends Spark's JVM too, and what waited for that fails in its own words."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
 if __name__ == "__main__":
-    asked: list[int] = []
-
-    def on_interrupt(number: int, frame: FrameType | None) -> None:
-        """Remember it, and do what Python does."""
-        asked.append(number)
-        signal.default_int_handler(number, frame)
-
-    signal.signal(signal.SIGINT, on_interrupt)
     try:
         main()
-    except BaseException as error:
-        if not asked and not interrupted(error):
-            raise
+    except KeyboardInterrupt:
         print("\ninterrupted: what was acknowledged is kept; run the demo again to go on")
         sys.exit(130)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-# The year passes in seconds here: two months of it are a moment by the clock, enough for the time that may lie between two
-# looks at the tails of two segments.  Flights later than this behind the newest one seen would not be counted.
+# The year passes in seconds here: two months of it are a moment by the clock, enough for the time that may lie between
+# two looks at the tails of two segments.  Flights later than this behind the newest one seen would not be counted.
 LATENESS = "60 days"
 
 
