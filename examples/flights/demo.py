@@ -203,9 +203,20 @@ def main() -> None:
     print(f"done in {time.monotonic() - begun:.0f} s; run it again to see it go on from {data}/")
 
 
+def interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: what is being done in Spark then fails in words of its own."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 if __name__ == "__main__":
     try:
         main()
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if not interrupted(error):
+            raise
         print("\ninterrupted: what was acknowledged is kept; run the demo again to go on")
         sys.exit(130)
