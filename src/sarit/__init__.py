@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sarit.client.blocking_handles import BatchReader, Stream, TimeWindows
     from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
     from sarit.client.blocking_transactions import Transaction, TransactionalWriter
+    from sarit.client.tables.blocking import Table
+    from sarit.client.tables.changes import Insert, Put, Remove, Replace
     from sarit.client.values import TransactionStatus
     from sarit.core.cuts import StreamCut
     from sarit.core.errors import (
@@ -38,6 +40,8 @@ _HOMES = {
     "sarit.client.blocking": ("Client", "connect"),
     "sarit.client.blocking_handles": ("BatchReader", "Stream", "TimeWindows"),
     "sarit.client.blocking_transactions": ("Transaction", "TransactionalWriter"),
+    "sarit.client.tables.blocking": ("Table",),
+    "sarit.client.tables.changes": ("Insert", "Put", "Remove", "Replace"),
     "sarit.client.values": ("TransactionStatus",),
     "sarit.client.blocking_streams": ("ByteReader", "ByteWriter", "EventReader", "EventWriter"),
     "sarit.core.cuts": ("StreamCut",),
@@ -69,8 +73,12 @@ __all__ = [
     "EventWriter",
     "Exists",
     "Fenced",
+    "Insert",
     "Invalid",
     "NotFound",
+    "Put",
+    "Remove",
+    "Replace",
     "RetentionPolicy",
     "RetentionType",
     "SaritError",
@@ -81,6 +89,7 @@ __all__ = [
     "Stream",
     "StreamCut",
     "StreamName",
+    "Table",
     "TimeWindows",
     "Transaction",
     "TransactionStatus",

@@ -24,6 +24,7 @@ from sarit.client.coordination import Coordination
 from sarit.client.reader import EventReader
 from sarit.client.session import PATIENCE_SECONDS, Session
 from sarit.client.streams import Stream
+from sarit.client.tables.table import Table, Tables, table_name
 from sarit.client.transactions import DEFAULT_LEASE_SECONDS, TransactionalWriter
 from sarit.client.values import SegmentInfo, StreamInfo, Successor
 from sarit.client.writer import DEFAULT_BUFFER_BYTES, EventWriter
@@ -75,6 +76,7 @@ class Client:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self.tables = Tables(session)
         self.coordination = Coordination(session)
 
     def __repr__(self) -> str:
@@ -218,6 +220,10 @@ class Client:
     def stream(self, stream: str | StreamName) -> Stream:
         """One stream by name: epochs, scaling, batch reads, cuts by distance, event time."""
         return Stream(self, stream_name(stream))
+
+    def table(self, table: str | StreamName) -> Table:
+        """One key-value table by name; `client.tables` makes and lists them.  Raises Invalid (its name)."""
+        return Table(self.session, table_name(table))
 
     def reader(
         self, stream: str | StreamName, start: Cut = "head", end: Cut = None, *, skip_truncated: bool = False

@@ -16,11 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.client import aio
+from sarit.client.blocking_coordination import Coordination
 from sarit.client.blocking_handles import Stream
 from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.blocking_transactions import TransactionalWriter
 from sarit.client.loop_thread import LoopThread
 from sarit.client.session import PATIENCE_SECONDS
+from sarit.client.tables.blocking import Table, Tables
 from sarit.client.transactions import DEFAULT_LEASE_SECONDS
 from sarit.client.writer import DEFAULT_BUFFER_BYTES
 
@@ -55,6 +57,8 @@ class Client:
         self._thread = thread
         self._client = client
         self._run = thread.run
+        self.coordination = Coordination(thread, client.coordination)
+        self.tables = Tables(thread, client.tables)
 
     def __repr__(self) -> str:
         return f"blocking {self._client!r}"
@@ -172,6 +176,10 @@ class Client:
     def stream(self, stream: str | StreamName) -> Stream:
         """One stream by name: epochs, scaling, batch reads, cuts by distance, event time."""
         return Stream(self._thread, self._client.stream(stream))
+
+    def table(self, table: str | StreamName) -> Table:
+        """One key-value table by name; `client.tables` makes and lists them.  Raises Invalid (its name)."""
+        return Table(self._thread, self._client.table(table))
 
     def reader(
         self, stream: str | StreamName, start: aio.Cut = "head", end: aio.Cut = None, *, skip_truncated: bool = False

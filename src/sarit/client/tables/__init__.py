@@ -1,0 +1,1 @@
+"""Key-value tables in the layout of the Java client (client_behaviour.md par. 9)."""

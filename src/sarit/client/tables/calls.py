@@ -1,0 +1,90 @@
+"""What the client asks of the controller about tables (controller.md 2): core values in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.client.tables.layout import Layout, TableConfig
+from sarit.client.values import SegmentRange
+from sarit.core.errors import Invalid, NotFound, Unavailable
+from sarit.core.names import SegmentId, StreamName, is_user_name
+from sarit.rpc.generated import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from sarit.client.controller import ControllerClient
+
+
+async def create(controller: ControllerClient, table: StreamName, config: TableConfig) -> bool:
+    """True when created, False when it was there (as it was made then).  Raises NotFound (scope), Invalid."""
+    if not is_user_name(table.stream):
+        raise Invalid(f"{table.stream!r} is no name for a table: letters, digits, '.' and '-', at most 250")
+    config.check()
+    status = pb.CreateKeyValueTableStatus
+    request = pb.KeyValueTableConfig(
+        scope=table.scope,
+        kvtName=table.stream,
+        partitionCount=config.partitions,
+        primaryKeyLength=config.primary_key_bytes,
+        secondaryKeyLength=config.secondary_key_bytes,
+    )
+    reply = await controller.call(controller.stub.createKeyValueTable, request)
+    if reply.status == status.SCOPE_NOT_FOUND:
+        raise NotFound(f"scope {table.scope} does not exist: create it first")
+    if reply.status == status.INVALID_TABLE_NAME:
+        raise Invalid(f"the controller refused table {table}: its name, lengths of keys or partitions cannot be")
+    if reply.status == status.FAILURE:
+        raise Unavailable(f"table {table} was not created: the controller reported a failure")
+    return bool(reply.status == status.SUCCESS)
+
+
+async def delete(controller: ControllerClient, table: StreamName) -> None:
+    """Delete a table with all it holds.  Raises NotFound."""
+    status = pb.DeleteKVTableStatus
+    reply = await controller.call(controller.stub.deleteKeyValueTable, _info(table))
+    if reply.status == status.TABLE_NOT_FOUND:
+        raise NotFound(f"table {table} does not exist")
+    if reply.status != status.SUCCESS:
+        raise Unavailable(f"table {table} was not deleted: the controller reported a failure")
+
+
+async def names(controller: ControllerClient, scope: str) -> AsyncIterator[StreamName]:
+    """The tables of a scope.  Raises NotFound."""
+    token = pb.ContinuationToken()
+    while True:
+        request = pb.KVTablesInScopeRequest(scope=pb.ScopeInfo(scope=scope), continuationToken=token)
+        page = await controller.call(controller.stub.listKeyValueTablesInScope, request)
+        if page.status == pb.KVTablesInScopeResponse.SCOPE_NOT_FOUND:
+            raise NotFound(f"scope {scope} does not exist")
+        if not page.kvtables:
+            return
+        for found in page.kvtables:
+            yield StreamName(found.scope, found.kvtName)
+        token = page.continuationToken
+
+
+async def layout(controller: ControllerClient, table: StreamName) -> Layout:
+    """The form of its keys and its partitions.  Raises NotFound."""
+    status = pb.KeyValueTableConfigResponse
+    reply = await controller.call(controller.stub.getKeyValueTableConfiguration, _info(table))
+    if reply.status == status.TABLE_NOT_FOUND:
+        raise NotFound(f"table {table} does not exist: create it first")
+    if reply.status != status.SUCCESS:
+        raise Unavailable(f"table {table}: the controller reported a failure")
+    try:
+        found = await controller.call(controller.stub.getCurrentSegmentsKeyValueTable, _info(table))
+    except NotFound:
+        raise NotFound(f"table {table} does not exist (any more)") from None
+    made = reply.config
+    return Layout(
+        TableConfig(made.primaryKeyLength, made.secondaryKeyLength, made.partitionCount),
+        [
+            SegmentRange(SegmentId.unpack(each.segmentId.segmentId), each.minKey, each.maxKey)
+            for each in found.segmentRanges
+        ],
+    )
+
+
+def _info(table: StreamName) -> pb.KeyValueTableInfo:
+    return pb.KeyValueTableInfo(scope=table.scope, kvtName=table.stream)

@@ -1,0 +1,156 @@
+"""Changes of a table, how they are checked, and which of them travel together (pure).
+
+One request changes keys of one partition, all or none; it either writes or removes (there is no request that does
+both).  Waiting changes of one partition are gathered into one request, as long as that means the same as one
+request after the other: a store judges all conditions of a request against the state before it, so no key may be in
+a request twice once one of its changes has a condition.  Gathered changes that are refused are sent again one by one.
+
+A change whose reply was lost may have been made.  It can be sent again when it has no condition (it then may be made
+twice), or when it asks for the version of a key (which every change of it makes another, so it cannot be made
+twice); not when it asks for the absence of keys alone, for they may have been removed in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sarit.core.errors import Invalid
+from sarit.core.limits import KIB, MAX_TABLE_VALUE_BYTES, MIB, NO_VERSION, NOT_EXISTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from sarit.client.tables.layout import Key, Layout
+    from sarit.core.names import SegmentId
+
+MAX_BATCH_KEYS: Final = 256
+MAX_BATCH_BYTES: Final = 16 * MIB - 1 - 8 * KIB
+ENTRY_OVERHEAD_BYTES: Final = 32
+GATHERED_BYTES: Final = MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Set a value, whatever was there."""
+
+    key: Key
+    value: bytes | str
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Set a value where none was."""
+
+    key: Key
+    value: bytes | str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Set a value if the key still has `version`."""
+
+    key: Key
+    value: bytes | str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove a key, if `version` is given only while it still has that."""
+
+    key: Key
+    version: int | None = None
+
+
+Change = Put | Insert | Replace | Remove
+
+
+class Item(NamedTuple):
+    """One key of a request.  `value` None: remove it.  `expected`: its version, NOT_EXISTS, or NO_VERSION (any)."""
+
+    key: bytes
+    value: bytes | None
+    expected: int
+
+
+class Batch(NamedTuple):
+    """Items of one partition that are carried out all or not at all."""
+
+    partition: SegmentId
+    items: tuple[Item, ...]
+    removes: bool
+    size: int
+
+    @property
+    def conditional(self) -> bool:
+        """Whether it may be refused."""
+        return any(item.expected != NO_VERSION for item in self.items)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it can be sent again when nobody knows whether it was carried out."""
+        return not self.conditional or any(item.expected >= 0 for item in self.items)
+
+
+def item_of(layout: Layout, change: Change) -> Item:
+    """Raises Invalid: a key of the wrong length, a value too large, a version that cannot be."""
+    key = layout.wire_key(change.key)
+    if isinstance(change, Remove):
+        if change.version is not None and change.version < 0:
+            raise Invalid(f"{change.version} is no version of a key")
+        return Item(key, None, NO_VERSION if change.version is None else change.version)
+    value = change.value.encode() if isinstance(change.value, str) else change.value
+    if not isinstance(value, bytes):
+        raise Invalid(f"a value is bytes or text, not {type(value).__name__}")
+    if len(value) > MAX_TABLE_VALUE_BYTES:
+        raise Invalid(f"a value of a table has at most {MAX_TABLE_VALUE_BYTES} bytes, not {len(value)}")
+    if isinstance(change, Replace):
+        if change.version < 0:
+            raise Invalid(f"{change.version} is no version of a key: to insert one, use insert")
+        return Item(key, value, change.version)
+    return Item(key, value, NOT_EXISTS if isinstance(change, Insert) else NO_VERSION)
+
+
+def batch_of(layout: Layout, changes: Iterable[Change]) -> Batch:
+    """Raises Invalid: also when it is empty or too large, of several partitions, or both writes and removes."""
+    items = tuple(item_of(layout, change) for change in changes)
+    if not 1 <= len(items) <= MAX_BATCH_KEYS:
+        raise Invalid(f"a batch changes 1 to {MAX_BATCH_KEYS} keys, not {len(items)}")
+    batch = made(layout.partition(items[0].key), items)
+    if batch.size > MAX_BATCH_BYTES:
+        raise Invalid(f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {batch.size}")
+    if any((item.value is None) != batch.removes for item in items):
+        raise Invalid("a batch either writes or removes; the protocol has no request that does both at once")
+    if any(layout.partition(item.key) != batch.partition for item in items[1:]):
+        raise Invalid("these keys are in several partitions: only keys with the same primary key surely share one")
+    return batch
+
+
+def made(partition: SegmentId, items: Sequence[Item]) -> Batch:
+    """A batch of items known to be right."""
+    return Batch(partition, tuple(items), items[0].value is None, sum(map(size_of, items)))
+
+
+def size_of(item: Item) -> int:
+    """About how many bytes it takes in a request."""
+    return ENTRY_OVERHEAD_BYTES + len(item.key) + len(item.value or b"")
+
+
+def gathered(waiting: Iterable[Batch]) -> int:
+    """How many of the batches that wait, from the first on, go into one request: at least one."""
+    keys: dict[bytes, bool] = {}
+    count = size = items = 0
+    removes = False
+    for batch in waiting:
+        items += len(batch.items)
+        size += batch.size
+        if count and (batch.removes != removes or items > MAX_BATCH_KEYS or size > GATHERED_BYTES):
+            break
+        conditional = batch.conditional
+        if count and any(item.key in keys and (conditional or keys[item.key]) for item in batch.items):
+            break
+        removes = batch.removes
+        keys.update((item.key, conditional or keys.get(item.key, False)) for item in batch.items)
+        count += 1
+    return count

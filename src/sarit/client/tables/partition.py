@@ -1,0 +1,245 @@
+"""One partition of a table: its requests, gathered.
+
+Changes wait in one queue; one request with changes is under way at a time, so that they happen in the order they
+were asked for.  While it is, the next ones gather (`changes.gathered`); there is no timer.  Reads of single keys
+gather likewise, a few requests at once: their order means nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.client.connection import REQUESTS
+from sarit.client.replies import error_of
+from sarit.client.tables.changes import gathered
+from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
+from sarit.core.limits import NOT_EXISTS
+from sarit.wire import commands as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.client.connection import Connection
+    from sarit.client.session import Session
+    from sarit.client.tables.changes import Batch
+    from sarit.core.names import SegmentId, StreamName
+
+# So many of the largest values (1 MiB) surely fit into one reply (16 MiB).
+KEYS_PER_READ: Final = 15
+MAX_READS_AT_ONCE: Final = 8
+
+Versions = list[int]
+
+
+class Partition:
+    """Belongs to one table handle.  `stream` is the table as the controller is asked for its store."""
+
+    def __init__(self, session: Session, table: StreamName, stream: StreamName, segment: SegmentId) -> None:
+        self._session = session
+        self._table = table
+        self._stream = stream
+        self._segment = segment
+        self._name = stream.segment(segment)
+        self._changes: deque[tuple[Batch, asyncio.Future[Versions]]] = deque()
+        self._changing = False
+        self._reads: deque[tuple[bytes, asyncio.Future[tuple[int, bytes]]]] = deque()
+        self._readers = 0
+
+    def __repr__(self) -> str:
+        return f"Partition({self._name}, {len(self._changes)} changes and {len(self._reads)} reads wait)"
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def change(self, batch: Batch) -> asyncio.Future[Versions]:
+        """Carry out a batch after those before it: the versions of its keys, NOT_EXISTS for those removed.
+
+        It ends with Conflict, NotFound (the table is gone), Invalid, or Unavailable: then it was done, or not."""
+        done: asyncio.Future[Versions] = asyncio.get_running_loop().create_future()
+        self._changes.append((batch, done))
+        if not self._changing:
+            self._changing = True
+            self._session.background.spawn(self._carry_out(), f"changes of {self._name}")
+        return done
+
+    async def _carry_out(self) -> None:
+        group: list[tuple[Batch, asyncio.Future[Versions]]] = []
+        try:
+            while self._changes:
+                count = gathered(batch for batch, _ in self._changes)
+                group = [self._changes.popleft() for _ in range(count)]
+                group = [(batch, done) for batch, done in group if not done.done()]  # whoever gave up before it went
+                if group:
+                    await self._send(group)
+        finally:
+            self._changing = False
+            for _, done in (*group, *self._changes):
+                if not done.done():
+                    done.set_exception(Unavailable(f"table {self._table}: the client was closed; it is done, or not"))
+            self._changes.clear()
+
+    async def _send(self, group: list[tuple[Batch, asyncio.Future[Versions]]]) -> None:
+        doubtful = False
+        if len(group) > 1:
+            try:
+                connection = await self._connect()
+            except SaritError as error:
+                for _, done in group:
+                    if not done.done():
+                        done.set_exception(error)
+                return
+            try:
+                versions = iter(await self._once([batch for batch, _ in group], connection))
+            except SaritError as error:  # refused or moved: nothing of it was done; else nobody knows
+                doubtful = isinstance(error, Unavailable) and not isinstance(error, _Moved)
+            else:
+                for batch, done in group:
+                    _settle(done, [next(versions) for _ in batch.items])
+                return
+        for batch, done in group:
+            try:
+                _settle(done, await self._alone(batch, doubtful))
+            except SaritError as error:
+                if not done.done():
+                    done.set_exception(error)
+
+    async def _alone(self, batch: Batch, doubtful: bool) -> Versions:
+        backoff = self._session.backoff()
+        while True:
+            if doubtful and not batch.repeatable:
+                raise Unavailable(f"table {self._table}: the reply to an insert was lost; it is done, or not: look")
+            connection = await self._connect()
+            try:
+                return await self._once([batch], connection)
+            except _Moved as error:
+                await backoff.wait(error)
+            except Unavailable as error:
+                doubtful = True
+                await backoff.wait(error)
+            except Conflict as error:
+                if doubtful:
+                    raise Unavailable(
+                        f"table {self._table}: a reply was lost and the key has changed: it is done, or not: look"
+                    ) from error
+                raise
+
+    async def _once(self, group: Sequence[Batch], connection: Connection) -> Versions:
+        items = [item for batch in group for item in batch.items]
+        if group[0].removes:
+            keys = tuple(wire.TableKey(item.key, item.expected) for item in items)
+            reply = await connection.ask(lambda i: wire.RemoveTableKeys(i, self._name, "", keys))
+            if type(reply) is wire.TableKeysRemoved:
+                return [NOT_EXISTS] * len(items)
+        else:
+            entries = tuple(wire.TableEntry(item.key, item.expected, item.value or b"") for item in items)
+            reply = await connection.ask(lambda i: wire.UpdateTableEntries(i, self._name, "", entries))
+            if type(reply) is wire.TableEntriesUpdated:
+                return list(reply.versions)
+        if type(reply) in (wire.TableKeyBadVersion, wire.TableKeyDoesNotExist):
+            raise self._conflict(group, missing=type(reply) is wire.TableKeyDoesNotExist)
+        raise self._error(reply)
+
+    def _conflict(self, group: Sequence[Batch], *, missing: bool) -> Conflict:
+        if len(group) > 1 or len(group[0].items) > 1:
+            return Conflict(f"table {self._table}: a key of the batch has another version; nothing was changed")
+        expected = group[0].items[0].expected
+        key = group[0].items[0].key
+        actual = NOT_EXISTS if missing else None
+        if expected == NOT_EXISTS:
+            return Conflict(f"table {self._table}: key {key!r} is there already", expected=expected)
+        return Conflict(f"table {self._table}: key {key!r} is not at version {expected} (any more)",
+                        expected=expected, actual=actual)  # fmt: skip
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    def read(self, key: bytes) -> asyncio.Future[tuple[int, bytes]]:
+        """Version and value of a key; NOT_EXISTS and nothing.  Ends with NotFound, Unavailable, too."""
+        answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+        self._reads.append((key, answer))
+        wanted = -(-len(self._reads) // KEYS_PER_READ)
+        if self._readers < min(wanted, MAX_READS_AT_ONCE):
+            self._readers += 1
+            self._session.background.spawn(self._read(), f"reads of {self._name}")
+        return answer
+
+    async def _read(self) -> None:
+        group: list[tuple[bytes, asyncio.Future[tuple[int, bytes]]]] = []
+        try:
+            while self._reads:
+                group = [self._reads.popleft() for _ in range(min(KEYS_PER_READ, len(self._reads)))]
+                keys = tuple(wire.TableKey(key) for key, _ in group)
+                try:
+                    reply = await self.ask(partial(self._read_request, keys), wire.TableRead)
+                except SaritError as error:
+                    for _, answer in group:
+                        if not answer.done():
+                            answer.set_exception(error)
+                    continue
+                for (_, answer), entry in zip(group, reply.entries, strict=True):
+                    if not answer.done():
+                        answer.set_result((entry.version, bytes(entry.value)))
+        finally:
+            self._readers -= 1
+            left = (*group, *self._reads) if not self._readers else group
+            for _, answer in left:
+                if not answer.done():
+                    answer.set_exception(Invalid("the client is closed"))
+
+    def _read_request(self, keys: tuple[wire.TableKey, ...], request_id: int) -> wire.ReadTable:
+        return wire.ReadTable(request_id, self._name, "", keys)
+
+    async def page(self, first: bytes, last: bytes, count: int) -> Sequence[wire.TableEntry]:
+        """The first entries between two keys; none when there are no more.  Raises NotFound, Unavailable."""
+        args = wire.IteratorArgs(from_key=first, to_key=last)
+        reply = await self.ask(lambda i: wire.ReadTableEntries(i, self._name, "", count, args), wire.TableEntriesRead)
+        found: Sequence[wire.TableEntry] = reply.entries
+        return found
+
+    async def key_page(self, first: bytes, last: bytes, count: int) -> Sequence[wire.TableKey]:
+        """The same without values."""
+        args = wire.IteratorArgs(from_key=first, to_key=last)
+        reply = await self.ask(lambda i: wire.ReadTableKeys(i, self._name, "", count, args), wire.TableKeysRead)
+        found: Sequence[wire.TableKey] = reply.keys
+        return found
+
+    async def ask(self, make: Callable[[int], Any], kind: type[Any]) -> Any:
+        """Ask what changes nothing, again while nobody answers.  Raises NotFound, Invalid, Unavailable."""
+        backoff = self._session.backoff()
+        while True:
+            connection = await self._connect()
+            try:
+                reply = await connection.ask(make)
+                if type(reply) is kind:
+                    return reply
+                raise self._error(reply)
+            except Unavailable as error:
+                await backoff.wait(error)
+
+    # -- connections ----------------------------------------------------------------------------
+
+    async def _connect(self) -> Connection:
+        backoff = self._session.backoff()
+        while True:
+            try:
+                endpoint = await self._session.endpoint(self._stream, self._segment)
+                return await self._session.connections.to(endpoint, REQUESTS)
+            except Unavailable as error:
+                self._session.moved(self._stream, self._segment)
+                await backoff.wait(error)
+
+    def _error(self, reply: Any) -> SaritError:
+        if type(reply) is wire.WrongHost:
+            self._session.moved(self._stream, self._segment)
+            return _Moved(f"table {self._table}: another store serves it now")
+        return error_of(reply, self._name)
+
+
+class _Moved(Unavailable):
+    """Another store serves the partition; this one did nothing."""
+
+
+def _settle(done: asyncio.Future[Versions], versions: Versions) -> None:
+    if not done.done():
+        done.set_result(versions)

@@ -1,0 +1,296 @@
+"""Key-value tables: `client.tables` makes, lists and deletes them, `client.table("scope/table")` is one of them.
+
+Every change of a key gives it a new version.  A change on condition (insert, replace, remove of a version) raises
+Conflict when somebody else was faster: read again, decide again, try again.  What is acknowledged is durable.
+
+When a connection breaks, requests are sent again as long as that cannot do harm; see `changes.py` for what may be
+done twice, and what then ends with Unavailable because nobody knows whether it was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from sarit.client.tables import calls
+from sarit.client.tables.changes import (
+    GATHERED_BYTES,
+    MAX_BATCH_KEYS,
+    Insert,
+    Item,
+    Put,
+    Remove,
+    Replace,
+    batch_of,
+    item_of,
+    made,
+    size_of,
+)
+from sarit.client.tables.layout import Entry, TableConfig
+from sarit.client.tables.partition import Partition
+from sarit.client.tables.scans import PAGE_ENTRIES, Cursor, merged
+from sarit.core.errors import Invalid, NotFound, SaritError
+from sarit.core.limits import NOT_EXISTS
+from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+    from typing import Any, TypeVar
+
+    from sarit.client.session import Session
+    from sarit.client.tables.changes import Batch, Change
+    from sarit.client.tables.layout import Key, Layout, Part
+
+    T = TypeVar("T")
+
+MAX_OUTSTANDING_BYTES: Final = 8 * GATHERED_BYTES
+MAX_OUTSTANDING_READS: Final = 2000
+
+
+class Tables:
+    """The tables of a client: `client.tables`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"Tables({self._session.controller!r})"
+
+    async def create(
+        self, table: str | StreamName, *, primary_key_bytes: int, secondary_key_bytes: int = 0, partitions: int = 1
+    ) -> bool:
+        """True when created, False when it existed (and is left as it is).
+
+        The lengths of keys and the number of partitions stay for ever.  Raises NotFound (scope), Invalid."""
+        config = TableConfig(primary_key_bytes, secondary_key_bytes, partitions)
+        return await calls.create(self._session.controller, table_name(table), config)
+
+    async def delete(self, table: str | StreamName) -> None:
+        """Delete a table with all it holds.  Raises NotFound."""
+        await calls.delete(self._session.controller, table_name(table))
+
+    async def list(self, scope: str) -> list[StreamName]:
+        """The tables of a scope.  Raises NotFound."""
+        return [name async for name in calls.names(self._session.controller, scope)]
+
+
+class Table:
+    """One table.  It asks nothing until it is used; may be used by many tasks at once.
+
+    All methods raise NotFound (there is no such table), Invalid and Unavailable."""
+
+    def __init__(self, session: Session, name: StreamName) -> None:
+        self.name = name
+        self._session = session
+        self._stream = StreamName(name.scope, name.stream + TABLE_SUFFIX)
+        self._known: Layout | None = None
+        self._partitions: dict[SegmentId, Partition] = {}
+
+    def __repr__(self) -> str:
+        return f"Table({self.name})"
+
+    async def config(self) -> TableConfig:
+        """How it was made."""
+        return (await self._layout()).config
+
+    # -- changes --------------------------------------------------------------------------------
+
+    async def put(self, key: Key, value: bytes | str) -> int:
+        """Set a value, whatever was there; its new version."""
+        return await self._change(Put(key, value))
+
+    async def insert(self, key: Key, value: bytes | str) -> int:
+        """Set a value where none is; its version.  Raises Conflict when there is one."""
+        return await self._change(Insert(key, value))
+
+    async def replace(self, key: Key, value: bytes | str, version: int) -> int:
+        """Set a value if the key still has `version`; its new version.  Raises Conflict."""
+        return await self._change(Replace(key, value, version))
+
+    async def remove(self, key: Key, version: int | None = None) -> None:
+        """Remove a key (if it still has `version`); one that is absent stays so.  Raises Conflict (with `version`)."""
+        await self._change(Remove(key, version))
+
+    async def update(self, changes: Iterable[Change]) -> list[int]:
+        """Make all changes or none; their versions in order, NOT_EXISTS (-1) for those removed.
+
+        All keys must be of one partition (those with the same primary key are), all changes either write or remove,
+        at most 256.  All conditions are judged against the state before.  Raises Conflict: nothing was changed."""
+        return await self._submit(batch_of(await self._layout(), changes))
+
+    async def put_many(self, items: Iterable[tuple[Key, bytes | str]]) -> list[int]:
+        """Put many at full speed, in order; their versions.  Not all or nothing: after an error, some are put.
+
+        Everything is checked before anything is sent."""
+        layout = await self._layout()
+        checked = [item_of(layout, Put(key, value)) for key, value in items]
+        versions = [NOT_EXISTS] * len(checked)
+        outstanding: deque[tuple[list[int], int, asyncio.Future[list[int]]]] = deque()
+        size = 0
+        try:
+            for partition, places in _chunks(layout, checked):
+                batch = made(partition, [checked[place] for place in places])
+                outstanding.append((places, batch.size, self._partition(partition).change(batch)))
+                size += batch.size
+                while size > MAX_OUTSTANDING_BYTES:
+                    size -= await self._collect(outstanding.popleft(), versions)
+            while outstanding:
+                await self._collect(outstanding.popleft(), versions)
+        finally:
+            await asyncio.gather(*(done for _, _, done in outstanding), return_exceptions=True)
+        return versions
+
+    async def _collect(self, one: tuple[list[int], int, asyncio.Future[list[int]]], versions: list[int]) -> int:
+        places, size, done = one
+        for place, version in zip(places, await self._watched(done), strict=True):
+            versions[place] = version
+        return size
+
+    async def _change(self, change: Change) -> int:
+        layout = self._known or await self._layout()
+        item = item_of(layout, change)
+        return (await self._submit(made(layout.partition(item.key), [item])))[0]
+
+    async def _submit(self, batch: Batch) -> list[int]:
+        return await self._watched(self._partition(batch.partition).change(batch))
+
+    # -- reads ----------------------------------------------------------------------------------
+
+    async def get(self, key: Key) -> Entry | None:
+        """What a key has, None when it is absent."""
+        layout = self._known or await self._layout()
+        wire_key = layout.wire_key(key)
+        version, value = await self._watched(self._partition(layout.partition(wire_key)).read(wire_key))
+        return None if version == NOT_EXISTS else layout.entry(wire_key, value, version)
+
+    async def get_many(self, keys: Iterable[Key]) -> list[Entry | None]:
+        """What many keys have, in order.  Not of one moment."""
+        layout = await self._layout()
+        wire_keys = iter([layout.wire_key(key) for key in keys])
+        out: list[Entry | None] = []
+        while some := list(islice(wire_keys, MAX_OUTSTANDING_READS)):
+            answers = [self._partition(layout.partition(key)).read(key) for key in some]
+            found = await self._watched(asyncio.gather(*answers))
+            out += [
+                None if version == NOT_EXISTS else layout.entry(key, value, version)
+                for key, (version, value) in zip(some, found, strict=True)
+            ]
+        return out
+
+    async def scan(
+        self,
+        primary: Part | None = None,
+        *,
+        first: Part | None = None,
+        last: Part | None = None,
+        prefix: Part | None = None,
+        page_entries: int = PAGE_ENTRIES,
+    ) -> AsyncIterator[Entry]:
+        """Entries in the order of their keys: of the whole table, or of one primary key.
+
+        `first`, `last`: bounds, both part of the range, of secondary keys when `primary` is given, else of primary
+        ones; they may be shorter than a key.  `prefix`: keys that begin so.  Not of one moment: an entry changed
+        meanwhile is seen before or after."""
+        async for entries in self.scan_pages(primary, first=first, last=last, prefix=prefix, page_entries=page_entries):
+            for entry in entries:
+                yield entry
+
+    async def scan_pages(
+        self,
+        primary: Part | None = None,
+        *,
+        first: Part | None = None,
+        last: Part | None = None,
+        prefix: Part | None = None,
+        page_entries: int = PAGE_ENTRIES,
+    ) -> AsyncIterator[list[Entry]]:
+        """The same in lists."""
+        _check_page(page_entries)
+        layout = await self._layout()
+        low, high = layout.bounds(primary, first, last, prefix)
+        partitions = self._range(layout, low, primary)
+        cursors = [Cursor(partition.page, low, high, page_entries) for partition in partitions]
+        async for page in self._pages(merged(cursors, page_entries)):
+            yield [layout.entry(bytes(found.key), bytes(found.value), found.version) for found in page]
+
+    async def scan_keys(
+        self,
+        primary: Part | None = None,
+        *,
+        first: Part | None = None,
+        last: Part | None = None,
+        prefix: Part | None = None,
+        page_entries: int = PAGE_ENTRIES,
+    ) -> AsyncIterator[Entry]:
+        """As `scan`, without the values: they are empty."""
+        _check_page(page_entries)
+        layout = await self._layout()
+        low, high = layout.bounds(primary, first, last, prefix)
+        partitions = self._range(layout, low, primary)
+        cursors = [Cursor(partition.key_page, low, high, page_entries) for partition in partitions]
+        async for page in self._pages(merged(cursors, page_entries)):
+            for found in page:
+                yield layout.entry(bytes(found.key), b"", found.version)
+
+    def _range(self, layout: Layout, low: bytes, primary: Part | None) -> list[Partition]:
+        wanted = layout.partitions if primary is None else (layout.partition(low),)
+        return [self._partition(segment) for segment in wanted]
+
+    # -- the table itself -----------------------------------------------------------------------
+
+    async def _layout(self) -> Layout:
+        if self._known is None:
+            self._known = await self._session.patiently(lambda: calls.layout(self._session.controller, self.name))
+        return self._known
+
+    def _partition(self, segment: SegmentId) -> Partition:
+        found = self._partitions.get(segment)
+        if found is None:
+            found = self._partitions[segment] = Partition(self._session, self.name, self._stream, segment)
+        return found
+
+    async def _watched(self, work: Awaitable[T]) -> T:
+        try:
+            return await work
+        except NotFound:
+            raise self._gone() from None
+
+    async def _pages(self, pages: AsyncIterator[list[Any]]) -> AsyncIterator[list[Any]]:
+        try:
+            async for page in pages:
+                yield page
+        except NotFound:
+            raise self._gone() from None
+
+    def _gone(self) -> SaritError:
+        """It was deleted; a table made anew under its name has other partitions, found with the next call."""
+        self._known = None
+        self._partitions = {}
+        return NotFound(f"table {self.name} does not exist (any more)")
+
+
+def table_name(table: str | StreamName) -> StreamName:
+    """`"scope/table"` as a name.  Raises Invalid."""
+    return table if isinstance(table, StreamName) else StreamName.parse(table)
+
+
+def _check_page(page_entries: int) -> None:
+    if page_entries < 1:
+        raise Invalid(f"a page has 1 entry or more, not {page_entries}")
+
+
+def _chunks(layout: Layout, items: Sequence[Item]) -> Iterable[tuple[SegmentId, list[int]]]:
+    """Which items (by place) go in one batch: by partition, in order, within the bounds of a batch."""
+    filling: dict[SegmentId, tuple[list[int], int]] = {}
+    for place, item in enumerate(items):
+        segment = layout.partition(item.key)
+        places, size = filling.get(segment, ([], 0))
+        more = size_of(item)
+        if places and (len(places) >= MAX_BATCH_KEYS or size + more > GATHERED_BYTES):
+            yield segment, places
+            places, size = [], 0
+        places.append(place)
+        filling[segment] = (places, size + more)
+    yield from ((segment, places) for segment, (places, _) in filling.items() if places)
