@@ -5,14 +5,19 @@ Each is a stream of one segment, made when it is first used; its scope must exis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from sarit.client.recipes import configuration
+from sarit.client.recipes import roster as rosters
+from sarit.client.recipes.configuration import SharedConfiguration
+from sarit.client.recipes.election import LeaderElection
+from sarit.client.recipes.membership import DEFAULT_LEASE_SECONDS, Membership, begin
 from sarit.client.revisioned import Revision, RevisionedStream, open_or_create
 from sarit.client.synchronizer import COMPACT_AFTER_BYTES, StateSynchronizer
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sarit.client.session import Session
 
@@ -46,6 +51,46 @@ class Coordination:
         made = StateSynchronizer(entries, initial, apply, snapshot=snapshot, compact_after_bytes=compact_after_bytes)
         await made.fetch()
         return made
+
+    async def membership(
+        self,
+        stream: str | StreamName,
+        name: str | None = None,
+        *,
+        data: str = "",
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        join: bool = True,
+    ) -> Membership:
+        """A place in a group; `join` False: only see who is in it.
+
+        `name`: of this member, in the group once; a random one when it is not given.  While it is taken, this member
+        waits (`joined`).  `lease_seconds`: after how long a silent member is taken off; the same for all of a group.
+        Raises Invalid also for these."""
+        name = (name or self._session.env.random.bytes(8).hex()) if join else None
+        rosters.check_member(name or "-", data)
+        shared = await self.synchronizer(stream, rosters.decode, rosters.apply, snapshot=rosters.encode)
+        await begin(shared, lease_seconds)
+        return await Membership(self._session, shared, name, data).open()
+
+    async def leader_election(
+        self,
+        stream: str | StreamName,
+        name: str | None = None,
+        *,
+        data: str = "",
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+    ) -> LeaderElection:
+        """A candidate; arguments as of `membership`."""
+        return LeaderElection(await self.membership(stream, name, data=data, lease_seconds=lease_seconds))
+
+    async def shared_configuration(
+        self, stream: str | StreamName, defaults: Mapping[str, Any] | None = None
+    ) -> SharedConfiguration:
+        """Settings that all who name the stream share; the very first one puts `defaults` there."""
+        shared = await self.synchronizer(
+            stream, configuration.decode, configuration.apply, snapshot=configuration.encode
+        )
+        return await SharedConfiguration(self._session, shared).open(defaults or {})
 
 
 def _name(stream: str | StreamName) -> StreamName:

@@ -231,7 +231,10 @@ class StateSynchronizer(Generic[S]):
             state, revision = self._expect()
             value = make(state, revision)
             if value is None:
-                return None
+                await self._fetch()
+                if self.revision == revision:  # to do nothing, too, is decided from the newest state
+                    return None
+                continue
             # Applied before it is written: an update that cannot be applied must never get into the stream.
             after = Revision(revision.offset + EVENT_HEADER_BYTES + len(value))
             entry = decode_entry(value)

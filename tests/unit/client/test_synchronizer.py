@@ -105,6 +105,16 @@ async def test_a_decision_is_taken_from_the_newest_state(made) -> None:
 
 
 @on_node
+async def test_to_do_nothing_is_decided_from_the_newest_state_too(made) -> None:
+    one, two = await opened(made), await opened(made)
+    await one.initialize(b"")
+    await two.fetch()
+    await one.update(lambda _: [b"a"])
+    assert await two.update(lambda state: [b"b"] if state else [])
+    assert [value.partition("@")[0] for value in two.state] == ["a", "b"]
+
+
+@on_node
 async def test_what_cannot_be_applied_is_never_written(made) -> None:
     one = await opened(made)
     await one.initialize(b"")

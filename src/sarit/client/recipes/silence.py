@@ -1,0 +1,37 @@
+"""Who has been silent for too long (pure), judged by one's own clock alone.
+
+Clocks of different machines are not compared.  A watcher sees the counts of beats; who raises its count is alive.  A
+member's silence is the time for which the watcher *looked* and saw no rise: of the pause between two looks at most
+half a lease is counted, so that a watcher that was away itself (stopped, cut off, the store down) does not declare
+everybody dead who was cut off with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Silence:
+    """What one watcher knows; times in seconds of its monotonic clock."""
+
+    __slots__ = ("_lease_seconds", "_looked", "_seen")
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._lease_seconds = lease_seconds
+        self._looked: float | None = None
+        self._seen: dict[int, tuple[int, float]] = {}  # number -> (beats, seconds of silence)
+
+    def look(self, beats: Mapping[int, int], now: float) -> dict[int, int]:
+        """Take note of the counts as of now; those silent for a whole lease, with the count they stopped at."""
+        passed = 0.0 if self._looked is None else min(now - self._looked, self._lease_seconds / 2)
+        self._looked = now
+        seen: dict[int, tuple[int, float]] = {}
+        for number, count in beats.items():
+            before = self._seen.get(number)
+            same = before is not None and before[0] == count
+            seen[number] = (count, before[1] + passed if same and before is not None else 0.0)
+        self._seen = seen
+        return {number: count for number, (count, silent) in seen.items() if silent >= self._lease_seconds}
