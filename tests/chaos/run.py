@@ -109,10 +109,9 @@ async def _strike(site: Site, workload: Workload, result: Round, names: list[str
         healed = time.monotonic()
         result.struck[name] += 1
         await workload.progress(LIVENESS_SECONDS, f"fault {number + 1}, {name}")
+        again = time.monotonic() - healed
         if result.plan.tell:
-            print(
-                f"  {name}: {healed - begun:.1f} s, all write again after {time.monotonic() - healed:.1f} s", flush=True
-            )
+            print(f"  {name}: {healed - begun:.1f} s, all write again after {again:.1f} s", flush=True)
 
 
 async def _judge(node: ChaosNode, workload: Workload) -> None:

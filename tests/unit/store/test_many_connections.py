@@ -14,6 +14,7 @@ DEAF = 100
 HALF = 100
 GARBAGE = 50
 READ_BYTES = 1_000_000
+SERVED_SECONDS = 15  # far below what would be a stall, far above what a busy machine takes
 GROWTH_BYTES = 400 << 20  # about 1.5 MB for each that takes nothing
 
 
@@ -67,7 +68,7 @@ def test_two_thousand_connections_and_some_that_misbehave(caplog):
                 one.send(append_end(b"x" * 100_000, 1, 1)[:60_000])
             for one in garbage:
                 one.writer.write(b"GET / HTTP/1.1\r\n\r\n")
-            assert await serve_on(good, reader, 9) < 5
+            assert await serve_on(good, reader, 9) < SERVED_SECONDS
             assert resident_bytes() - before < GROWTH_BYTES
             replies = await asyncio.gather(*(one.ask(wire.KeepAlive()) for one in quiet))
             assert replies == [wire.KeepAlive()] * len(quiet)
@@ -78,7 +79,7 @@ def test_two_thousand_connections_and_some_that_misbehave(caplog):
             while len(server.server._connections) > CONNECTIONS - DEAF - HALF - GARBAGE:
                 await asyncio.sleep(0.01)
             assert len(server.server._connections) == CONNECTIONS - DEAF - HALF - GARBAGE
-            assert await serve_on(good, reader, 29) < 5
+            assert await serve_on(good, reader, 29) < SERVED_SECONDS
             for one in crowd:
                 one.writer.transport.abort()
         lines = [r.getMessage() for r in caplog.records if r.name.startswith("sarit.store")]
