@@ -14,9 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sarit.client.blocking import Client, connect
+    from sarit.client.blocking_coordination import (
+        LeaderElection,
+        Membership,
+        RevisionedStream,
+        SharedConfiguration,
+        StateSynchronizer,
+    )
     from sarit.client.blocking_handles import BatchReader, Stream, TimeWindows
     from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
     from sarit.client.blocking_transactions import Transaction, TransactionalWriter
+    from sarit.client.recipes.roster import Member
+    from sarit.client.revisioned import Revision
     from sarit.client.tables.blocking import Table
     from sarit.client.tables.changes import Insert, Put, Remove, Replace
     from sarit.client.values import TransactionStatus
@@ -38,6 +47,15 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sarit.client.blocking": ("Client", "connect"),
+    "sarit.client.blocking_coordination": (
+        "LeaderElection",
+        "Membership",
+        "RevisionedStream",
+        "SharedConfiguration",
+        "StateSynchronizer",
+    ),
+    "sarit.client.recipes.roster": ("Member",),
+    "sarit.client.revisioned": ("Revision",),
     "sarit.client.blocking_handles": ("BatchReader", "Stream", "TimeWindows"),
     "sarit.client.blocking_transactions": ("Transaction", "TransactionalWriter"),
     "sarit.client.tables.blocking": ("Table",),
@@ -75,17 +93,24 @@ __all__ = [
     "Fenced",
     "Insert",
     "Invalid",
+    "LeaderElection",
+    "Member",
+    "Membership",
     "NotFound",
     "Put",
     "Remove",
     "Replace",
     "RetentionPolicy",
     "RetentionType",
+    "Revision",
+    "RevisionedStream",
     "SaritError",
     "ScaleType",
     "ScalingPolicy",
     "Sealed",
     "SegmentId",
+    "SharedConfiguration",
+    "StateSynchronizer",
     "Stream",
     "StreamCut",
     "StreamName",
