@@ -18,6 +18,7 @@ _NOUNS = {
     "standalone": ("sarit.cli.standalone:standalone", "Run a whole node: controller and segment store."),
     "scope": ("sarit.cli.scope:scope", "Create, list and delete scopes."),
     "stream": ("sarit.cli.stream:stream", "Create, list, inspect, scale, seal, truncate and delete streams."),
+    "table": ("sarit.cli.table:table", "Create, list and delete tables; put, get, scan and remove entries."),
     "txn": ("sarit.cli.txn:txn", "List, inspect, commit and abort transactions."),
     "write": ("sarit.cli.write:write", "Write events from a file or standard input."),
     "read": ("sarit.cli.read:read", "Print a stream's events."),
