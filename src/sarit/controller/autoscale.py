@@ -74,6 +74,8 @@ class AutoScale:
             return False
         names = [name.segment(SegmentId.unpack(s)) for s in near]
         rates = dict(zip(near, await self._segments.rates(names), strict=True))
+        if autoscale.plan(found.record, identity.packed, rates, self._times) is None:
+            return False
         planned: list[autoscale.Plan] = []
 
         def decide(record: StreamRecord, _: object) -> StreamRecord:
