@@ -1,0 +1,89 @@
+"""Workers killed and stopped: one leads at a time, the next goes on, and what a former leader writes is refused."""
+
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import sarit
+from examples.leader_election.worker import open_ledger
+from tests.nodes import RunningNode
+
+PROGRAM = Path(__file__).parents[2] / "examples" / "leader_election" / "worker.py"
+LEASE_SECONDS = 1.0
+TURNS = 4
+
+
+class Worker:
+    """One process; what it says goes to `said`."""
+
+    def __init__(self, controller: str, name: str, said: "queue.Queue[tuple[str, str]]") -> None:
+        self.name = name
+        command = [sys.executable, str(PROGRAM), "--controller", controller, "--name", name]
+        self.process = subprocess.Popen(
+            [*command, "--lease", str(LEASE_SECONDS), "jobs/leader", "jobs/ledger"], stdout=subprocess.PIPE, text=True
+        )
+        threading.Thread(target=self._listen, args=(said,), daemon=True).start()
+
+    def _listen(self, said: "queue.Queue[tuple[str, str]]") -> None:
+        for line in self.process.stdout:
+            said.put((self.name, line.strip()))
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def next_leader(said: "queue.Queue[tuple[str, str]]") -> tuple[str, int]:
+    while True:
+        name, line = said.get(timeout=20)
+        found = re.fullmatch(r"\S+ leads with token (\d+)", line)
+        if found:
+            return name, int(found[1])
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_killed_leader_is_followed_and_a_stopped_one_is_refused(tmp_path) -> None:
+    said: queue.Queue[tuple[str, str]] = queue.Queue()
+    with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
+        client.create_scope("jobs")
+        ledger = open_ledger(client, "jobs/ledger")
+        workers = {name: Worker(node.controller, name, said) for name in ("w0", "w1", "w2")}
+        try:
+            name, token = next_leader(said)
+            tokens, booked = [token], 0
+            for turn in range(TURNS):
+                until(lambda booked=booked: ledger.fetch()["newest"] >= booked + 5)
+                if turn % 2:
+                    workers[name].end()
+                    workers[name] = Worker(node.controller, name, said)
+                else:
+                    workers[name].process.send_signal(signal.SIGSTOP)
+                stopped, (name, token) = name, next_leader(said)
+                until(lambda name=name: ledger.fetch()["by"] == name)
+                tokens.append(token)
+                booked = ledger.state["newest"]
+                if not turn % 2:
+                    workers[stopped].process.send_signal(signal.SIGCONT)
+            assert tokens == sorted(set(tokens))
+            assert ledger.state["token"] == tokens[-1]
+            before = ledger.state["newest"]
+            ledger.update_unconditionally([b'{"token": 1, "by": "ghost"}'])
+            after = ledger.fetch()
+            assert after["refused"] >= 1
+            assert after["newest"] >= before
+            assert after["by"] == name
+        finally:
+            for worker in workers.values():
+                worker.end()
