@@ -1,0 +1,122 @@
+"""A change feed of a table: a stream that tells every change of every key, in order per key, each once.
+
+    python examples/table_change_feed/feed.py --controller HOST:PORT bank/accounts
+
+A program that changes a table and then writes an event may die in between.  So each change goes into the table
+together with a note of it, in one update: they share a primary key, so both are made or none.  The feeder writes the
+notes to the stream `<table>-changes` and removes them when they are durable there.  When it dies in between, the notes
+are still there when it starts again; what the stream has already tells which of them are old.
+
+One feeder runs at a time.  It looks at the keys of the whole table each time: for large tables, give the notes a table
+of fewer primary keys.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+import sarit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEY_BYTES: Final = 8
+STATE: Final = "state".ljust(KEY_BYTES)
+NOTE: Final = b"#"
+MAX_REMOVED_AT_ONCE: Final = 256
+PAUSE_SECONDS: Final = 0.2
+
+
+def changes_of(table: str) -> str:
+    """The stream that tells the changes of a table."""
+    return f"{table}-changes"
+
+
+def create(client: sarit.Client, table: str) -> None:
+    """Make the table and its stream."""
+    client.create_scope(table.partition("/")[0])
+    client.tables.create(table, primary_key_bytes=KEY_BYTES, secondary_key_bytes=KEY_BYTES, partitions=4)
+    client.create_stream(changes_of(table), segments=4)
+
+
+def change(table: sarit.Table, key: str, decide: Callable[[Any], Any]) -> Any:
+    """Give `key` the value `decide(old value)`; None stands for no value.  Again when somebody else was faster."""
+    name = key.ljust(KEY_BYTES)
+    while True:
+        entry = table.get((name, STATE))
+        old: dict[str, Any] = {"number": 0, "value": None} if entry is None else json.loads(entry.value)
+        new = {"number": old["number"] + 1, "value": decide(old["value"])}
+        text = json.dumps(new)
+        state = (name, STATE)
+        try:
+            table.update([
+                sarit.Insert(state, text) if entry is None else sarit.Replace(state, text, entry.version),
+                sarit.Insert((name, f"#{new['number']:0{KEY_BYTES - 1}}"), text),
+            ])  # fmt: skip
+        except sarit.Conflict:
+            continue
+        return new["value"]
+
+
+class Feeder:
+    """Moves notes of changes from a table to its stream."""
+
+    def __init__(self, client: sarit.Client, table: str) -> None:
+        self._table = client.table(table)
+        self._writer = client.writer(changes_of(table))
+        self._told: dict[str, int] = {}
+        for event in client.reader(changes_of(table), end="tail"):
+            told = json.loads(event)
+            self._told[told["key"]] = told["number"]
+
+    def feed(self) -> int:
+        """Write the changes not told yet, in order per key; how many there were."""
+        notes = [entry.key for entry in self._table.scan_keys() if entry.secondary.startswith(NOTE)]
+        found = [entry for entry in self._table.get_many(notes) if entry is not None]
+        count, finished = 0, []
+        for entry in found:
+            key, note = entry.primary.decode().rstrip(), json.loads(entry.value)
+            told = self._told.get(key, 0)
+            if note["number"] > told + 1:
+                continue  # the scan was too early for the one before: next time
+            if note["number"] == told + 1:
+                self._writer.write(json.dumps({"key": key} | note), key=key)
+                self._told[key] = note["number"]
+                count += 1
+            finished.append(entry)
+        self._writer.flush()
+        self._forget(finished)
+        return count
+
+    def _forget(self, finished: list[Any]) -> None:
+        """Remove notes that the stream has."""
+        for _, notes in groupby(finished, key=lambda entry: entry.primary):
+            doomed = [sarit.Remove(entry.key, entry.version) for entry in notes]
+            for at in range(0, len(doomed), MAX_REMOVED_AT_ONCE):
+                self._table.update(doomed[at : at + MAX_REMOVED_AT_ONCE])
+
+    def close(self) -> None:
+        """Let go of the stream."""
+        self._writer.close()
+
+
+def main() -> None:
+    """Feed until interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("table")
+    options = parser.parse_args()
+    with sarit.connect(options.controller) as client:
+        create(client, options.table)
+        feeder = Feeder(client, options.table)
+        while True:
+            print(feeder.feed(), "changes told")
+            time.sleep(PAUSE_SECONDS)
+
+
+if __name__ == "__main__":
+    main()
