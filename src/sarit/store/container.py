@@ -112,7 +112,6 @@ class Container:
         self.state = ContainerState()
         self.residency = Residency(index, self.state, limits.max_segments, limits.entry_cache_bytes)
         self.pipeline: FramePipeline
-        self.on_append: Callable[[Segment, int, int], None] | None = None
         self._report_failure = on_failure
         self._throttled: deque[tuple[WriterSession, WireAppend, int | None]] = deque()
         self.failure: BaseException | None = None
@@ -195,9 +194,6 @@ class Container:
             self.pipeline.add(operation, done)
         except SaritError as error:
             session.replies.refused(session, append, error)
-            return
-        if self.on_append is not None:
-            self.on_append(segment, append.events, append.length)
 
     def _refuse(self, session: WriterSession, append: WireAppend, error: SaritError) -> None:
         def done(failure: BaseException | None) -> None:
