@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, MAX_WIRE_STRING_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.names import transient_segment
 from sarit.store.container import AttributeUpdate
 from sarit.store.operations import KIND_TABLE_FIXED, Entry
@@ -25,6 +25,9 @@ Handler = Callable[[Any], Awaitable[wire.Command]]
 
 _TOKEN_PREFIX = b"\x01"
 _NO_OFFSET = -1
+# What TableRead adds to keys and values: lengths and a version for each, name and counts for all (wire.md 2 and 3).
+_ENTRY_OVERHEAD_BYTES = 24
+_TABLE_READ_OVERHEAD_BYTES = MAX_WIRE_STRING_BYTES + 32
 
 
 class Requests:
@@ -182,6 +185,9 @@ class Requests:
     async def _read_table(self, c: wire.ReadTable) -> wire.Command:
         wanted = [bytes(key.key) for key in c.keys]
         found = await self._store.tables(c.segment).get(c.segment, wanted)
+        size = sum(map(len, wanted)) + sum(len(entry.value or b"") for entry in found if entry is not None)
+        if size + _ENTRY_OVERHEAD_BYTES * len(wanted) + _TABLE_READ_OVERHEAD_BYTES > MAX_WIRE_PAYLOAD_BYTES:
+            raise Invalid(f"the values of these {len(wanted)} keys do not fit in one reply: ask for fewer at once")
         entries = (
             wire.TableEntry(key, -1, b"") if entry is None else _wire_entry(entry)
             for key, entry in zip(wanted, found, strict=True)
