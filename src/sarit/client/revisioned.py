@@ -122,9 +122,24 @@ class RevisionedStream:
             raise Truncated(f"{self._name}: offset {start.offset} was truncated", info.start_offset)
         if start.offset > info.end_offset:
             raise Invalid(f"{self._name}: offset {start.offset} lies beyond the end, {info.end_offset}")
-        held, offset = bytearray(), start.offset
-        while offset < info.end_offset:
-            held += await self._read(offset + len(held), min(READ_BYTES, info.end_offset - offset - len(held)))
+        if start.offset < info.end_offset:
+            async for found in self._entries(start, info.end_offset):
+                yield found
+
+    async def read_news(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
+        """As `read_from`, in one question instead of two, for one who knows that there is an entry behind `start`.
+
+        It waits for one when there is none.  Raises Truncated, Corrupt."""
+        async for found in self._entries(start, None):
+            yield found
+
+    async def _entries(self, start: Revision, end: int | None) -> AsyncIterator[tuple[Revision, bytes]]:
+        """Entries up to `end`, or up to where a read came to the tail."""
+        held, offset, at_tail = bytearray(), start.offset, False
+        while offset < end if end is not None else not at_tail or held:
+            wanted = READ_BYTES if end is None else min(READ_BYTES, end - offset - len(held))
+            data, at_tail = await self._read(offset + len(held), wanted)
+            held += data
             at = 0
             while (length := self._entry_length(held, at, offset)) is not None:
                 value = bytes(held[at + EVENT_HEADER_BYTES : at + length])
@@ -151,13 +166,13 @@ class RevisionedStream:
             if not isinstance(error, Truncated):
                 raise error
 
-    async def _read(self, offset: int, length: int) -> bytes:
-        """Some bytes, one at the least; the caller knows that there are as many as `length`."""
+    async def _read(self, offset: int, length: int) -> tuple[bytes, bool]:
+        """Some bytes, one at the least, and whether they reach the tail; the caller knows that there are some."""
         while True:
             reply = await self._ask(lambda i, name, token: ReadSegment(name, offset, length, token, i))
-            data = bytes(expect(reply, SegmentRead, self._name).data)
-            if data:
-                return data
+            read = expect(reply, SegmentRead, self._name)
+            if read.data:
+                return bytes(read.data), read.at_tail or read.end_of_segment
 
     async def _info(self) -> Any:
         return await segment_info(self.session, self.stream, self.segment)

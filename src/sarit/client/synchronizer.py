@@ -15,6 +15,9 @@ truncates what lies before the *earlier* mark, so that a process which reads slo
 Who begins, begins at the mark; who was cut off begins there again.  Updates before the first initial state are
 passed over.
 
+Who wrote last knows the newest state without reading and would win every race against those who must read first.  So
+one that writes without a break lets others in for a moment after every 32 writes.
+
 Warning: `apply` and `initial` must be pure and give the same result in every process and every version of the
 program; `apply` must return a new state, and may not change the one it is given.
 """
@@ -41,8 +44,10 @@ COMPACT_AFTER_BYTES: Final = 512 * KIB
 COMPACT_ONE_IN: Final = 20
 MAX_CONFLICTS: Final = 10_000
 MAX_PAUSE_SECONDS: Final = 0.05
-_FREE_CONFLICTS: Final = 2
-_PAUSE_STEP_SECONDS: Final = 0.001
+MAX_CONFLICT_PAUSE_SECONDS: Final = 0.004
+RUN_BEFORE_PAUSE: Final = 32
+_FREE_CONFLICTS: Final = 64
+_PAUSE_STEP_SECONDS: Final = 0.000_02
 _INIT: Final = 1
 _UPDATES: Final = 2
 _INT: Final = struct.Struct(">i")
@@ -109,6 +114,9 @@ class StateSynchronizer(Generic[S]):
         self._held: tuple[S, Revision] | None = None
         self._begun = 0  # the offset behind the newest initial state
         self._turn = asyncio.Lock()
+        self._clock = stream.session.env.clock
+        self._run = 0  # how many writes followed each other without a break
+        self._ended = 0.0  # when the last one did, in seconds of the monotonic clock
 
     def __repr__(self) -> str:
         at = "no state" if self._held is None else f"state at {self._held[1].offset}"
@@ -141,11 +149,13 @@ class StateSynchronizer(Generic[S]):
         async with self._turn:
             await self._fetch()
 
-    async def _fetch(self) -> None:
+    async def _fetch(self, news: bool = False) -> None:
+        """`news`: it is known that there is an entry behind the one last seen."""
         start, whole = (self._held[1], True) if self._held is not None else (await self._beginning(), False)
         while True:
             try:
-                async for revision, value in self.stream.read_from(start):
+                read = self.stream.read_news if news else self.stream.read_from
+                async for revision, value in read(start):
                     entry = decode_entry(value)
                     if isinstance(entry, bytes):
                         self._held, self._begun, whole = (self._initial(entry), revision), revision.offset, True
@@ -153,7 +163,11 @@ class StateSynchronizer(Generic[S]):
                         self._held = (self._after(self._held[0], revision, entry), revision)
                 break
             except Truncated:
-                start, whole = await self._beginning(), False  # what is held is old: only an initial state follows it
+                start, whole, news = (
+                    await self._beginning(),
+                    False,
+                    False,
+                )  # what is held is old: only an initial state follows it
         if self._held is not None and not whole:
             raise Corrupt(
                 f"{self.stream.stream} was truncated, and no initial state follows: it was not compacted first"
@@ -218,10 +232,23 @@ class StateSynchronizer(Generic[S]):
             return encode_updates(updates) if updates else None
 
         async with self._turn:
+            began = self._clock.monotonic()
             written = await self._retry(entry) is not None
+            if written:
+                await self._let_others_in(began)
             if written and self._snapshot is not None and self._due():
                 await self._compact_by_itself(self._snapshot)
             return written
+
+    async def _let_others_in(self, began: float) -> None:
+        """Pause after many writes without a break, for the time of two."""
+        ended = self._clock.monotonic()
+        took = ended - began
+        self._run = self._run + 1 if began - self._ended <= took else 1
+        self._ended = ended
+        if self._run >= RUN_BEFORE_PAUSE:
+            self._run = 0
+            await asyncio.sleep(min(2 * took, MAX_PAUSE_SECONDS))
 
     async def _retry(self, make: Callable[[S, Revision], bytes | None]) -> Revision | None:
         """Write what `make` makes of the newest state; the revision before it, None when it made nothing."""
@@ -245,9 +272,9 @@ class StateSynchronizer(Generic[S]):
                 self._begun = after.offset if fresh else self._begun
                 return revision
             if conflicts >= _FREE_CONFLICTS:
-                most = min(MAX_PAUSE_SECONDS, _PAUSE_STEP_SECONDS * conflicts)
+                most = min(MAX_CONFLICT_PAUSE_SECONDS, _PAUSE_STEP_SECONDS * conflicts)
                 await asyncio.sleep(most * self.stream.session.env.random.random())
-            await self._fetch()
+            await self._fetch(news=True)
         raise Conflict(f"{self.stream.stream}: others were faster {MAX_CONFLICTS} times")
 
     # -- compaction -----------------------------------------------------------------------------

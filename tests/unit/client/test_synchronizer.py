@@ -105,6 +105,32 @@ async def test_a_decision_is_taken_from_the_newest_state(made) -> None:
 
 
 @on_node
+async def test_who_writes_without_a_break_does_not_keep_others_out(made) -> None:
+    busy, other = await counter(made), await counter(made)
+    await busy.initialize(b"0")
+    ended = False
+
+    async def hammer() -> int:
+        count = 0
+        while not ended:
+            await busy.update(lambda _: [b"1"])
+            count += 1
+        return count
+
+    hammering = asyncio.ensure_future(hammer())
+    async with asyncio.timeout(20):
+        for _ in range(5):
+            before = busy.state
+            await other.update(lambda _: [b"1000000"])
+            while busy.state == before:
+                await asyncio.sleep(0)
+    ended = True
+    count = await hammering
+    await other.fetch()
+    assert other.state == 5_000_000 + count
+
+
+@on_node
 async def test_to_do_nothing_is_decided_from_the_newest_state_too(made) -> None:
     one, two = await opened(made), await opened(made)
     await one.initialize(b"")
@@ -194,7 +220,8 @@ async def test_compaction_is_by_chance_and_only_when_due(made) -> None:
     draws = itertools.cycle([0.5, 0.01])
     one = await counter(made, compact_after_bytes=100)
     await one.initialize(b"0")
-    one.stream.session.env = type("Env", (), {"random": type("R", (), {"random": staticmethod(lambda: next(draws))})})
+    chance = type("Chance", (), {"random": staticmethod(lambda: next(draws))})
+    one.stream.session.env = type("World", (), {"clock": one._clock, "random": chance})
     marks = []
     for _ in range(40):
         await one.update(lambda _: [b"1"])
