@@ -44,7 +44,7 @@ def explain(result: Result, mutants: Sequence[str] = ()) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One seed, in a form that another process can be sent.  Seconds: real ones."""
+    """One seed, in a form that another process can be sent.  `seconds`: of processor time."""
 
     seed: int
     violations: tuple[str, ...]
@@ -58,13 +58,13 @@ class Summary:
 
 def summarize(seed: int, mutants: Sequence[str] = ()) -> Summary:
     """Run one seed."""
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         result = run_seed(seed, mutants)
     except Exception as error:  # a bug of the harness: the seed must not be lost with it
         text = f"harness: {type(error).__name__}: {error}"
         options = "\n".join(draw(seed).lines())
-        seconds = time.perf_counter() - started
+        seconds = time.process_time() - started
         return Summary(seed, (text,), f"{options}\n{text}\n{replay_command(seed, mutants)}", 0, 0, 0.0, seconds, {})
     return Summary(
         seed,
@@ -73,7 +73,7 @@ def summarize(seed: int, mutants: Sequence[str] = ()) -> Summary:
         result.acked_events,
         result.outcome.steps,
         result.outcome.virtual_seconds,
-        time.perf_counter() - started,
+        time.process_time() - started,
         dict(result.trace.marks),
     )
 
@@ -114,12 +114,12 @@ class Totals:
             self.broken[summary.seed] = summary.violations[0]
 
     def line(self) -> dict[str, Any]:
-        """For the ledger; `seconds` are those of all processes together."""
+        """For the ledger; `seconds` of processor time, of all processes together."""
         seconds = max(self.seconds, 1e-9)
         return {
             "seeds": self.seeds,
             "virtual_hours": round(self.virtual_seconds / 3600, 2),
-            "process_seconds": round(self.seconds, 1),
+            "cpu_seconds": round(self.seconds, 1),
             "steps": self.steps,
             "steps_per_second": round(self.steps / seconds),
             "virtual_to_real": round(self.virtual_seconds / seconds, 1),

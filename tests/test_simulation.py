@@ -40,7 +40,7 @@ MUST_REACH = {
 }  # fmt: skip
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_fresh_seeds() -> None:
     print(f"seeds {FIRST} to {FIRST + FRESH - 1}: the same again with SARIT_SEED={FIRST}")
     totals = Totals()

@@ -81,13 +81,12 @@ def refused_chunk_taken_for_written() -> Iterator[None]:
 @contextmanager
 def sweep_takes_committed_chunks() -> Iterator[None]:
     """The sweep after recovery takes the last chunk that was committed for one that was not."""
-    right = recovery.sweep_orphans
+    right = recovery._settled
 
-    async def wrong(opened: Any) -> int:
-        checkpoint = replace(opened.checkpoint, chunk_sequence=opened.checkpoint.chunk_sequence - 1)
-        return await right(replace(opened, checkpoint=checkpoint))
+    async def wrong(opened: Any, epoch: int) -> int:
+        return await right(opened, epoch) - 1
 
-    with planted(store, "sweep_orphans", wrong):
+    with planted(recovery, "_settled", wrong):
         yield
 
 
