@@ -7,6 +7,7 @@ un-acknowledged is placed anew, by key, in order, before anything newer of those
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.driver import LaneDriver
@@ -184,11 +185,13 @@ class Spread:
         if self._drivers.get(old.segment) is old:
             del self._drivers[old.segment]
         self._touched.pop(old, None)
-        marks = list(old.lane.marks)
+        marks = Counter(mark for _, mark in old.lane.marks)
         for chunk in old.take():
             self._replace(chunk, targets[0][2] if len(targets) == 1 else None)
-        for _, mark in marks:
+        for mark, times in marks.items():
             self.mark(mark)
+            for _ in range(times - 1):  # once per lane is enough: else they would multiply with every scale
+                mark.one_done()
         self._on_progress()
 
     def _replace(self, chunk: Chunk, only: LaneDriver | None) -> None:

@@ -73,7 +73,7 @@ async def history(made, rng: random.Random) -> Model:
     return model
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, 101])  # 101: marks multiplied with every scale, and writers stood still
 def test_random_histories(tmp_path, seed: int) -> None:
     async def go() -> None:
         async with asyncio.timeout(60), local_node(tmp_path / "node") as made:
