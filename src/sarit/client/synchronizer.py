@@ -16,7 +16,7 @@ Who begins, begins at the mark; who was cut off begins there again.  Updates bef
 passed over.
 
 Who wrote last knows the newest state without reading and would win every race against those who must read first.  So
-one that writes without a break lets others in for a moment after every 32 writes.
+one that writes without a break lets others in for a moment after every 64 writes.
 
 Warning: `apply` and `initial` must be pure and give the same result in every process and every version of the
 program; `apply` must return a new state, and may not change the one it is given.
@@ -45,9 +45,9 @@ COMPACT_ONE_IN: Final = 20
 MAX_CONFLICTS: Final = 10_000
 MAX_PAUSE_SECONDS: Final = 0.05
 MAX_CONFLICT_PAUSE_SECONDS: Final = 0.004
-RUN_BEFORE_PAUSE: Final = 32
-_FREE_CONFLICTS: Final = 64
-_PAUSE_STEP_SECONDS: Final = 0.000_02
+RUN_BEFORE_PAUSE: Final = 64
+PAUSE_WRITES: Final = 6
+NEW_CONFLICTS: Final = 8
 _INIT: Final = 1
 _UPDATES: Final = 2
 _INT: Final = struct.Struct(">i")
@@ -241,14 +241,14 @@ class StateSynchronizer(Generic[S]):
             return written
 
     async def _let_others_in(self, began: float) -> None:
-        """Pause after many writes without a break, for the time of two."""
+        """Pause after many writes without a break, for the time of some: enough to read and to write."""
         ended = self._clock.monotonic()
         took = ended - began
         self._run = self._run + 1 if began - self._ended <= took else 1
         self._ended = ended
         if self._run >= RUN_BEFORE_PAUSE:
             self._run = 0
-            await asyncio.sleep(min(2 * took, MAX_PAUSE_SECONDS))
+            await asyncio.sleep(min(PAUSE_WRITES * took, MAX_PAUSE_SECONDS))
 
     async def _retry(self, make: Callable[[S, Revision], bytes | None]) -> Revision | None:
         """Write what `make` makes of the newest state; the revision before it, None when it made nothing."""
@@ -271,9 +271,8 @@ class StateSynchronizer(Generic[S]):
                 self._held = (new, after)
                 self._begun = after.offset if fresh else self._begun
                 return revision
-            if conflicts >= _FREE_CONFLICTS:
-                most = min(MAX_CONFLICT_PAUSE_SECONDS, _PAUSE_STEP_SECONDS * conflicts)
-                await asyncio.sleep(most * self.stream.session.env.random.random())
+            if 0 < conflicts < NEW_CONFLICTS:  # who has tried for longer goes before
+                await asyncio.sleep(MAX_CONFLICT_PAUSE_SECONDS * self.stream.session.env.random.random())
             await self._fetch(news=True)
         raise Conflict(f"{self.stream.stream}: others were faster {MAX_CONFLICTS} times")
 
