@@ -14,6 +14,7 @@ from sarit.client.driver import LaneDriver
 from sarit.client.framing import Chunk, chunks_of, split_events
 from sarit.client.slots import Slots
 from sarit.core.errors import SaritError
+from sarit.core.keyspace import KeyRange
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from sarit.client.marks import Mark
     from sarit.client.session import Session
     from sarit.client.targets import Target
+    from sarit.client.values import SegmentRange, Successor
     from sarit.core.names import SegmentId
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,8 @@ class Spread:
         self._on_progress = on_progress
         self._on_failure = on_failure
         self._drivers: dict[SegmentId, LaneDriver] = {}
+        self._ranges: dict[SegmentId, KeyRange] = {}
+        self._reached: dict[SegmentId, KeyRange] = {}
         self._touched: dict[LaneDriver, None] = {}
 
     def __repr__(self) -> str:
@@ -53,7 +57,7 @@ class Spread:
     async def open(self) -> None:
         """Learn the segments.  Raises NotFound, Sealed, Unavailable."""
         segments = await self.target.ranges()
-        self.slots = Slots([(s.low, s.high, self._driver(s.segment)) for s in segments])
+        self.slots = Slots([(s.low, s.high, self._driver(s)) for s in segments])
         self.opened = True
 
     def drivers(self) -> list[LaneDriver]:
@@ -65,9 +69,29 @@ class Spread:
         for driver in self._drivers.values():
             driver.release()
 
-    def _driver(self, segment: SegmentId) -> LaneDriver:
+    def reached(self) -> list[SegmentId]:
+        """The segments that hold acknowledged events, without those that later ones of these came after.
+
+        In the middle of a scale a writer may write to a segment when it has written to what follows that already."""
+        for driver in self._drivers.values():
+            self._note(driver)
+        ranges = self._reached
+        self._reached = {
+            s: keys
+            for s, keys in ranges.items()
+            if not any(o.epoch > s.epoch and keys.overlaps(ranges[o]) for o in ranges)
+        }
+        return list(self._reached)
+
+    def _note(self, driver: LaneDriver) -> None:
+        if driver.lane.acked_events:
+            self._reached[driver.segment] = self._ranges[driver.segment]
+
+    def _driver(self, found: SegmentRange | Successor) -> LaneDriver:
+        segment = found.segment
         driver = self._drivers.get(segment)
         if driver is None:
+            self._ranges[segment] = KeyRange(found.low, found.high)
             driver = self._drivers[segment] = LaneDriver(
                 self._session, self.target.stream, segment, self, self.target.name(segment)
             )
@@ -180,10 +204,11 @@ class Spread:
         except SaritError as error:
             self.failed(error)
             return
-        targets = [(s.low, s.high, self._driver(s.segment)) for s in successors]
+        targets = [(s.low, s.high, self._driver(s)) for s in successors]
         self.slots.replace(old, targets)
         if self._drivers.get(old.segment) is old:
-            del self._drivers[old.segment]
+            self._note(old)
+            del self._drivers[old.segment], self._ranges[old.segment]
         self._touched.pop(old, None)
         marks = Counter(mark for _, mark in old.lane.marks)
         for chunk in old.take():

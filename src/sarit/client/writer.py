@@ -243,8 +243,7 @@ class EventWriter:
 
         Readers learn of it by watermarks (`times.py`).  Raises the writer's failure, Invalid (it goes back)."""
         await self.flush()
-        used = [driver.segment for driver in self._spread.drivers() if driver.lane.acked_events]
-        positions = await times.written_up_to(self._session, self.stream, used)
+        positions = await times.written_up_to(self._session, self.stream, self._spread.reached())
         await times.note_time(self._session, self.stream, self.name, time, positions)
         self._noted = True
 
