@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -45,6 +46,24 @@ class RunningNode:
                 return self
         self._process.wait()
         raise AssertionError(f"the node did not start:\n{self._log.read_text()[-4000:]}")
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def log(self) -> str:
+        """What it has logged in all its lives."""
+        return self._log.read_text(errors="replace")
+
+    def resident_bytes(self) -> int:
+        """The memory it uses now."""
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def descriptors(self) -> int:
+        """How many files and sockets it has open."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
 
     def stop(self) -> int:
         """End it as an operator does; returns its exit code."""

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field, replace
 
 from sarit.controller.times import Times
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_CONTAINERS
+from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, MAX_CONTAINERS
+from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
 from sarit.store.store import StoreLimits
 
 DEFAULT_CONTROLLER_PORT = 9090
 DEFAULT_STORE_PORT = 12345
 _MAX_PORT = 65535
+# Open files apart from connections of clients: listeners, locks, chunks; and of each container its log and index.
+_OWN_DESCRIPTORS = 64 + READERS * MAX_OPEN_FILES_PER_READER
+_DESCRIPTORS_PER_CONTAINER = 24
+_FEWEST_CONNECTIONS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +26,8 @@ class NodeConfig:
 
     `storage_url`: where chunks go; None is the directory `chunks` under `data_dir`.
     `one_port`: serve the wire protocol on the controller's port too.
-    `advertised_host`: the address clients are told; None is `host`."""
+    `advertised_host`: the address clients are told; None is `host`.
+    `max_connections`, `max_api_connections`: how many may be open at once, to the store and to the controller."""
 
     data_dir: str
     host: str = "127.0.0.1"
@@ -33,6 +39,8 @@ class NodeConfig:
     advertised_host: str | None = None
     limits: StoreLimits = field(default_factory=StoreLimits)
     times: Times = field(default_factory=Times)
+    max_connections: int = MAX_CONNECTIONS
+    max_api_connections: int = MAX_API_CONNECTIONS
 
     def validated(self) -> NodeConfig:
         """This configuration with absolute paths.  Raises Invalid with the reason."""
@@ -46,8 +54,22 @@ class NodeConfig:
         if self.controller_port and self.controller_port == self.store_port and not self.one_port:
             raise Invalid("controller and store need ports of their own, unless one port serves both (--one-port)")
         self.times.check()
-        return NodeConfig(
-            os.path.abspath(self.data_dir), self.host, self.controller_port, self.store_port, self.containers,
-            self.storage_url, self.one_port, self.advertised_host, replace(self.limits, containers=self.containers),
-            self.times,
-        )  # fmt: skip
+        return replace(
+            self, data_dir=os.path.abspath(self.data_dir), limits=replace(self.limits, containers=self.containers)
+        )
+
+    def within(self, descriptors: int) -> NodeConfig:
+        """This configuration with no more connections than so many open files allow.
+
+        A connection beyond them would not be the only one to fail: the node could open none of its own files either.
+        Raises Invalid when hardly any are left."""
+        own = _OWN_DESCRIPTORS + _DESCRIPTORS_PER_CONTAINER * self.containers
+        left = descriptors - own
+        if left < _FEWEST_CONNECTIONS:
+            raise Invalid(
+                f"this process may have {descriptors} open files; a node of {self.containers} containers needs "
+                f"{own + _FEWEST_CONNECTIONS}: raise the limit (ulimit -n), or choose fewer containers"
+            )
+        doors = 2 if self.one_port else 1  # as many may be waiting to say which protocol they speak
+        api = min(self.max_api_connections, left // (2 + doors))
+        return replace(self, max_connections=min(self.max_connections, left - doors * api), max_api_connections=api)

@@ -7,7 +7,11 @@ HTTP/2 begins with "PRI".  The connection is handed to the right protocol with t
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final, cast
+
+from sarit.core.admission import Admission
+from sarit.rpc.door import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,27 +19,62 @@ if TYPE_CHECKING:
 _WIRE_FIRST_BYTE: Final = 0xFF
 
 
-class OnePort(asyncio.Protocol):
+_log = logging.getLogger("sarit.node")
+
+
+class OnePort:
+    """Makes protocols that look at the first byte; at most `most` connections may be open that have sent none."""
+
+    def __init__(
+        self, wire: Callable[[], asyncio.BufferedProtocol], http: Callable[[], asyncio.Protocol], most: int
+    ) -> None:
+        self.wire = wire
+        self.http = http
+        self._admission = Admission(most)
+        self._waiting = 0
+
+    def __repr__(self) -> str:
+        return f"<OnePort, {self._waiting} connections have not spoken>"
+
+    def connection(self) -> asyncio.Protocol:
+        """A protocol for a new connection."""
+        if not self._admission.admits(self._waiting):
+            if self._admission.first_refusal():
+                _log.error("%d connections have sent nothing, the most allowed: new ones are closed", self._waiting)
+            return Refused()
+        self._waiting += 1
+        return _FirstByte(self)
+
+    def spoke(self) -> None:
+        """One that had sent nothing has, or has ended."""
+        self._waiting -= 1
+
+
+class _FirstByte(asyncio.Protocol):
     """Looks at the first byte of a connection and steps aside."""
 
-    def __init__(self, wire: Callable[[], asyncio.BufferedProtocol], http: Callable[[], asyncio.Protocol]) -> None:
-        self._wire = wire
-        self._http = http
+    def __init__(self, port: OnePort) -> None:
+        self._port = port
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport for whoever takes over."""
         self._transport = cast("asyncio.Transport", transport)
 
+    def connection_lost(self, error: Exception | None) -> None:
+        """It never spoke."""
+        self._port.spoke()
+
     def data_received(self, data: bytes) -> None:
         """Hand over."""
+        self._port.spoke()
         if data[0] == _WIRE_FIRST_BYTE:
-            wire = self._wire()
+            wire = self._port.wire()
             self._transport.set_protocol(wire)
             wire.connection_made(self._transport)
             feed(wire, data)
         else:
-            http = self._http()
+            http = self._port.http()
             self._transport.set_protocol(http)
             http.connection_made(self._transport)
             http.data_received(data)

@@ -9,13 +9,12 @@ import logging
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.inprocess import InProcessSegments, InProcessTables
-from sarit.one_port import OnePort
 from sarit.store.meters import Meters
 from sarit.store.server import StoreServer
 from sarit.store.store import SegmentStore
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.node")
 
 META_VERSION = 1
+_BACKLOG = 4096
 
 
 class Node:
@@ -41,7 +41,7 @@ class Node:
         self.config = config
         self.env = env
         self.store = SegmentStore(env, logs, indexes, storage, config.limits, config.data_dir)
-        self.server = StoreServer(self.store)
+        self.server = StoreServer(self.store, max_connections=config.max_connections)
         self.meters = Meters(self.store, env.clock, config.times.scaling)
         address = advertised_address(config)
         self.segments = InProcessSegments(self.store, address, self.meters)
@@ -61,7 +61,8 @@ class Node:
 
     async def start(self) -> None:
         """Recover and serve.  Raises Corrupt, Unavailable, OSError (a port is taken)."""
-        from grpclib.server import Server
+        from sarit.one_port import OnePort
+        from sarit.rpc.door import Door
 
         await self.store.start()
         await self.controller.start()
@@ -69,15 +70,13 @@ class Node:
         if not self.config.one_port:
             self.store_port = await self.server.listen(self.config.host, self.config.store_port)
         self.server.watch()
-        grpc: Any = Server(self.controller.services())
-        loop = asyncio.get_running_loop()
-        http = grpc._protocol_factory
+        door = Door(self.controller.services(), self.config.max_api_connections)
+        entrance = door.connection
         if self.config.one_port:
-            self._api = await loop.create_server(
-                lambda: OnePort(self.server.connection, http), self.config.host, self.config.controller_port
-            )
-        else:
-            self._api = await loop.create_server(http, self.config.host, self.config.controller_port)
+            entrance = OnePort(self.server.connection, door.connection, self.config.max_api_connections).connection
+        self._api = await asyncio.get_running_loop().create_server(
+            entrance, self.config.host, self.config.controller_port, backlog=_BACKLOG
+        )
         if not self.config.controller_port:
             self.controller_port = self._api.sockets[0].getsockname()[1]
         if self.config.one_port:
@@ -200,9 +199,17 @@ def run(config: NodeConfig) -> None:
     import uvloop
 
     from sarit.env.real import real_env
+    from sarit.env.real_limits import raise_descriptor_limit
 
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    uvloop.run(_serve(config.validated(), real_env()))
+    allowed = raise_descriptor_limit()
+    wanted, config = config, config.validated().within(allowed)
+    if config.max_connections < wanted.max_connections:
+        _log.warning(
+            "only %d files may be open: %d connections to the store and %d to the controller at most (see ulimit -n)",
+            allowed, config.max_connections, config.max_api_connections,
+        )  # fmt: skip
+    uvloop.run(_serve(config, real_env()))
 
 
 __all__ = ["Node", "SaritError", "claim_directory", "open_node", "run"]

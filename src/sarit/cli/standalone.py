@@ -97,6 +97,8 @@ def standalone(
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    if log_level == "info":
+        logging.getLogger("grpclib").setLevel(logging.WARNING)  # a line for each call that its client gave up
     run(
         NodeConfig(
             data_dir=str(data_dir),

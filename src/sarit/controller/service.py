@@ -12,6 +12,7 @@ from grpclib.const import Cardinality, Handler
 
 from sarit.controller.status import answering
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.reception import Reception
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +24,10 @@ class ControllerService:
     """What a grpclib server serves."""
 
     def __init__(self, families: Sequence[object]) -> None:
+        reception = Reception()
         self._mapping = {
             f"/{_SERVICE.full_name}/{method.name}": Handler(
-                answering(_method(families, method.name)),
+                answering(_method(families, method.name), reception),
                 Cardinality.UNARY_UNARY,
                 GetMessageClass(method.input_type),
                 GetMessageClass(method.output_type),

@@ -10,7 +10,6 @@ import functools
 import logging
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
@@ -18,6 +17,8 @@ from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFou
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+
+    from sarit.rpc.reception import Reception
 
 _log = logging.getLogger("sarit.controller")
 
@@ -33,31 +34,30 @@ _STATUS: dict[type[SaritError], Status] = {
 }
 
 
-def answering(method: Callable[[Any], Awaitable[Any]]) -> Callable[[Any], Coroutine[Any, Any, None]]:
+def answering(
+    method: Callable[[Any], Awaitable[Any]], reception: Reception
+) -> Callable[[Any], Coroutine[Any, Any, None]]:
     """Make a grpclib handler of a method that takes the request and returns the reply."""
 
     @functools.wraps(method)
     async def call(stream: Any) -> None:
-        try:
-            request = await stream.recv_message()
-        except DecodeError:
-            raise GRPCError(Status.INVALID_ARGUMENT, "the request is not a message of this API") from None
-        except NotImplementedError:
-            raise GRPCError(Status.UNIMPLEMENTED, "compressed requests are not understood") from None
-        if request is None:
-            return
-        try:
-            reply = await method(request)
-        except SaritError as error:
-            raise GRPCError(status_of(error), str(error)) from None
-        except NotImplementedError as error:
-            raise GRPCError(Status.UNIMPLEMENTED, str(error)) from None
-        except Exception:
-            _log.exception("%s met a bug of ours", method.__name__)
-            raise GRPCError(Status.INTERNAL, "the controller met a bug; see its log") from None
-        await stream.send_message(reply)
+        with reception.call():
+            reply = await _reply(method, await reception.receive(stream))
+            await reception.deliver(stream, reply)
 
     return call
+
+
+async def _reply(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
+    try:
+        return await method(request)
+    except SaritError as error:
+        raise GRPCError(status_of(error), str(error)) from None
+    except NotImplementedError as error:
+        raise GRPCError(Status.UNIMPLEMENTED, str(error)) from None
+    except Exception:
+        _log.exception("%s met a bug of ours", getattr(method, "__name__", method))
+        raise GRPCError(Status.INTERNAL, "the controller met a bug; see its log") from None
 
 
 def status_of(error: SaritError) -> Status:

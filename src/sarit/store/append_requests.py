@@ -82,7 +82,7 @@ class AppendRequests:
                 self._connection.send(encode(wire.NoSuchSegment(command.request_id, segment, "", -1)))
                 if self._setting_up.get(writer) is asyncio.current_task():  # else a later set-up holds appends
                     del self._setting_up[writer]
-                    del self._held[writer]
+                    self._release(writer)
                 return
             self._refusing[writer] = segment
         except SaritError:
@@ -99,13 +99,23 @@ class AppendRequests:
         self._connection.send(encode(wire.AppendSetup(command.request_id, segment, writer, last)))
         if self._setting_up.get(writer) is asyncio.current_task():
             del self._setting_up[writer]
-            for append, expected in self._held.pop(writer, ()):
-                self.append(append, expected)
+            try:
+                for append, expected in self._release(writer):
+                    self.append(append, expected)
+            except ProtocolError as error:
+                self._connection.drop(f"broke the protocol: {error}")
+
+    def _release(self, writer: bytes) -> list[tuple[Append, int | None]]:
+        """What was held for a writer, counted no more."""
+        held = self._held.pop(writer, [])
+        self.unacked_bytes -= sum(append.length for append, _ in held)
+        return held
 
     def append(self, append: Append, expected_offset: int | None) -> None:
         """Hand an append to its session.  Raises ProtocolError when its event number goes back."""
         # First of all: while a set-up runs behind another one, the session of that one must not overtake what is held.
         if append.writer_id in self._setting_up:
+            self.unacked_bytes += append.length
             self._held[append.writer_id].append((append, expected_offset))
             return
         session = self._sessions.get(append.writer_id)

@@ -96,6 +96,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._registry.opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
+        if not self.closed and (held := self._half_bytes()):
+            _log.warning("connection %s ended in the middle of a frame or block: its %d bytes go", self._peer, held)
         self.closed = True
         self._registry.closed(self)
         if self._closing is not None:
@@ -144,7 +146,10 @@ class StoreConnection(asyncio.BufferedProtocol):
     def holding(self) -> Holding:
         """The memory this client makes us hold."""
         unsent = self._transport.get_write_buffer_size()
-        return Holding(unsent, self._reader.held_bytes, self._received, self.paused)
+        return Holding(unsent, self._half_bytes(), self._received, self.paused)
+
+    def _half_bytes(self) -> int:
+        return self._reader.held_bytes + self._assembler.held_bytes
 
     def limit_unsent(self, high: int) -> None:
         """Answer no more while more than `high` bytes of replies are not taken."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from sarit.core.admission import Admission
 from sarit.core.limits import MAX_CONNECTIONS
 from sarit.store.connection import StoreConnection
 from sarit.store.patience import LOOK_SECONDS, Patience, unsent_share
@@ -21,14 +22,20 @@ _log = logging.getLogger("sarit.store.server")
 class StoreServer:
     """Accepts connections of the wire protocol for one store."""
 
-    def __init__(self, store: SegmentStore, patience: Patience[StoreConnection] | None = None) -> None:
+    def __init__(
+        self,
+        store: SegmentStore,
+        patience: Patience[StoreConnection] | None = None,
+        max_connections: int = MAX_CONNECTIONS,
+    ) -> None:
         self._store = store
         self._requests = Requests(store)
         self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
         self._watching: asyncio.Task[None] | None = None
         self._patience: Patience[StoreConnection] = patience or Patience()
-        self._full = False
+        self._admission = Admission(max_connections)
+        self._coming = 0  # let in, but not open yet: a burst is accepted before the first of it is open
         self._share = unsent_share(1)
         store.on_failure = self._container_failed
 
@@ -44,16 +51,17 @@ class StoreServer:
 
     def connection(self) -> asyncio.BufferedProtocol:
         """A protocol for a new connection."""
-        if len(self._connections) >= MAX_CONNECTIONS:
-            if not self._full:  # once, not for each of thousands
-                _log.error("%d connections are open, the most allowed: new ones are closed", MAX_CONNECTIONS)
-            self._full = True
+        inside = len(self._connections) + self._coming
+        if not self._admission.admits(inside):
+            if self._admission.first_refusal():
+                _log.error("%d connections are open, the most allowed: new ones are closed", inside)
             return _Refused()
-        self._full = False
+        self._coming += 1
         return StoreConnection(self._store, self._requests, self)
 
     def opened(self, connection: StoreConnection) -> None:
         """See `Registry`: shares what all may hold anew, when their number asks for it."""
+        self._coming -= 1
         self._connections[connection] = None
         share = unsent_share(len(self._connections))
         changed, self._share = share != self._share, share

@@ -91,6 +91,11 @@ class AppendAssembler:
         """Whether a block waits for its end."""
         return self._writer is not None
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a block that waits for its end."""
+        return len(self._block)
+
     def check_closed(self) -> None:
         """Raises ProtocolError when a block is open: nothing of the append family but its end may follow."""
         if self._writer is not None:

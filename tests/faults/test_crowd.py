@@ -1,0 +1,143 @@
+"""Thousands of connections to a real node, some of which misbehave: others are served on, in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from sarit.wire import commands as wire
+from tests.faults.crowd import Customer, address_of, bare, ends, many, more_descriptors, reset
+from tests.nodes import SARIT, RunningNode
+from tests.unit.store.test_connection import append_end, raw
+
+IMPATIENT = Path(__file__).with_name("impatient_node.py")
+CONNECTIONS = 2000
+DEAF = 60
+HALF = 60
+OPEN_BLOCKS = 10
+GARBAGE = 40
+UNKNOWN = 40
+VANISHED = 40
+READ_BYTES = 1_000_000
+GROWTH_BYTES = 250 << 20  # 1.5 MB for each that takes nothing; and the store keeps what was written in memory
+
+
+def limited(soft: str, hard: str, *command: str) -> tuple[str, ...]:
+    return ("prlimit", f"--nofile={soft}:{hard}", *command)
+
+
+def test_two_thousand_connections_and_some_that_misbehave(tmp_path) -> None:
+    """The node was given 1,024 descriptors by its shell, and takes what it may have beyond."""
+    more_descriptors(CONNECTIONS + 300)
+    command = limited("1024", "", sys.executable, str(IMPATIENT))
+    with RunningNode(tmp_path / "data", "--containers", "2", sarit=command) as node:
+        asyncio.run(asyncio.wait_for(crowd(node), 150))
+    log = node.log()
+    for words, count in (
+        ("did not take", DEAF),
+        ("went silent", HALF + OPEN_BLOCKS),
+        ("broke the protocol", GARBAGE + UNKNOWN),
+        ("ended in the middle", VANISHED),
+    ):
+        assert log.count(words) == count, (words, log[-3000:])
+    assert log.count("sarit.store.connection:") == DEAF + HALF + OPEN_BLOCKS + GARBAGE + UNKNOWN + VANISHED
+    assert "Traceback" not in log
+
+
+async def crowd(node) -> None:
+    async with Customer(node.controller) as customer:
+        filling = customer.client.writer("good/customer")
+        filling.write_many([b"x" * READ_BYTES] * 8)
+        await filling.flush()
+        everybody = await many(CONNECTIONS, lambda: bare(node.store))
+        assert not [one for one in everybody if isinstance(one, BaseException)]
+        assert node.descriptors() > CONNECTIONS
+        await customer.served_again()
+        before = node.resident_bytes()
+        parts = iter(everybody)
+        take = lambda count: [next(parts) for _ in range(count)]  # noqa: E731
+        deaf, half, blocks, garbage = take(DEAF), take(HALF), take(OPEN_BLOCKS), take(GARBAGE)
+        unknown, vanished, quiet = take(UNKNOWN), take(VANISHED), list(parts)
+        for one in deaf:
+            one.reader._transport.pause_reading()
+            one.send(*(wire.ReadSegment(customer.segment, 0, READ_BYTES, "", request) for request in range(50)))
+        for one in (*half, *vanished):
+            one.send(append_end(b"x" * 100_000, 1, 1)[:60_000])
+        for number, one in enumerate(blocks):
+            one.send(raw(3, number.to_bytes(16) + b"x" * READ_BYTES))
+        for one in garbage:
+            one.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        for one in unknown:
+            one.send(raw(4711, b"what?"))
+        await asyncio.gather(*(ends(one) for one in (*garbage, *unknown)))
+        await customer.served_again()
+        assert node.resident_bytes() - before < GROWTH_BYTES
+        for one in vanished:
+            reset(one)
+        await asyncio.gather(*(ends(one) for one in (*half, *blocks)))
+        while node.log().count("did not take") < DEAF:
+            await asyncio.sleep(0.1)
+        answers = await asyncio.gather(*(one.ask(wire.KeepAlive()) for one in quiet))
+        assert answers == [wire.KeepAlive()] * len(quiet)
+        await customer.served_again()
+        assert node.resident_bytes() - before < GROWTH_BYTES
+        for one in everybody:
+            one.writer.transport.abort()
+        while node.descriptors() > 300:
+            await asyncio.sleep(0.05)
+
+
+def test_more_connections_than_descriptors_are_refused_and_the_node_keeps_its_own(tmp_path) -> None:
+    more_descriptors(1000)
+    with RunningNode(tmp_path / "data", "--containers", "2", sarit=limited("460", "460", SARIT)) as node:
+        asyncio.run(asyncio.wait_for(beyond(node), 100))
+    log = node.log()
+    assert log.count("only 460 files may be open: 104 connections to the store and 52 to the controller") == 1
+    assert log.count("104 connections are open, the most allowed: new ones are closed") == 1
+    assert log.count("52 API connections are open, the most allowed: new ones are closed") == 1
+    assert "ERROR sarit.store:" not in log
+    assert "Traceback" not in log
+
+
+async def beyond(node) -> None:
+    async with Customer(node.controller) as customer:
+        stores = await many(300, lambda: bare(node.store))
+        open_ones = [one for one in stores if not isinstance(one, BaseException)]
+        assert len(open_ones) == 104 - 2  # the customer has two: one to write, one to read
+        apis = await many(200, lambda: api(node.controller))
+        assert sum(greeted for greeted, _ in apis) == 52 - 1
+        # The node still opens files of its own: logs, chunks, the index.
+        await customer.client.create_scope("more")
+        for number in range(5):
+            await customer.client.create_stream(f"more/stream-{number}", segments=3)
+        writer = customer.client.writer("more/stream-0")
+        writer.write_many([b"y" * 50_000] * 400)
+        await writer.flush()
+        await customer.served_again()
+        assert node.descriptors() <= 460
+        for writer in (*(one.writer for one in open_ones), *(writer for _, writer in apis)):
+            writer.transport.abort()
+        while True:  # room again
+            (one,) = await many(1, lambda: bare(node.store))
+            if not isinstance(one, BaseException):
+                break
+            await asyncio.sleep(0.05)
+        one.writer.transport.abort()
+
+
+async def api(address: str):
+    """Whether a connection to the controller is let in; it stays open."""
+    reader, writer = await asyncio.open_connection(*address_of(address))
+    try:
+        return bool(await reader.read(1)), writer  # a server of HTTP/2 speaks first
+    except OSError:
+        return False, writer
+
+
+def test_a_node_that_may_open_hardly_any_files_says_so_and_does_not_start(tmp_path) -> None:
+    node = RunningNode(tmp_path / "data", sarit=limited("150", "150", SARIT))
+    with pytest.raises(AssertionError, match=r"may have 150 open files; a node of 4 containers needs \d+: raise"):
+        node.start()
