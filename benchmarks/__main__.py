@@ -19,9 +19,12 @@ from typing import Any
 
 from benchmarks import figures
 from benchmarks.bed import ROOT
+from benchmarks.contract_rows import CONTRACT_ROWS
 from benchmarks.measure import measure_rows
-from benchmarks.sarit_rows import ROWS, Scale
+from benchmarks.sarit_rows import ROWS as STREAM_ROWS
+from benchmarks.sarit_rows import Scale
 
+ROWS = STREAM_ROWS | CONTRACT_ROWS
 RESULTS = Path(__file__).resolve().parent / "results"
 
 

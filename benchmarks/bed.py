@@ -120,6 +120,12 @@ class SaritNode:
         assert self._process is not None
         return self._process.memory_mb()
 
+    def cpu_seconds(self) -> float:
+        """Processor time it has taken so far, in seconds."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def report(self) -> dict[str, Any]:
         """What its flushers have counted so far (see `benchmarks.node`)."""
         assert self._process is not None

@@ -53,6 +53,20 @@ FIGURES: Final = (
     Figure("backlog", "ingest_beside.p95_ms", "ingest ack p95 beside the backlog reader", "ms", 20, 10),
     Figure("start", "start_s", "start on an empty directory", "s", 2, 1),
     Figure("start", "idle_mb", "idle memory", "MB", 250, 150),
+    _rate("transactions", "commits_per_s", "transactions, one client, 16 open", 200, 500),
+    Figure("transactions", "paced.whole.p95_ms", "transaction at 100/s, begin to COMMITTED: p95", "ms", 50, 25),
+    Figure("transactions", "paced.commit.p95_ms", "transaction at 100/s, commit alone: p95", "ms", 50, 15),
+    Figure("scaling", "scale_ms_worst", "1 -> 16 segments at 100 k events/s: worst of 5", "ms", 1000, 100),
+    Figure("scaling", "stall_ms_worst", "longest stall of acknowledgements meanwhile", "ms", 100, 50),
+    _rate("tables", "puts.per_s", "table puts in batches, one client", 10_000, 30_000),
+    _rate("tables", "gets.per_s", "table gets in batches, one client", 20_000, 40_000),
+    Figure("tables", "paced_puts.p95_ms", "table puts at 1 k/s: p95", "ms", 10, 5),
+    Figure("tables", "paced_gets.p95_ms", "table gets at 1 k/s: p95", "ms", 10, 5),
+    _rate("synchronizer", "updates_per_s", "synchronizer, conditional updates, one process", 500, 1000),
+    _rate("synchronizer", "competing.updates_per_s", "synchronizer, conditional updates, four compete", 500, 1000),
+    Figure("many-segments", "round.p95_ms", "one event to each of 5,000 segments, all acked: p95", "ms", 1000, 500),
+    Figure("many-clients", "written_mb_per_s", "1,000 writers and 1,000 readers: written", "MB/s", 95, 99, higher=True),
+    Figure("many-clients", "read_mb_per_s", "1,000 writers and 1,000 readers: read", "MB/s", 95, 99, higher=True),
 )
 
 

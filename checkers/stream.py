@@ -37,6 +37,10 @@ class StreamHistory:
         """A reader that began at the head got the next event."""
         self._handed.add(reader, segment, lane, number)
 
+    def handed_many(self, reader: int, segments: Any, lanes: Any, numbers: Any) -> None:
+        """The same for many, as arrays in the order they came."""
+        self._handed.extend(np.full(len(lanes), reader), segments, lanes, numbers)
+
     def follows(self, segment: int, predecessors: Sequence[int]) -> None:
         """A segment and all that it follows."""
         self.predecessors.setdefault(segment, set()).update(predecessors)

@@ -1,0 +1,122 @@
+"""Rows of the whole client contract: transactions, scaling, tables, synchronizers, many clients; see `sarit_rows.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks.bed import Load, SaritNode, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from benchmarks.sarit_rows import Scale
+
+SCALE_RATE: Final = 100_000
+SCALE_TRIES: Final = 5
+TABLE_RATE: Final = 1_000
+MANY_CLIENTS: Final = 1_000
+MANY_PROCESSES: Final = 2
+MANY_RATE_BYTES: Final = 100_000_000
+MANY_EVENT_BYTES: Final = 1_000
+MANY_INTERVAL_SECONDS: Final = 0.1
+MANY_SEGMENTS: Final = 5_000
+
+
+def _node(directory: Path, **streams: int) -> SaritNode:
+    node = SaritNode(directory).start()
+    load("sarit_admin", {"controller": node.endpoint, "streams": {f"bench/{s}": count for s, count in streams.items()}})
+    return node
+
+
+def transactions(directory: Path, scale: Scale) -> dict[str, Any]:
+    """Begin, write, commit until it can be read: 16 open all the time, as fast as it goes; then 100 a second, open loop."""
+    seconds = scale.seconds(20)
+    with _node(directory, fast=4, paced=4) as node:
+        options = {"controller": node.endpoint, "seconds": seconds}
+        found = load("sarit_transactions", options | {"stream": "bench/fast", "open": 16})
+        found["paced"] = load("sarit_transactions", options | {"stream": "bench/paced", "open": 16, "rate": 100})
+        return found
+
+
+def scaling(directory: Path, scale: Scale) -> dict[str, Any]:
+    """1 -> 16 segments while a writer with keys writes; each try on a stream of its own, the first one cold."""
+    with SaritNode(directory).start() as node:
+        return load("sarit_scale", {"controller": node.endpoint, "rate": SCALE_RATE, "tries": SCALE_TRIES})
+
+
+def tables(directory: Path, scale: Scale) -> dict[str, Any]:
+    """One client: puts and gets in batches as fast as it goes; then 1 k/s open loop of each."""
+    with SaritNode(directory).start() as node:
+        return load("sarit_table", {"controller": node.endpoint, "seconds": scale.seconds(15), "rate": TABLE_RATE})
+
+
+def synchronizer(directory: Path, scale: Scale) -> dict[str, Any]:
+    """Conditional updates of one state by one process, then by four that compete."""
+    seconds = scale.seconds(15)
+    with _node(directory) as node:
+        options = {"controller": node.endpoint, "seconds": seconds}
+        load("sarit_admin", {"controller": node.endpoint, "streams": {"sync/none": 1}})
+        found = load("sarit_synchronizer", options | {"stream": "sync/alone"})
+        found["competing"] = load("sarit_synchronizer", options | {"stream": "sync/four", "processes": 4})
+        return found
+
+
+def many_segments(directory: Path, scale: Scale) -> dict[str, Any]:
+    """Writers to 5,000 segments at once: every segment takes an event in every round."""
+    count = 500 if scale.quick else MANY_SEGMENTS
+    with SaritNode(directory).start() as node:
+        options = {"controller": node.endpoint, "segments": count, "seconds": scale.seconds(20)}
+        found = load("sarit_many_segments", options)
+        found["memory_mb"] = round(node.memory_mb())
+        return found
+
+
+def many_clients(directory: Path, scale: Scale) -> dict[str, Any]:
+    """1,000 writers and 1,000 readers, each a client of its own, each pair on a stream of its own, 100 MB/s in all.
+
+    Two processes of each; the node and they share the machine's CPUs."""
+    seconds = scale.seconds(30, 10)
+    clients = MANY_CLIENTS // 10 if scale.quick else MANY_CLIENTS
+    per_turn = int(MANY_RATE_BYTES * MANY_INTERVAL_SECONDS / clients / MANY_EVENT_BYTES)
+    with SaritNode(directory).start() as node:
+        load("sarit_admin", {"controller": node.endpoint, "many": clients})
+        go = directory / "go"
+        options = {
+            "controller": node.endpoint, "scope": "many", "count": clients // MANY_PROCESSES, "seconds": seconds,
+            "interval": MANY_INTERVAL_SECONDS, "event_bytes": MANY_EVENT_BYTES, "per_turn": per_turn, "go": str(go),
+        }  # fmt: skip
+        loads: dict[str, list[Load]] = {"write": [], "read": []}
+        try:
+            for role in ("write", "read"):
+                for number in range(MANY_PROCESSES):
+                    one = options | {"role": role, "first": number * clients // MANY_PROCESSES}
+                    loads[role].append(Load("sarit_many_clients", one))
+            for under_way in (*loads["write"], *loads["read"]):
+                under_way.wait_ready(120)
+            cpu = node.cpu_seconds()
+            go.touch()
+            found = {role: [under_way.result(300) for under_way in some] for role, some in loads.items()}
+            spent = node.cpu_seconds() - cpu
+        finally:
+            for under_way in (*loads["write"], *loads["read"]):
+                under_way.end()
+        took = max(one["seconds"] for one in found["write"])
+        return {
+            "writers": clients, "readers": clients, "asked_mb_per_s": MANY_RATE_BYTES / 1e6,
+            "written_mb_per_s": round(sum(one["mb_per_s"] for one in found["write"]), 1),
+            "read_mb_per_s": round(sum(one["mb_per_s"] for one in found["read"]), 1),
+            "ack_p95_ms": max(one["p95_ms"] for one in found["write"]),
+            "end_to_end_p95_ms": max(one["p95_ms"] for one in found["read"]),
+            "node_cpu_percent": round(100 * spent / took), "memory_mb": round(node.memory_mb()), **found,
+        }  # fmt: skip
+
+
+CONTRACT_ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
+    "transactions": transactions,
+    "scaling": scaling,
+    "tables": tables,
+    "synchronizer": synchronizer,
+    "many-segments": many_segments,
+    "many-clients": many_clients,
+}
