@@ -1,4 +1,4 @@
-"""Rows of the whole client contract: transactions, scaling, tables, synchronizers, many clients; see `sarit_rows.py`."""
+"""Rows of the client contract: transactions, scaling, tables, synchronizers, many clients; see `sarit_rows.py`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _node(directory: Path, **streams: int) -> SaritNode:
 
 
 def transactions(directory: Path, scale: Scale) -> dict[str, Any]:
-    """Begin, write, commit until it can be read: 16 open all the time, as fast as it goes; then 100 a second, open loop."""
+    """Begin, write, commit until it can be read: 16 open all the time, at full speed; then 100 a second, open loop."""
     seconds = scale.seconds(20)
     with _node(directory, fast=4, paced=4) as node:
         options = {"controller": node.endpoint, "seconds": seconds}

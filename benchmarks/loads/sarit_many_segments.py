@@ -63,12 +63,10 @@ async def main(options: dict[str, Any]) -> None:
         for name in names:
             segments = [found.segment for found in await client.stream(name).segments()]
             infos = await client.segment_infos(name, segments)
-            wrong = [
-                info
-                for info in infos.values()
-                if info.end_offset != (len(took) + 1) * (EVENT_BYTES + EVENT_HEADER_BYTES)
-            ]
-            assert len(infos) == per_stream and not wrong, wrong[:3]
+            expected = (len(took) + 1) * (EVENT_BYTES + EVENT_HEADER_BYTES)
+            wrong = [info for info in infos.values() if info.end_offset != expected]
+            assert len(infos) == per_stream, f"{name} has {len(infos)} segments"
+            assert not wrong, f"{len(wrong)} segments do not hold {expected} bytes, as {wrong[0]}"
         for writer in writers:
             await writer.close()
     result = {"segments": count, "create_s": round(made, 2), "first_round_s": round(first, 2), "rounds": len(took),

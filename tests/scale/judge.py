@@ -7,7 +7,7 @@ are judged by `checkers/stream.py`: a *lane* is one key of one life, numbered fr
 |---|---|
 | `lost` | an acknowledged event was not read |
 | `phantom` | an event was read that was never handed to a client |
-| `life-order` | an event acknowledged to a life was read after one that a later life of that writer wrote with its key |
+| `life-order` | an event acknowledged to a life was read after one of its key that a later life wrote |
 
 What a killed writer had not had acknowledged may be there or not; what is there of it stands in order without gaps.
 """

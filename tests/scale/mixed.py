@@ -164,8 +164,8 @@ def _tell(result: Result, report: dict[str, Any]) -> None:
     node, load = result.node[-1], result.load[-1]
     print(
         f"{result.seconds[-1]:6.0f} s: node {node.memory_bytes / MIB:.1f} MiB, {node.open_files} files, "
-        f"{node.threads} threads, disk {result.disk_bytes[-1] / MIB:.0f} MiB; client {load.memory_bytes / MIB:.1f} MiB, "
-        f"{load.open_files} files; {report['counts'].get('rounds', 0)} rounds, {report['failures']} failed",
+        f"{node.threads} threads, disk {result.disk_bytes[-1] / MIB:.0f} MiB; "
+        f"client {load.memory_bytes / MIB:.1f} MiB, {load.open_files} files; {report['counts'].get('rounds', 0)} rounds, {report['failures']} failed",
         flush=True,
     )
     for failure in report["first_failures"][:1]:

@@ -18,6 +18,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -225,7 +226,7 @@ class Run:
         for epoch in epochs:
             written.active.append([(found.low, found.high) for found in epoch.segments])
         self.result.segments = len({found.segment for epoch in epochs for found in epoch.segments})
-        for before, after in zip(epochs, epochs[1:], strict=False):
+        for before, after in pairwise(epochs):
             kept = {found.segment for found in before.segments}
             for new in after.segments:
                 if new.segment not in kept:

@@ -5,7 +5,6 @@ It goes on behind the position its last life stored, stores results and position
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys

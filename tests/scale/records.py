@@ -107,10 +107,13 @@ class Results:
 
     def columns(self) -> tuple[Any, Any, Any]:
         """Lives, numbers, segments."""
-        return tuple(  # type: ignore[return-value]
-            np.concatenate(part) if part else np.empty(0, np.int64)
-            for part in (self.lives, self.numbers, self.segments)
-        )
+        empty = np.empty(0, np.int64)
+        lives, numbers, segments = (np.concatenate(part or [empty]) for part in self.parts())
+        return lives, numbers, segments
+
+    def parts(self) -> tuple[list[Any], list[Any], list[Any]]:
+        """The columns in pieces."""
+        return self.lives, self.numbers, self.segments
 
 
 def record(lives: Any, numbers: Any, segments: Any, position: str) -> bytes:
@@ -129,7 +132,7 @@ def recovered(path: Path, *, columns: bool = True) -> Results:
     for count, position, body, end in _records(data):
         if columns:
             values = np.frombuffer(body, np.int64).reshape(3, count)
-            for kept, part in zip((found.lives, found.numbers, found.segments), values, strict=True):
+            for kept, part in zip(found.parts(), values, strict=True):
                 kept.append(part)
         found.position, good = position, end
     if good < len(data):
