@@ -118,7 +118,9 @@ class Cluster:
     async def _serve(self, process: Process) -> None:
         options = self.options
         process.on_death(self.indexes.crash)
-        config = NodeConfig(DATA, NODE, CONTROLLER_PORT, STORE_PORT, options.containers, limits=options.limits())
+        config = NodeConfig(
+            DATA, NODE, CONTROLLER_PORT, STORE_PORT, options.containers, limits=options.limits(), times=options.times()
+        )
         claim_directory(config, process.env)
         storage: ChunkStorage
         if options.storage == "directory":

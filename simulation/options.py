@@ -6,13 +6,20 @@ Each fault class is off in half of the seeds: a run with one class alone finds w
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from typing import Final
 
+from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
 from sarit.store.container import ContainerLimits
 from sarit.store.flusher import FlushLimits
 from sarit.store.store import StoreLimits
 
 KIB = 1024
+RETENTION_SECONDS: Final = 0.2
+WATERMARK_SECONDS: Final = 0.2
+# After which silence a writer holds no watermark back any more, in half of the seeds.
+WRITER_SECONDS: Final = 2.0
+NEVER_SECONDS: Final = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,25 @@ class Options:
     crash_points: float
     clock_jumps: bool
     stream_transactions: int
+    scaling_rate: int
+    retention: str
+    timed_writers: int
+    forgetful: bool
+    sharers: int
+    table_users: int
+    byte_streams: bool
+
+    def times(self) -> Times:
+        """How fast the controller looks after streams: as shrunk as the sizes, where there is something to look at."""
+        times = Times()
+        if self.scaling_rate:
+            times = replace(times, scaling=ScalingTimes((0.2, 0.5, 1.0, 2.0), 0.1, 0.5, 0.5))
+        if self.retention:
+            times = replace(times, retention=RetentionTimes(RETENTION_SECONDS))
+        if self.timed_writers:
+            time_out = WRITER_SECONDS if self.forgetful else NEVER_SECONDS
+            times = replace(times, watermarks=WatermarkTimes(WATERMARK_SECONDS, time_out))
+        return times
 
     def limits(self) -> StoreLimits:
         """The node's limits."""
@@ -152,4 +178,11 @@ def draw(seed: int) -> Options:
         crash_points=pick((0.0, 0.0, 0.0, 0.02)),
         clock_jumps=half(),
         stream_transactions=pick((0, 1, 2)),
+        scaling_rate=pick((0, 0, 0, 30, 150)),
+        retention=pick(("", "", "", "", "", "size", "seconds", "forced")),
+        timed_writers=pick((0, 0, 0, 2, 3)),
+        forgetful=half(),
+        sharers=pick((0, 0, 0, 2, 3)),
+        table_users=pick((0, 0, 0, 1, 3)),
+        byte_streams=rng.random() < 0.25,
     )

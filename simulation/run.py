@@ -23,11 +23,16 @@ from checkers import table as table_checker
 from sarit.core.errors import SaritError
 from sarit.core.sometimes import listening
 from sarit.wire import commands as wire
+from simulation.actors.byte_users import ByteUsers
+from simulation.actors.kept import Kept
 from simulation.actors.links import Link
 from simulation.actors.readers import TailReader, Truncator, scan
 from simulation.actors.registers import Registers
+from simulation.actors.shared import Shared
 from simulation.actors.streams import Streams
+from simulation.actors.table_users import TableUsers
 from simulation.actors.tables import TableClient, read_everything
+from simulation.actors.timed import Timed
 from simulation.actors.transactions import Transactions
 from simulation.actors.writers import WireWriter
 from simulation.bounds import Bounds
@@ -86,6 +91,11 @@ class Run:
         self.streams = Streams(self.cluster)
         self.registers = Registers(self.cluster)
         self.transactions = Transactions(self.cluster, self.history, self.segments)
+        self.kept = Kept(self.cluster)
+        self.timed = Timed(self.cluster)
+        self.shared = Shared(self.cluster)
+        self.table_users = TableUsers(self.cluster)
+        self.byte_users = ByteUsers(self.cluster)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
         self._context = contextvars.copy_context()
@@ -104,14 +114,17 @@ class Run:
         faults.cancel()
         self.nemesis.heal()
         _done, pending = await asyncio.wait(work, timeout=LIVENESS_SECONDS)
-        for task in watch:
-            task.cancel()
         if pending:
+            for task in watch:
+                task.cancel()
             names = sorted(task.get_name() for task in pending)
             cluster.failures.append(f"liveness: {names} did not end in {LIVENESS_SECONDS:.0f} s; {self.writers}")
             return
         for task in work:
             task.result()
+        await self._settle()
+        for task in watch:
+            task.cancel()
         await self._read_again("as it is")
         supervisor.cancel()
         await asyncio.wait([supervisor])
@@ -151,9 +164,18 @@ class Run:
         ]
         if options.truncations:
             watch.append(cluster.spawn(Truncator(cluster, history, self.segments).run(), "truncator"))
-        work += self.registers.start() + self.transactions.start()
-        stream_work, stream_watch = self.streams.start()
-        return work + stream_work, watch + stream_watch
+        work += self.registers.start() + self.transactions.start() + self.shared.start() + self.table_users.start()
+        for part in (self.streams, self.kept, self.timed, self.byte_users):
+            more_work, more_watch = part.start()
+            work += more_work
+            watch += more_watch
+        return work, watch
+
+    async def _settle(self) -> None:
+        """What must come about by itself once nothing hinders it."""
+        async with asyncio.timeout(_MOST_READING_SECONDS):
+            await self.kept.settle()
+            await self.timed.settle()
 
     async def _read_again(self, name: str) -> None:
         self.cluster.trace.note("phase", name)
@@ -162,6 +184,9 @@ class Run:
             await read_everything(self.cluster, self.history, self.tables, name)
             await self.registers.read_again(name)
             await self.streams.scan(name)
+            await self.shared.read_again(name)
+            await self.table_users.read_again(name)
+            await self.byte_users.read_again(name)
 
     async def _restart_and_read(self, name: str) -> None:
         if not await self.cluster.start():
@@ -206,6 +231,10 @@ class Run:
         yield from self.transactions.check()
         for violation in self.streams.check():
             yield f"stream: {violation}"
+        for violation in self.byte_users.check():
+            yield f"bytes: {violation}"
+        for part in (self.kept, self.timed, self.shared, self.table_users):
+            yield from part.check()
 
 
 class Alarms(logging.Handler):

@@ -14,24 +14,22 @@ from checkers import log as log_checker
 from checkers import txn as txn_checker
 from checkers.log import ANY_SEGMENT, TORN, LogHistory, Violation
 from checkers.stream import StreamHistory
-from sarit.client.aio import Client, connect
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
-from sarit.core.policies import ScalingPolicy
+from sarit.core.policies import ScaleType, ScalingPolicy
+from simulation.actors.connecting import FRAME_BYTES, PATIENCE_SECONDS, SCOPE, connected, insistently
 from simulation.actors.readers import now, soon
 from simulation.actors.stream_transactions import StreamCommitter
-from simulation.cluster import CONTROLLER_PORT, NODE
 from simulation.events import body, parse
 
 if TYPE_CHECKING:
+    from sarit.client.aio import Client
     from simulation.cluster import Cluster
 
-SCOPE: Final = "app"
 STREAM: Final = StreamName(SCOPE, "orders")
 KEYS: Final = 5
-FRAME_BYTES: Final = 8
 _MOST_SCALES: Final = 4
-_PATIENCE_SECONDS: Final = 200.0
+_SCALE_FACTOR: Final = 2
 
 
 class Streams:
@@ -98,17 +96,12 @@ class Streams:
 
     async def client(self) -> Client:
         """A client of its own, connected when there is somebody to connect to; the stream exists."""
-        rng = self.cluster.rng("stream clients")
-        while True:
-            try:
-                client = await connect(f"{NODE}:{CONTROLLER_PORT}", env=self.cluster.clients.env)
-                break
-            except Unavailable:
-                await asyncio.sleep(0.1 + rng.random())
+        client = await connected(self.cluster)
         self._clients.append(client)
-        await client.session.patiently(lambda: client.create_scope(SCOPE), _PATIENCE_SECONDS)
         scaling = ScalingPolicy(min_segments=self.cluster.options.segments)
-        await client.session.patiently(lambda: client.create_stream(STREAM, scaling=scaling), _PATIENCE_SECONDS)
+        if rate := self.cluster.options.scaling_rate:
+            scaling = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, rate, _SCALE_FACTOR, self.cluster.options.segments)
+        await client.session.patiently(lambda: client.create_stream(STREAM, scaling=scaling), PATIENCE_SECONDS)
         return client
 
     async def _scale(self) -> None:
@@ -118,7 +111,7 @@ class Streams:
         session = client.session
         for _ in range(rng.randint(1, _MOST_SCALES)):
             await asyncio.sleep(rng.random() * 2)
-            ranges = await session.patiently(lambda: session.controller.current_segments(STREAM), _PATIENCE_SECONDS)
+            ranges = await session.patiently(lambda: session.controller.current_segments(STREAM), PATIENCE_SECONDS)
             ranges.sort(key=lambda found: found.low)
             self.stream.active([(found.low, found.high) for found in ranges])
             if len(ranges) > 1 and rng.random() < 0.5:
@@ -156,9 +149,9 @@ class Streams:
 
     async def _learn_graph(self, client: Client) -> None:
         controller = client.session.controller
-        current = await client.session.patiently(lambda: controller.current_segments(STREAM), _PATIENCE_SECONDS)
+        current = await client.session.patiently(lambda: controller.current_segments(STREAM), PATIENCE_SECONDS)
         self.stream.active([(found.low, found.high) for found in current])
-        waiting = list(await client.session.patiently(lambda: controller.head_segments(STREAM), _PATIENCE_SECONDS))
+        waiting = list(await client.session.patiently(lambda: controller.head_segments(STREAM), PATIENCE_SECONDS))
         seen = set(waiting)
         while waiting:
             segment = waiting.pop()
@@ -250,6 +243,7 @@ class StreamReader:
         """Follow the tail, until cancelled."""
         self._client = await self._streams.client()
         reader = self._client.reader(STREAM)
+        await insistently(reader.open)
         while await self._take(reader, 1.0):
             if self._rng.random() < 0.05:
                 self._streams.cluster.trace.mark("stream_reader_handed_on")

@@ -7,9 +7,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.mutants import appends, clients, logs, segments, stores, tiering
+from simulation.mutants import appends, clients, controllers, coordination, logs, segments, stores, tiering
 from simulation.mutants.registry import Mutant, registered
 
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
-__all__ = ["MUTANTS", "Mutant", "appends", "clients", "logs", "segments", "stores", "tiering"]
+__all__ = [
+    "MUTANTS",
+    "Mutant",
+    "appends",
+    "clients",
+    "controllers",
+    "coordination",
+    "logs",
+    "segments",
+    "stores",
+    "tiering",
+]

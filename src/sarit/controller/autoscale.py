@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.controller.model import autoscale, streams
 from sarit.core.errors import SaritError
 from sarit.core.names import SegmentId, parse_segment_name
+from sarit.core.sometimes import sometimes
 
 if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog
@@ -88,5 +89,6 @@ class AutoScale:
 
         await self._streams.change(name, decide)
         for plan in planned:
+            sometimes("scaled_by_rate")
             _log.info("%s: %d segments became %d by their rates", name, len(plan.replaced), len(plan.ranges))
         return bool(planned)

@@ -1,0 +1,123 @@
+"""What a retention policy owes the users of a stream.  Pure.
+
+| kind | meaning |
+|---|---|
+| `retention-early` | the stream begins behind something that the policy keeps: it is too young, or too near the end |
+| `retention-subscriber` | it begins behind what a subscriber released, and the policy has no maximum to force it |
+| `retention-late` | it keeps more than the policy allows, long after nothing hindered it |
+| `head-fell` | its beginning went back |
+
+Where a stream begins is observed now and then: the answer was right at some moment between `begun` and `ended`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from checkers.graph import Cut, Graph
+from checkers.log import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where the stream began.  `most_bytes`: what there was from there to an end told later; -1 when not known."""
+
+    begun: float
+    ended: float
+    cut: Cut
+    most_bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`seconds` or `bytes` are kept at least; 0: that is not what the policy goes by.
+
+    `forced`: there is a maximum, which no subscriber holds up."""
+
+    seconds: float = 0.0
+    bytes: int = 0
+    forced: bool = False
+
+
+@dataclass(slots=True)
+class RetentionHistory:
+    """Filled by a workload."""
+
+    policy: Policy = Policy()
+    graph: Graph = field(default_factory=Graph)
+    heads: list[Head] = field(default_factory=list)
+    events: dict[tuple[int, int], float] = field(default_factory=dict)
+    releases: dict[str, list[tuple[float, Cut]]] = field(default_factory=dict)
+    kept_at_last: tuple[int, int] = (0, 0)
+
+    def event(self, segment: int, offset: int, sent: float) -> None:
+        """An event stands there; it was written at `sent` or later."""
+        self.events[segment, offset] = sent
+
+    def released(self, subscriber: str, cut: Cut, begun: float) -> None:
+        """A subscriber said, from `begun` on, that it needs nothing before `cut`."""
+        self.releases.setdefault(subscriber, []).append((begun, cut))
+
+
+def check(history: RetentionHistory) -> list[Violation]:
+    """Everything that is wrong; empty when nothing is."""
+    out = [*_early(history), *_subscribers(history), *_fell(history)]
+    kept, most = history.kept_at_last
+    if kept > most:
+        out.append(Violation("retention-late", f"{kept} bytes are kept, {most} would be many"))
+    return out
+
+
+def _early(history: RetentionHistory) -> Iterator[Violation]:
+    shown = 0
+    first = history.heads[0].cut if history.heads else {}
+    for head in history.heads:
+        if head.cut == first or shown == _SHOWN:
+            continue
+        if 0 <= head.most_bytes < history.policy.bytes:
+            shown += 1
+            yield Violation(
+                "retention-early",
+                f"at {head.ended:.3f} s {head.most_bytes} bytes were left of {history.policy.bytes}: {head.cut}",
+            )
+        if not history.policy.seconds:
+            continue
+        for place, sent in history.events.items():
+            if head.ended < sent + history.policy.seconds and history.graph.is_before(place, head.cut):
+                shown += 1
+                yield Violation(
+                    "retention-early",
+                    f"at {head.ended:.3f} s the stream began at {head.cut}, behind {place} of {sent:.3f} s",
+                )
+                break
+
+
+def _subscribers(history: RetentionHistory) -> Iterator[Violation]:
+    if history.policy.forced:
+        return
+    for subscriber, releases in sorted(history.releases.items()):
+        shown = 0
+        for head in history.heads:
+            known = [cut for begun, cut in releases if begun <= head.ended]
+            if known and history.graph.goes_back(head.cut, known[-1]):
+                shown += 1
+                if shown <= _SHOWN:
+                    yield Violation(
+                        "retention-subscriber",
+                        f"at {head.ended:.3f} s the stream began at {head.cut}; {subscriber} had released {known[-1]}",
+                    )
+
+
+def _fell(history: RetentionHistory) -> Iterator[Violation]:
+    ordered = sorted(history.heads, key=lambda head: head.begun)
+    for one, other in itertools.pairwise(ordered):
+        if other.begun >= one.ended and history.graph.goes_back(one.cut, other.cut):
+            yield Violation("head-fell", f"the stream began at {one.cut}, and later at {other.cut}")
+            return

@@ -1,0 +1,92 @@
+"""What all actors with the Python client begin with: a client, a scope, and who follows whom in a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sarit.client.aio import Client, connect
+from sarit.core.errors import Unavailable
+from sarit.core.names import SegmentId, StreamName
+from simulation.actors.readers import now
+from simulation.cluster import CONTROLLER_PORT, NODE
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from checkers.graph import Graph
+    from sarit.client.reader import EventReader
+    from simulation.cluster import Cluster
+
+T = TypeVar("T")
+
+SCOPE: Final = "app"
+FRAME_BYTES: Final = 8
+PATIENCE_SECONDS: Final = 200.0
+
+
+async def connected(cluster: Cluster) -> Client:
+    """A client of its own, connected when there is somebody to connect to; the scope exists."""
+    rng = cluster.rng("stream clients")
+    while True:
+        try:
+            client = await connect(f"{NODE}:{CONTROLLER_PORT}", env=cluster.clients.env)
+            break
+        except Unavailable:
+            await asyncio.sleep(0.1 + rng.random())
+    await client.session.patiently(lambda: client.create_scope(SCOPE), PATIENCE_SECONDS)
+    return client
+
+
+async def insistently(call: Callable[[], Awaitable[T]]) -> T:
+    """Repeat what loses patience sooner than faults end."""
+    while True:
+        try:
+            return await call()
+        except Unavailable:
+            await asyncio.sleep(0.2)
+
+
+async def learn(client: Client, stream: StreamName, graph: Graph, ended: set[SegmentId]) -> list[SegmentId]:
+    """All segments from the stream's head on; `ended` remembers those whose successors are known already."""
+    session = client.session
+    found = dict.fromkeys(sorted(await insistently(lambda: session.controller.head_segments(stream))))
+    waiting = [segment for segment in found if segment not in ended]
+    following = {segment: [*_followers(graph, segment)] for segment in found if segment in ended}
+    waiting += [later for each in following.values() for later in each if later not in found]
+    while waiting:
+        segment = waiting.pop()
+        found[segment] = None
+        if segment in ended:
+            waiting += [later for later in _followers(graph, segment) if later not in found]
+            continue
+        for successor in await insistently(partial(client.successors, stream, segment)):
+            ended.add(segment)
+            graph.follows(successor.segment.packed, sorted(before.packed for before in successor.predecessors))
+            if successor.segment not in found:
+                waiting.append(successor.segment)
+    return list(found)
+
+
+def _followers(graph: Graph, segment: SegmentId) -> Iterator[SegmentId]:
+    for later, before in graph.predecessors.items():
+        if segment.packed in before:
+            yield SegmentId.unpack(later)
+
+
+async def next_rows(reader: EventReader, timeout: float) -> list[tuple[int, int, bytes, float]] | None:
+    """The next (packed segment, offset, event, time of asking) of a reader; None at the end of what it reads."""
+    begun = now()
+    try:
+        async with asyncio.timeout(timeout):
+            events = await reader.next_events()
+    except TimeoutError:
+        return []
+    if events is None:
+        return None
+    rows, offset = [], events.position()
+    for event in events.left:
+        rows.append((events.segment.packed, offset, event, begun))
+        offset += FRAME_BYTES + len(event)
+    return rows

@@ -1,0 +1,246 @@
+"""A stream with a retention policy: written, scaled, read, released by a subscriber, and looked at from outside.
+
+The policy goes by size or by time; it may have a maximum, which forces the hand of subscribers.  (Where the wall clock
+jumps it goes by size: what happens to a time across a restart is then nobody's promise.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers import retention as checker
+from checkers.retention import Head, Policy, RetentionHistory
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.names import SegmentId, StreamName
+from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy
+from sarit.rpc import convert
+from sarit.rpc.generated import controller_pb2 as pb
+from simulation.actors.connecting import FRAME_BYTES, PATIENCE_SECONDS, SCOPE, connected, insistently, learn, next_rows
+from simulation.actors.readers import now
+from simulation.events import HEAD_BYTES, body, parse
+
+if TYPE_CHECKING:
+    from checkers.graph import Cut
+    from checkers.log import Violation
+    from sarit.client.aio import Client
+    from sarit.client.reader import EventReader
+    from simulation.cluster import Cluster
+
+STREAM: Final = StreamName(SCOPE, "kept")
+GROUP: Final = "subscriber"
+_GROUP_ID: Final = "11111111-2222-3333-4444-555555555555"
+_MANUAL: Final = 1
+_KEEP_SECONDS: Final = 3
+_LEAST_BYTES: Final = 2_000
+_MAXIMUM: Final = 4
+_PIECES: Final = 20
+_PIECES_IN_LIMIT: Final = 5
+_PIECE_SECONDS: Final = 0.3
+_LOOK_SECONDS: Final = 0.8
+_LOOKS_SECONDS: Final = 2.0
+_SETTLE_ROUNDS: Final = 5
+_SPARE: Final = 10
+_KEYS: Final = 4
+
+
+class Kept:
+    """All actors on the stream, and what they saw."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        options = cluster.options
+        self.cluster = cluster
+        self.on = bool(options.retention)
+        self.kind = "size" if options.retention == "seconds" and options.clock_jumps else options.retention
+        self.limit = max(_LEAST_BYTES, options.events * (HEAD_BYTES + options.event_bytes // 2) // 4)
+        self.subscribed = self.kind == "forced" or cluster.rng("kept").random() < 0.5
+        self.history = RetentionHistory(self._promise())
+        self.sent: dict[tuple[int, int], float] = {}
+        self._ended: set[SegmentId] = set()
+        self._lanes = 0
+        self._begun = asyncio.Event()
+        self._settling = False
+        self._releasing = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<Kept by {self.kind or 'nothing'}, {len(self.history.heads)} heads seen>"
+
+    def _promise(self) -> Policy:
+        if self.kind == "seconds":
+            return Policy(seconds=_KEEP_SECONDS)
+        return Policy(bytes=self.limit, forced=self.kind == "forced")
+
+    def _policy(self) -> RetentionPolicy:
+        if self.kind == "seconds":
+            return RetentionPolicy(RetentionType.TIME, _KEEP_SECONDS * 1000)
+        return RetentionPolicy(RetentionType.SIZE, self.limit, _MAXIMUM * self.limit if self.kind == "forced" else 0)
+
+    def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
+        """Tasks that end by themselves, and tasks to cancel."""
+        if not self.on:
+            return [], []
+        spawn = self.cluster.spawn
+        work = [spawn(self._write(), "kept writer"), spawn(self._scale(), "kept scaler")]
+        watch = [spawn(self._watch(), "kept watcher"), spawn(self._read(), "kept reader")]
+        return work, watch
+
+    def check(self) -> list[Violation]:
+        """What was wrong."""
+        return checker.check(self.history)
+
+    async def settle(self) -> None:
+        """Nothing hinders any more: in the end no more is kept than the policy asks for, and no less."""
+        if not self.on:
+            return
+        self._settling = True  # from now on the reader releases nothing: its place is behind
+        client = await connected(self.cluster)
+        piece = self.limit // _PIECES_IN_LIMIT
+        most = self.limit * (_MAXIMUM if self.kind == "forced" else 1) + _SPARE * piece
+        rounds = _MAXIMUM * _SETTLE_ROUNDS if self.kind == "forced" else _SETTLE_ROUNDS
+        kept = -1
+        for _ in range(rounds):
+            for _ in range(_PIECES):
+                await self._write_some(client, piece)
+                await asyncio.sleep(_PIECE_SECONDS)
+            if self.subscribed and self.kind != "forced":
+                await self._release(client, dict((await client.stream_cut_tail(STREAM)).positions))
+            await asyncio.sleep(_LOOKS_SECONDS + (_KEEP_SECONDS if self.kind == "seconds" else 0))
+            kept = await self.look(client)
+            if 0 <= kept <= most:
+                break
+        self.history.kept_at_last = (kept, most)
+        if self.history.heads[-1].cut != self.history.heads[0].cut:
+            self.cluster.trace.mark("retention_truncated")
+        await client.close()
+
+    # -- actors -----------------------------------------------------------------------------------
+
+    async def _client(self) -> Client:
+        client = await connected(self.cluster)
+        segments = ScalingPolicy(min_segments=min(2, self.cluster.options.segments))
+        await client.session.patiently(
+            lambda: client.create_stream(STREAM, scaling=segments, retention=self._policy()), PATIENCE_SECONDS
+        )
+        return client
+
+    async def _write(self) -> None:
+        """The drawn number of events, slowly; before the first, the subscriber is entered."""
+        client, options = await self._client(), self.cluster.options
+        rng = self.cluster.rng("kept writer")
+        await self.look(client)
+        if self.subscribed:
+            await self._subscribe(client)
+        self._begun.set()
+        left = options.events
+        while left:
+            count = min(left, rng.randint(1, 2 * options.block_events))
+            left -= count
+            await self._write_some(client, count * (HEAD_BYTES + options.event_bytes // 2))
+            await asyncio.sleep(rng.random() * 4 * options.think_seconds + 0.05)
+        await client.close()
+
+    async def _write_some(self, client: Client, size: int) -> None:
+        """Events of about so many bytes together, by a writer of their own."""
+        self._lanes += 1
+        lane, number, rng = self._lanes, 0, self.cluster.rng(f"kept {self._lanes}")
+        async with client.writer(STREAM) as writer:
+            while size > 0:
+                number += 1
+                event = body(lane, number, rng.randrange(self.cluster.options.event_bytes))
+                self.sent[lane, number] = now()
+                writer.write(event, f"key-{rng.randrange(_KEYS)}")
+                size -= FRAME_BYTES + len(event)
+
+    async def _scale(self) -> None:
+        client, rng = await self._client(), self.cluster.rng("kept scaler")
+        for _ in range(rng.choice((0, 2, 4))):
+            await asyncio.sleep(rng.random() * 3)
+            try:
+                await client.stream(STREAM).scale(rng.randint(1, 3))
+            except (Unavailable, Conflict, Invalid) as error:
+                self.cluster.trace.note("kept scale", repr(error))
+        await client.close()
+
+    async def _watch(self) -> None:
+        """Look where the stream begins, again and again."""
+        client, rng = await self._client(), self.cluster.rng("kept watcher")
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS * 2 * rng.random())
+            await self.look(client)
+
+    async def look(self, client: Client) -> int:
+        """Where the stream begins; the bytes that are there from then on, -1 when that cannot be said."""
+        begun = now()
+        while True:
+            try:
+                head = await client.stream_cut_head(STREAM)
+                break
+            except (Unavailable, NotFound):  # or it is being created
+                await asyncio.sleep(0.2)
+        ended, most = now(), -1
+        try:
+            segments = await learn(client, STREAM, self.history.graph, self._ended)
+            infos = await client.segment_infos(STREAM, segments)
+            if all(segment in segments for segment in head.positions) and len(infos) == len(segments):
+                most = sum(info.end_offset - head.positions.get(s, 0) for s, info in infos.items())
+        except SaritError as error:
+            self.cluster.trace.note("kept look", repr(error))
+        cut = {segment.packed: offset for segment, offset in head.positions.items()}
+        self.history.heads.append(Head(begun, ended, cut, most))
+        return most
+
+    async def _read(self) -> None:
+        """Follow the stream, as the subscriber if there is one, and release what was read now and then."""
+        client, rng = await self._client(), self.cluster.rng("kept reader")
+        await self._begun.wait()
+        reader: EventReader = client.reader(STREAM, skip_truncated=not self.subscribed or self.kind == "forced")
+        await insistently(reader.open)
+        while (rows := await next_rows(reader, 1.0)) is not None:
+            for segment, offset, event, _ in rows:
+                found = parse(event)
+                if found is None:
+                    self.cluster.failures.append(f"kept torn: segment {segment} offset {offset}: {event[:60]!r}")
+                    return
+                self.history.event(segment, offset, self.sent[found])
+            if self.subscribed and not self._settling and rows and rng.random() < 0.2:
+                await self._release(client, dict(reader.position().positions))
+            if rng.random() < 0.1:
+                await asyncio.sleep(rng.random() * 4)
+
+    # -- the subscriber ---------------------------------------------------------------------------
+
+    async def _subscribe(self, client: Client) -> None:
+        controller = client.session.controller
+        head = await client.stream_cut_head(STREAM)
+        cut = {segment.packed: offset for segment, offset in head.positions.items()}
+        wanted = pb.ReaderGroupConfiguration(
+            scope=SCOPE, readerGroupName=GROUP, readerGroupId=_GROUP_ID, retentionType=_MANUAL,
+            startingStreamCuts=[convert.cut_message(STREAM, cut)],
+        )  # fmt: skip
+        reply = await client.session.patiently(
+            lambda: controller.call(controller.stub.createReaderGroup, wanted), PATIENCE_SECONDS
+        )
+        assert reply.status == pb.CreateReaderGroupResponse.SUCCESS, reply
+        self.history.released(GROUP, cut, now())
+
+    async def _release(self, client: Client, positions: dict[SegmentId, int]) -> None:
+        """Tell the controller that nothing before a position is needed any more."""
+        async with self._releasing:
+            await self._tell(client, {segment.packed: offset for segment, offset in positions.items()})
+
+    async def _tell(self, client: Client, cut: Cut) -> None:
+        self.history.released(GROUP, cut, now())
+        self.cluster.trace.mark("retention_released")
+        controller = client.session.controller
+        told = pb.SubscriberStreamCut(
+            subscriber=f"{SCOPE}/{GROUP}", generation=0, readerGroupId=_GROUP_ID,
+            streamCut=convert.cut_message(STREAM, cut),
+        )  # fmt: skip
+        reply = await client.session.patiently(
+            lambda: controller.call(controller.stub.updateSubscriberStreamCut, told), PATIENCE_SECONDS
+        )
+        if reply.status != pb.UpdateSubscriberStatus.SUCCESS:
+            self.cluster.failures.append(f"kept release: {reply.status} to {cut}")
+
+
+__all__ = ["STREAM", "Kept"]

@@ -1,0 +1,181 @@
+"""Processes that share a state by a synchronizer: they update it, compact it, crash and come back with a new copy.
+
+The state is a chained hash over its updates (`checkers/synchronizer.py`); no update is made twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers import register
+from checkers.register import UNKNOWN, Call
+from checkers.synchronizer import SharedState, after
+from sarit.core.errors import Unavailable
+from simulation.actors.connecting import SCOPE, connected, insistently
+from simulation.actors.readers import now, soon
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from checkers.log import Violation
+    from sarit.client.aio import Client
+    from sarit.client.revisioned import Revision
+    from sarit.client.synchronizer import StateSynchronizer
+    from simulation.cluster import Cluster
+
+STREAMS: Final = (f"{SCOPE}/shared-0", f"{SCOPE}/shared-1")
+_COMPACT_BYTES: Final = 400
+_CALLS: Final = 25
+
+
+class Shared:
+    """All processes, and what they saw."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.calls: list[Call] = []
+
+    def __repr__(self) -> str:
+        return f"<Shared, {len(self.calls)} calls>"
+
+    def start(self) -> list[asyncio.Task[Any]]:
+        """Tasks that end by themselves."""
+        sharers = range(self.cluster.options.sharers)
+        return [self.cluster.spawn(Sharer(self, number).run(), f"sharer {number}") for number in sharers]
+
+    def check(self) -> list[Violation]:
+        """What no order explains."""
+        return register.check(self.calls, _model)
+
+    async def read_again(self, name: str) -> None:
+        """A new copy, from whatever the stream holds still."""
+        if not self.cluster.options.sharers:
+            return
+        client = await connected(self.cluster)
+        for stream in STREAMS:
+            begun = now()
+            copy = await soon(copy_of(client, stream), f"copy of {stream}")
+            self.record(f"scan {name}", stream, ("get",), copy.state, begun)
+        await client.close()
+
+    def record(self, process: str, on: Hashable, action: tuple[Any, ...], answer: Any, begun: float) -> None:
+        """A call that ended now, or never will."""
+        self.calls.append(Call(process, on, action, answer, begun, inf if answer is UNKNOWN else now()))
+
+
+def _model(on: Hashable, calls: Sequence[Call]) -> register.Model:
+    return SharedState()
+
+
+async def copy_of(client: Client, stream: str) -> StateSynchronizer[bytes]:
+    """A copy of the state, initialised."""
+    copy = await client.coordination.synchronizer(
+        stream, bytes, _apply, snapshot=bytes, compact_after_bytes=_COMPACT_BYTES
+    )
+    await copy.initialize(register.NOTHING)
+    return copy
+
+
+def _apply(state: bytes, update: bytes, _: Revision) -> bytes:
+    return after(state, [update])
+
+
+class Sharer:
+    """One process."""
+
+    def __init__(self, shared: Shared, number: int) -> None:
+        self._shared = shared
+        self._cluster = shared.cluster
+        self._rng = shared.cluster.rng(f"sharer {number}")
+        self._name = f"sharer {number}"
+        self._number = number
+        self._count = 0
+
+    async def run(self) -> None:
+        """A drawn number of calls; after a crash, with a new client."""
+        left = _CALLS
+        while left:
+            client = await connected(self._cluster)
+            copies = [await insistently(partial(copy_of, client, stream)) for stream in STREAMS]
+            while left:
+                left -= 1
+                await asyncio.sleep(self._rng.random() * 4 * self._cluster.options.think_seconds)
+                if not await self._call(self._rng.choice(copies)):
+                    break
+            await client.close()
+
+    async def _call(self, copy: StateSynchronizer[bytes]) -> bool:
+        """One call; False when it was given up in the middle, as a crash does."""
+        chance = self._rng.random()
+        if chance < 0.2:
+            return await self._done(copy, self._fetch(copy))
+        if chance < 0.3:
+            return await self._done(copy, self._compact(copy))
+        if chance < 0.4:
+            return await self._done(copy, self._push(copy))
+        return await self._done(copy, self._update(copy))
+
+    async def _done(self, copy: StateSynchronizer[bytes], work: Any) -> bool:
+        options = self._cluster.options
+        crash = options.client_crashes and not self._cluster.quiet and self._rng.random() < 0.1
+        try:
+            async with asyncio.timeout(self._rng.random() * 0.1 if crash else None):
+                await work
+        except TimeoutError:
+            self._cluster.trace.mark("sharer_crashed")
+            return False
+        except Unavailable as error:
+            self._cluster.trace.note("shared", repr(copy), repr(error))
+        return True
+
+    def _updates(self) -> list[bytes]:
+        self._count += 1
+        return [b"%d.%d.%d" % (self._number, self._count, part) for part in range(self._rng.choice((1, 1, 3)))]
+
+    def _record(self, copy: StateSynchronizer[bytes], action: tuple[Any, ...], answer: Any, begun: float) -> None:
+        self._shared.record(self._name, str(copy.stream.stream), action, answer, begun)
+
+    async def _fetch(self, copy: StateSynchronizer[bytes]) -> None:
+        begun = now()
+        await copy.fetch()
+        self._record(copy, ("get",), copy.state, begun)
+
+    async def _compact(self, copy: StateSynchronizer[bytes]) -> None:
+        """To compact is to read: it is decided from the newest state, and changes nothing."""
+        begun = now()
+        await copy.compact(bytes)
+        self._record(copy, ("get",), copy.state, begun)
+        self._cluster.trace.mark("state_compacted")
+
+    async def _push(self, copy: StateSynchronizer[bytes]) -> None:
+        begun, updates = now(), tuple(self._updates())
+        answer: Any = UNKNOWN
+        try:
+            await copy.update_unconditionally(updates)
+            answer = SharedState.DONE
+        finally:
+            self._record(copy, ("push", updates), answer, begun)
+
+    async def _update(self, copy: StateSynchronizer[bytes]) -> None:
+        begun, updates = now(), self._updates()
+        seen: list[bytes] = []
+
+        def decide(state: bytes) -> list[bytes]:
+            seen.append(state)
+            return updates
+
+        answer: Any = UNKNOWN
+        try:
+            await copy.update(decide)
+            answer = SharedState.DONE
+        finally:
+            if seen:
+                self._record(copy, ("update", seen[-1], tuple(updates)), answer, begun)
+        if len(seen) > 1:
+            self._cluster.trace.mark("update_decided_again")
+
+
+__all__ = ["STREAMS", "Shared"]

@@ -1,0 +1,83 @@
+"""Mutants of what the controller does by itself: retention and watermarks."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from sarit.controller.model import retention, watermarks
+from sarit.controller.watermarks import Watermarks
+from simulation.mutants.planting import planted
+from simulation.mutants.registry import mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@mutant("retention")
+@contextmanager
+def retention_forgets_subscribers() -> Iterator[None]:
+    """Retention truncates whatever subscribers have not released yet."""
+    with planted(retention, "released_by_all", lambda head, released, epochs: None):
+        yield
+
+
+@mutant("retention")
+@contextmanager
+def retention_keeps_too_little() -> Iterator[None]:
+    """Retention truncates at the newest cut, not at one that leaves what the policy keeps."""
+    right = retention.truncation
+
+    def wrong(policy: Any, tail: Any, cuts: Any, released: Any, epochs: Any) -> Any:
+        found = right(policy, tail, cuts, released, epochs)
+        return found if released is not None or found is None else dict(cuts[-1].cut)
+
+    with planted(retention, "truncation", wrong):
+        yield
+
+
+@mutant("retention")
+@contextmanager
+def retention_waits_for_subscribers_for_ever() -> Iterator[None]:
+    """A maximum of retention does not force what subscribers hold back."""
+    right = retention.truncation
+
+    def wrong(policy: Any, tail: Any, cuts: Any, released: Any, epochs: Any) -> Any:
+        return right(replace(policy, maximum=0), tail, cuts, released, epochs)
+
+    with planted(retention, "truncation", wrong):
+        yield
+
+
+@mutant("watermarks")
+@contextmanager
+def watermark_of_the_fastest() -> Iterator[None]:
+    """A watermark tells the time of the writer that is furthest, not of the one that is last."""
+    right = watermarks.verdict
+
+    def wrong(last: Any, writers: Any, time_out: float, epochs: Any) -> Any:
+        found = right(last, writers, time_out, epochs)
+        return found if found.mark is None else replace(found, mark=replace(found.mark, lower=found.mark.upper))
+
+    with planted(watermarks, "verdict", wrong):
+        yield
+
+
+@mutant("watermarks")
+@contextmanager
+def watermark_cut_of_one_writer() -> Iterator[None]:
+    """The cut of a watermark takes the position of one writer alone."""
+    right = watermarks.upper_bound
+
+    with planted(watermarks, "upper_bound", lambda epochs, bounds: right(epochs, [b for b in bounds if b][:1])):
+        yield
+
+
+@mutant("watermarks")
+@contextmanager
+def silent_writer_waited_for() -> Iterator[None]:
+    """A writer that fell silent holds all watermarks back for ever."""
+    with planted(Watermarks, "_time_out", lambda self, record: inf):
+        yield

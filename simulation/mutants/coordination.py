@@ -1,0 +1,77 @@
+"""Mutants of what clients agree on: shared states and key-value tables."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sarit.client.revisioned import Revision, RevisionedStream
+from sarit.client.synchronizer import StateSynchronizer, encode_initial
+from sarit.client.tables.partition import Partition
+from sarit.core.errors import Conflict, Unavailable
+from sarit.core.limits import EVENT_HEADER_BYTES
+from simulation.mutants.planting import planted
+from simulation.mutants.registry import mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@mutant("synchronizer")
+@contextmanager
+def update_without_its_condition() -> Iterator[None]:
+    """A synchronizer writes its update whatever others wrote meanwhile."""
+
+    async def wrong(self: Any, expected: Revision, value: bytes) -> Revision:
+        await self.write_unconditionally(value)
+        return Revision(expected.offset + EVENT_HEADER_BYTES + len(value))
+
+    with planted(RevisionedStream, "write_conditionally", wrong):
+        yield
+
+
+@mutant("synchronizer")
+@contextmanager
+def lost_reply_taken_for_a_refusal() -> Iterator[None]:
+    """A conditional write whose reply was lost is taken for one that was not done."""
+    right = RevisionedStream._set_up
+
+    async def wrong(self: Any) -> Any:
+        connection, _ = await right(self)
+        return connection, -1
+
+    with planted(RevisionedStream, "_set_up", wrong):
+        yield
+
+
+@mutant("synchronizer")
+@contextmanager
+def compaction_overtakes_updates() -> Iterator[None]:
+    """A compaction writes the state as this process knows it over what others wrote meanwhile."""
+
+    async def wrong(self: Any, make: Any) -> None:
+        async with self._turn:
+            state, before = self._expect()
+            await self.stream.write_unconditionally(encode_initial(make(state)))
+            await self._forget(before)
+
+    with planted(StateSynchronizer, "compact", wrong):
+        yield
+
+
+@mutant("tables")
+@contextmanager
+def doubtful_change_told_refused() -> Iterator[None]:
+    """A change of a table that was done, and whose reply was lost, is told as refused."""
+    right = Partition._alone
+
+    async def wrong(self: Any, batch: Any, doubtful: bool) -> Any:
+        try:
+            return await right(self, batch, doubtful)
+        except Unavailable as error:
+            if isinstance(error.__cause__, Conflict):
+                raise error.__cause__ from None
+            raise
+
+    with planted(Partition, "_alone", wrong):
+        yield

@@ -1,0 +1,55 @@
+"""Shared states: each way for copies to differ is found."""
+
+from __future__ import annotations
+
+from math import inf
+
+from checkers.register import NOTHING, UNKNOWN, Call, check
+from checkers.synchronizer import SharedState, after
+
+A, B = after(NOTHING, [b"a"]), after(NOTHING, [b"b"])
+AB = after(A, [b"b"])
+
+
+def wrong(*calls: tuple[tuple, object, float, float]) -> bool:
+    """Whether no order explains (action, answer, begun, ended)."""
+    made = [Call(f"p{n}", "s", action, answer, begun, ended) for n, (action, answer, begun, ended) in enumerate(calls)]
+    return bool(check(made, lambda on, calls: SharedState()))
+
+
+def update(state: bytes, *updates: bytes) -> tuple:
+    return ("update", state, updates)
+
+
+def test_one_after_the_other() -> None:
+    assert not wrong(
+        (update(NOTHING, b"a"), True, 1, 2), (update(A, b"b"), True, 2, 3), (("get",), AB, 4, 5), (("get",), A, 1, 3)
+    )
+    assert not wrong((("push", (b"a", b"b")), True, 1, 2), (("get",), AB, 3, 4))
+
+
+def test_two_winners_of_one_condition() -> None:
+    assert wrong((update(NOTHING, b"a"), True, 1, 2), (update(NOTHING, b"b"), True, 1, 2))
+
+
+def test_copies_in_another_order() -> None:
+    pushes = (("push", (b"a",)), True, 1, 2), (("push", (b"b",)), True, 1, 2)
+    ba = after(B, [b"a"])
+    assert not wrong(*pushes, (("get",), ba, 3, 4))
+    assert wrong(*pushes, (("get",), ba, 3, 4), (("get",), AB, 3, 4))
+
+
+def test_a_stale_copy_and_a_lost_update() -> None:
+    assert wrong((update(NOTHING, b"a"), True, 1, 2), (("get",), NOTHING, 3, 4))
+    assert wrong((("push", (b"a",)), True, 1, 2), (("push", (b"b",)), True, 3, 4), (("get",), B, 5, 6))
+
+
+def test_half_of_several_updates() -> None:
+    assert wrong((update(NOTHING, b"a", b"b"), True, 1, 2), (("get",), A, 1, 4))
+
+
+def test_an_unknown_outcome_is_either() -> None:
+    for seen in (NOTHING, A):
+        assert not wrong((update(NOTHING, b"a"), UNKNOWN, 1, inf), (("get",), seen, 3, 4))
+    assert not wrong((update(NOTHING, b"a"), UNKNOWN, 1, inf), (("get",), NOTHING, 3, 4), (("get",), A, 5, 6))
+    assert wrong((update(NOTHING, b"a"), UNKNOWN, 1, inf), (("get",), A, 3, 4), (("get",), NOTHING, 5, 6))

@@ -1,0 +1,294 @@
+"""The state of a container against plain bytes: what is in flight, what is durable, and what the log gives back.
+
+Operations are checked at once, and become durable in their order, some at a time.  Beside the state stand two simple
+models, one of everything accepted and one of what is durable; and a second state that replays the durable operations
+from their bytes, as recovery does: it must be equal.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
+from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
+from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, KIND_STREAM, KIND_TABLE_HASH, decode_frame
+from sarit.store.segment import Attribute, slice_blocks
+from sarit.store.state import ContainerState, WrongEventNumber
+
+NAMES = ("a", "b", "c")
+TABLE = "t"
+WRITERS = (b"1" * 16, b"2" * 16)
+KEYS = (b"k", b"l")
+names, writers, keys = st.sampled_from(NAMES), st.sampled_from(WRITERS), st.sampled_from(KEYS)
+
+
+@dataclass
+class Plain:
+    """A segment as its users know it."""
+
+    data: bytes = b""
+    start: int = 0
+    sealed: bool = False
+    numbers: dict = field(default_factory=dict)
+
+
+class World(dict):
+    """Segments by name, and the table's entries: key -> (value, version)."""
+
+    def __init__(self):
+        super().__init__()
+        self.table: dict = {}
+
+
+def copied(world):
+    made = World()
+    made.update({name: Plain(p.data, p.start, p.sealed, dict(p.numbers)) for name, p in world.items()})
+    made.table = dict(world.table)
+    return made
+
+
+class Container(RuleBasedStateMachine):
+    """See the head of the module."""
+
+    def __init__(self):
+        super().__init__()
+        self.state, self.replayed = ContainerState(), ContainerState()
+        self.accepted, self.durable = World(), World()
+        self.in_flight = deque()
+        self.wall = 0
+        self.made = 0
+
+    @initialize()
+    def begin(self):
+        create = self.state.create(TABLE, kind=KIND_TABLE_HASH, key_length=0, scale_type=0, target_rate=0, rollover=0)
+        self.went(create)
+        self.becomes_durable(1)
+
+    def went(self, operation):
+        """An operation was accepted; the models are told by the caller."""
+        self.in_flight.append((operation, copied(self.accepted)))
+
+    def segment(self, name):
+        return self.state.names.get(name)
+
+    def missing(self, name):
+        return name not in self.accepted
+
+    # -- operations -----------------------------------------------------------------------------
+
+    @rule(name=names)
+    def create(self, name):
+        try:
+            operation = self.state.create(name, kind=KIND_STREAM, key_length=0, scale_type=0, target_rate=0, rollover=0)
+        except Exists:
+            assert name in self.accepted
+            return
+        assert self.missing(name)
+        self.accepted[name] = Plain()
+        self.went(operation)
+
+    @rule(name=names, writer=writers, length=st.integers(0, 5), wrong=st.booleans(), far=st.integers(-1, 1))
+    def append(self, name, writer, length, wrong, far):
+        """`far`: how far off the offset is that it is made conditional on; -1: unconditional."""
+        segment = self.segment(name)
+        if segment is None:
+            assert self.missing(name)
+            return
+        attribute = segment.attributes.setdefault(writer, Attribute(NULL_ATTRIBUTE_VALUE))
+        known = (
+            NULL_ATTRIBUTE_VALUE
+            if self.missing(name)
+            else self.accepted[name].numbers.get(writer, NULL_ATTRIBUTE_VALUE)
+        )
+        self.made += 1
+        data = bytes((self.made + at) % 256 for at in range(length))
+        number = max(known, 0) + 1
+        where = None if far < 0 else (0 if self.missing(name) else len(self.accepted[name].data)) + far
+        try:
+            operation = self.state.append(
+                segment, attribute, attribute.owner, known + (7 if wrong else 0), writer=writer, number=number,
+                events=1, parts=[data], length=length, expected_offset=where,
+            )  # fmt: skip
+        except NotFound:
+            assert self.missing(name)
+        except Sealed:
+            assert self.accepted[name].sealed
+        except WrongEventNumber:
+            assert wrong
+        except Conflict:
+            assert far > 0
+        else:
+            plain = self.accepted[name]
+            assert not plain.sealed
+            assert not wrong
+            assert far <= 0
+            assert operation.offset == len(plain.data)
+            plain.data += data
+            plain.numbers[writer] = number
+            self.went(operation)
+
+    @rule(name=names)
+    def seal(self, name):
+        self.on(name, lambda segment: self.state.seal(segment), lambda plain: setattr(plain, "sealed", True))
+
+    @rule(name=names, share=st.floats(-0.2, 1.2))
+    def truncate(self, name, share):
+        length = 0 if self.missing(name) else len(self.accepted[name].data)
+        offset = round(share * length)
+
+        def told(plain):
+            assert plain.start <= offset <= length
+            plain.start = offset
+
+        self.on(name, lambda segment: self.state.truncate(segment, offset), told, outside=offset)
+
+    @rule(name=names)
+    def delete(self, name):
+        self.on(name, lambda segment: self.state.delete(segment), lambda plain: self.accepted.pop(name))
+
+    def on(self, name, act, told, outside=None):
+        segment = self.segment(name)
+        if segment is None:
+            assert self.missing(name)
+            return
+        try:
+            operation = act(segment)
+        except NotFound:
+            assert self.missing(name)
+        except Sealed:
+            assert self.accepted[name].sealed
+        except Truncated:
+            plain = self.accepted[name]
+            assert not plain.start <= outside <= len(plain.data)
+        else:
+            assert not self.missing(name)
+            told(self.accepted[name])
+            self.went(operation)
+
+    @rule(into=names, source=names)
+    def merge(self, into, source):
+        one, other = self.segment(into), self.segment(source)
+        if one is None or other is None or into == source:
+            return
+        try:
+            operation = self.state.merge(one, other, ((WRITERS[0], self.made),))
+        except NotFound:
+            assert self.missing(into) or self.missing(source)
+        except Sealed:
+            assert self.accepted[into].sealed
+        except Invalid:
+            assert self.accepted[source].start
+        else:
+            merged = self.accepted.pop(source)
+            assert not self.accepted[into].sealed
+            assert not merged.start
+            self.accepted[into].data += merged.data
+            self.accepted[into].numbers[WRITERS[0]] = self.made
+            self.went(operation)
+
+    @rule(
+        changed=st.lists(
+            st.tuples(keys, st.booleans(), st.sampled_from(["any", "right", "wrong"])),
+            max_size=2,
+            unique_by=lambda c: c[0],
+        )
+    )
+    def update_table(self, changed):
+        segment = self.segment(TABLE)
+        table = self.accepted.table
+        changes = []
+        for key, removes, condition in changed:
+            self.made += 1
+            version = table[key][1] if key in table else NOT_EXISTS
+            expected = {"any": NO_VERSION, "right": version, "wrong": version + 100}[condition]
+            changes.append((key, None if removes else b"%d" % self.made, expected))
+
+        def current(key):
+            state = segment.table
+            return state.pending.get(key) or state.dirty.get(key)
+
+        try:
+            operation = self.state.update_table(segment, changes, current, None)
+        except Conflict:
+            assert any(condition == "wrong" for _, _, condition in changed)
+            return
+        assert all(condition != "wrong" for _, _, condition in changed)
+        versions = {entry.key: entry.version for entry in operation.entries}
+        for key, value, _ in changes:
+            if value is None:
+                table.pop(key, None)
+            else:
+                assert versions[key] > max([v for _, v in table.values()], default=-1) or len(changes) > 1
+                table[key] = (value, versions[key])
+        self.went(operation)
+
+    @rule(count=st.integers(1, 5))
+    def becomes_durable(self, count):
+        """A frame with some operations is durable: applied here, and read from its bytes by the other state."""
+        taken = [self.in_flight.popleft() for _ in range(min(count, len(self.in_flight)))]
+        if not taken:
+            return
+        self.wall += 1
+        out = [FRAME_HEADER.pack(FORMAT_VERSION, self.wall, len(taken))]
+        for operation, _ in taken:
+            operation.encode(out)
+        payload = b"".join(bytes(part) for part in out)
+        for operation, world in taken:
+            self.state.apply(operation, self.wall)
+            self.durable = world
+        wall, operations = decode_frame(memoryview(payload))
+        assert wall == self.wall
+        for operation in operations:
+            self.replayed.replay(operation, wall)
+
+    # -- what must hold -------------------------------------------------------------------------
+
+    @invariant()
+    def segments_are_whole(self):
+        for state in (self.state, self.replayed):
+            for segment in state.segments.values():
+                if segment.created and not segment.deleted:
+                    segment.check()
+
+    @invariant()
+    def readers_see_what_is_durable(self):
+        for state in (self.state, self.replayed):
+            alive = {s.name: s for s in state.segments.values() if s.created and not s.deleted and s.name != TABLE}
+            assert alive.keys() == self.durable.keys()
+            for name, plain in self.durable.items():
+                segment = alive[name]
+                assert (segment.length, segment.start, segment.sealed) == (len(plain.data), plain.start, plain.sealed)
+                read = b"".join(slice_blocks(segment.tail, plain.start, 1 << 20))
+                assert read == plain.data[plain.start :]
+                numbers = {key: attribute.applied for key, attribute in segment.attributes.items()}
+                assert {k: v for k, v in numbers.items() if v != NULL_ATTRIBUTE_VALUE} == plain.numbers
+
+    @invariant()
+    def table_holds_what_is_durable(self):
+        for state in (self.state, self.replayed):
+            table = state.names.get(TABLE)
+            if table is not None and table.created:
+                entries = {k: (e.value, e.version) for k, e in table.table.dirty.items() if e.value is not None}
+                assert entries == self.durable.table
+                assert table.entries == len(entries)
+
+    @invariant()
+    def recovery_finds_what_was_there(self):
+        def told(state):
+            return [s.record() for s in state.segments.values() if s.created and not s.deleted]
+
+        assert told(self.state) == told(self.replayed)
+
+    @invariant()
+    def unflushed_bytes_are_counted(self):
+        held = sum(b.length for s in self.replayed.segments.values() for b in s.tail)
+        assert self.replayed.unflushed_bytes == held
+
+
+Container.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestContainer = Container.TestCase
