@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
 import tempfile
@@ -57,6 +58,7 @@ def main() -> int:
     parser.add_argument("--directory", help="where data directories are made")
     parser.add_argument("--ledger", action="store_true", help="append a line to the ledger")
     given = parser.parse_args()
+    logging.getLogger("asyncio").setLevel(logging.ERROR)  # it counts every write to a connection that was reset
     started = time.time()
     first = int.from_bytes(os.urandom(3), "big") if given.seed is None else given.seed
     print(f"chaos: {given.faults} faults, seeds from {first} (the same again: --seed {first})", flush=True)
@@ -71,6 +73,8 @@ def main() -> int:
             "real_faults": struck.total(),
             "faults": dict(sorted(struck.items())),
             "node_starts": sum(one.starts for one in done),
+            "scales": sum(one.scales for one in done),
+            "readers_killed": sum(one.reader_kills for one in done),
             "acked_events": sum(one.acked_events for one in done),
             "violations": broken,
         }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from simulation.events import body, framed
 
+ROOT: Final = Path(__file__).resolve().parents[2]
 SCOPE: Final = "chaos"
 STREAM: Final = "events"
 OFFICIAL_WRITER: Final = 100

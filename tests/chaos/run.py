@@ -37,6 +37,7 @@ class Plan:
     classes: Sequence[str] = ()
     writers: int = 3
     official: bool = True
+    parts: bool = True
     small_disk: bool = False
     short: bool = False
     tell: bool = False
@@ -51,6 +52,8 @@ class Round:
     struck: Counter[str] = field(default_factory=Counter)
     acked_events: int = 0
     starts: int = 0
+    scales: int = 0
+    reader_kills: int = 0
     seconds: float = 0.0
     last_words: str = ""
 
@@ -59,7 +62,8 @@ class Round:
         faults = ", ".join(f"{name} {count}" for name, count in sorted(self.struck.items()))
         return (
             f"seed {self.plan.seed}: {len(self.violations)} broken, {self.struck.total()} faults ({faults}), "
-            f"{self.acked_events} events acknowledged, {self.starts} starts, {self.seconds:.0f} s"
+            f"{self.acked_events} events acknowledged, {self.starts} starts, {self.scales} scales, "
+            f"{self.reader_kills} readers killed, {self.seconds:.0f} s"
         )
 
 
@@ -71,7 +75,7 @@ async def run_round(directory: Path, plan: Plan) -> Round:
     with disk or nullcontext():
         names = [name for name in possible(disk) if not plan.classes or name in plan.classes]
         node = ChaosNode((directory / "disk" if disk else directory) / "data", fake_time="clock_jumps" in names)
-        workload = Workload(node.address, random.Random(plan.seed), plan.writers, plan.official)
+        workload = Workload(node.address, random.Random(plan.seed), plan.writers, plan.official, plan.parts)
         try:
             for proxy in node.proxies:
                 await proxy.start()
@@ -91,10 +95,13 @@ async def run_round(directory: Path, plan: Plan) -> Round:
                 await node.crash()
         result.violations += workload.violations
         result.violations += check(workload.verdict())
+        for part in workload.parts:
+            result.violations += part.check()
         result.violations += [Violation("alarm", line) for line in node.alarms()[:3]]
         result.last_words = node.last_words()
     result.acked_events = workload.acked_events
     result.starts = node.starts
+    result.scales, result.reader_kills = workload.elastic.scales, workload.elastic.kills
     result.seconds = time.monotonic() - begun
     return result
 

@@ -9,32 +9,29 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from checkers.log import ANY_SEGMENT, TORN, LogHistory, Violation
 from sarit.client.aio import connect
 from sarit.core.errors import SaritError
 from simulation.events import parse
-from tests.chaos.events import OFFICIAL_WRITER, SCOPE, STREAM, event, key, stored_bytes
+from tests.chaos.elastic import Elastic
+from tests.chaos.events import OFFICIAL_WRITER, ROOT, SCOPE, STREAM, event, key, stored_bytes
+from tests.chaos.parts import Pulse, now
+from tests.chaos.shared import Sharers, TableUsers
 
 if TYPE_CHECKING:
     import random
 
     from sarit.client.aio import Client
+    from tests.chaos.parts import Part
 
-ROOT: Final = Path(__file__).resolve().parents[2]
 NAME: Final = f"{SCOPE}/{STREAM}"
 TAIL_READER: Final = 0
 END_SECONDS: Final = 120.0
 _MAX_BATCH: Final = 40
 _THINK_SECONDS: Final = 0.04
 _SHOWN: Final = 3
-
-
-def now() -> float:
-    """Seconds, one clock for all."""
-    return asyncio.get_running_loop().time()
 
 
 class Writer:
@@ -185,7 +182,7 @@ class Reader:
 class Workload:
     """Everything that runs, and the verdict."""
 
-    def __init__(self, address: str, rng: random.Random, writers: int, with_official: bool) -> None:
+    def __init__(self, address: str, rng: random.Random, writers: int, with_official: bool, with_parts: bool) -> None:
         self._address = address
         self._rng = rng
         self._count = writers
@@ -194,8 +191,11 @@ class Workload:
         self.official = OfficialWriter(address) if with_official else None
         self.python: list[PythonWriter] = []
         self.violations: list[Violation] = []
+        self.elastic = Elastic(address, rng)
+        self.parts: list[Part] = [self.elastic, TableUsers(address, rng), Sharers(address, rng)] if with_parts else []
         self._client: Client | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._pulses: dict[str, Pulse] = {}
         self._scans: list[Reader] = []
 
     @property
@@ -206,7 +206,7 @@ class Workload:
     @property
     def acked_events(self) -> int:
         """Over all writers."""
-        return sum(writer.acked for writer in self.writers)
+        return sum(writer.acked for writer in self.writers) + self.elastic.acked_events
 
     async def start(self) -> None:
         """Create the stream and begin."""
@@ -216,21 +216,31 @@ class Workload:
         self.python = [PythonWriter(client, number, self._rng) for number in range(1, self._count + 1)]
         for writer in self.writers:
             self._tasks[f"writer {writer.number}"] = asyncio.ensure_future(writer.run())  # type: ignore[attr-defined]
+        for part in self.parts:
+            await part.create(client)
+            for name, work in part.work(client).items():
+                self._tasks[name] = asyncio.ensure_future(work)
+                self._pulses[name] = part.pulse
         self._tasks["tail reader"] = asyncio.ensure_future(self.tail.run(client, None))
 
     async def progress(self, seconds: float, after: str) -> None:
-        """Wait until every writer was acknowledged something new; note a violation when one is not, or has failed."""
+        """Wait until every writer was acknowledged something new and every part has come further.  Raises Stopped."""
         goal = {writer.number: writer.made for writer in self.writers}
+        steps = {name: pulse.steps[name] for name, pulse in self._pulses.items()}
         end = now() + seconds
         while True:
-            missing = [w.number for w in self.writers if w.acked < goal[w.number] or w.made <= goal[w.number]]
+            missing: list[object] = [
+                w.number for w in self.writers if w.acked < goal[w.number] or w.made <= goal[w.number]
+            ]
+            # Two steps: the first may have been under way before.
+            missing += [name for name, pulse in self._pulses.items() if pulse.steps[name] < steps[name] + 2]
             for name, task in self._tasks.items():
                 if task.done():
                     raise Stopped(f"{name} ended after {after}: {task.exception()!r}")
             if not missing:
                 return
             if now() > end:
-                raise Stopped(f"writers {missing} got nothing acknowledged in {seconds:.0f} s after {after}")
+                raise Stopped(f"{missing} (writers by number) got nothing done in {seconds:.0f} s after {after}")
             await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
@@ -239,10 +249,13 @@ class Workload:
             writer.stopping.set()
         if self.official:
             self.official.stop()
-        writers = {task for name, task in self._tasks.items() if name.startswith("writer")}
+        for part in self.parts:
+            part.pulse.stopping.set()
+        writers = {task for name, task in self._tasks.items() if not name.endswith("reader")}
         done, pending = await asyncio.wait(writers, timeout=END_SECONDS)
         if pending:
-            raise Stopped(f"{len(pending)} writers did not end in {END_SECONDS:.0f} s")
+            left = sorted(name for name, task in self._tasks.items() if task in pending)
+            raise Stopped(f"{left} did not end in {END_SECONDS:.0f} s")
         for task in done:
             task.result()
 
@@ -253,6 +266,8 @@ class Workload:
             async with await connect(self._address) as client:
                 head, tail = await client.stream_cut_head(NAME), await client.stream_cut_tail(NAME)
                 await reader.run(client, "tail")
+                for part in self.parts:
+                    await part.scan(client)
             if not self._scans:
                 while self.tail.events < reader.events:
                     await asyncio.sleep(0.05)
