@@ -30,6 +30,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sarit.env.ports import WHOLE_BLOCK_BYTES
 from simulation.inodes import EntryChange, Inode, LengthChange, SectorWrite, apply_change, apply_entry, directory_of
 
 if TYPE_CHECKING:
@@ -240,7 +241,8 @@ class SimulatedFile:
         self._disk = disk
         self._path = path
         self._inode = inode
-        self._writable = mode != "read"
+        self._writable = mode not in ("read", "scan")
+        self._whole_blocks = mode == "blocks"
         self._boot = disk.boot
         self._closed = False
 
@@ -262,6 +264,8 @@ class SimulatedFile:
         """See `ports.File.pwrite`."""
         self._check(write=True)
         data = b"".join(parts)
+        if self._whole_blocks and (len(data) % WHOLE_BLOCK_BYTES or offset % WHOLE_BLOCK_BYTES):
+            raise ValueError(f"{len(data)} bytes at {offset} of {self._path} are no whole blocks")
         self._need_room(offset + len(data))
         fails = self._fails("write_error")
         self._disk.changing("pwrite")

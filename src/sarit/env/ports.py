@@ -1,14 +1,14 @@
 """The ports to the world: clock, random, files, threads, network.
 
 Everything that is not a pure function of its input reaches the world through an `Env`, so
-that one deterministic simulation can run the whole node.  `env/real.py` is the only module
+that one deterministic simulation can run the whole node.  `env/real.py` and `env/real_files.py` are the only modules
 that touches the operating system.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
+
+WHOLE_BLOCK_BYTES: Final = 4096
 
 
 class Clock(Protocol):
@@ -76,8 +78,12 @@ class Files(Protocol):
     """A file system.  Calls block: make them on a `Worker`.  All raise OSError."""
 
     def open(self, path: str, mode: str) -> File:
-        """Open `path`; mode "read", "write" (must exist) or "create" (must not exist).
+        """Open `path`; mode "read", "scan", "write" (must exist), "create" (must not exist) or "blocks".
 
+        "scan" is "read" for files that are read from front to back in large pieces.
+        "blocks" is "write" for files that are not read soon: large writes pass the page cache where the file
+        system can, so every `pwrite` begins and ends at a multiple of WHOLE_BLOCK_BYTES (else ValueError).
+        Open such a file once more, with "read" or "scan", to read it.
         A directory can be opened with "read", for its lock."""
 
     def exists(self, path: str) -> bool:

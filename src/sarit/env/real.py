@@ -1,4 +1,4 @@
-"""The real world behind the ports of `env/ports.py`: the only module that touches it.
+"""The real world behind the ports of `env/ports.py`; with `env/real_files.py` all that touches it.
 
 Threads.  A worker is one thread fed by a queue.  Results come back in batches: the first one
 finished schedules one wake-up of the event loop, those that finish before it runs ride along.
@@ -9,8 +9,6 @@ short switch interval (`limits.SWITCH_INTERVAL_SECONDS`).
 from __future__ import annotations
 
 import asyncio
-import errno
-import fcntl
 import functools
 import os
 import queue
@@ -19,23 +17,18 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from sarit.env.ports import Buffer, Env
+from sarit.env.ports import Env
+from sarit.env.real_files import RealFiles
 
 T = TypeVar("T")
 
-_MAX_PARTS_PER_WRITE: Final = 1024  # IOV_MAX on Linux
 _SOCKET_BUFFER_BYTES: Final = 4 << 20
 _BACKLOG: Final = 4096
 # Seconds of silence before a peer is asked whether it lives, seconds between questions, and how many go unanswered.
 _KEEP_ALIVE: Final = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPCNT: 4}
-_FLAGS: Final = {
-    "read": os.O_RDONLY | os.O_CLOEXEC,
-    "write": os.O_RDWR | os.O_CLOEXEC,
-    "create": os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
-}
 
 
 class RealClock:
@@ -63,151 +56,6 @@ class RealRandom:
     def random(self) -> float:
         """A float in [0, 1)."""
         return self._random.random()
-
-
-class RealFile:
-    """An open file descriptor."""
-
-    def __init__(self, path: str, mode: str) -> None:
-        self.path = path
-        self._fd = os.open(path, _FLAGS[mode], 0o644)
-
-    def __repr__(self) -> str:
-        return f"<RealFile {self.path}>"
-
-    def pread(self, length: int, offset: int) -> bytes:
-        """At most `length` bytes from `offset`; shorter at the end of the file only."""
-        data = os.pread(self._fd, length, offset)
-        if len(data) == length or not data:
-            return data
-        pieces = [data]
-        got = len(data)
-        while got < length:
-            more = os.pread(self._fd, length - got, offset + got)
-            if not more:
-                break
-            pieces.append(more)
-            got += len(more)
-        return b"".join(pieces)
-
-    def pread_into(self, into: memoryview, offset: int) -> int:
-        """Fill `into` from `offset`; fewer bytes at the end of the file only."""
-        got = 0
-        while got < len(into):
-            count = os.preadv(self._fd, [into[got:]], offset + got)
-            if not count:
-                break
-            got += count
-        return got
-
-    def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
-        """Write all parts one after the other; short writes go on where they stopped."""
-        total = 0
-        for at in range(0, len(parts), _MAX_PARTS_PER_WRITE):
-            group = parts[at : at + _MAX_PARTS_PER_WRITE]
-            size = sum(len(part) for part in group)
-            written = os.pwritev(self._fd, group, offset + total)
-            while written < size:
-                rest = _after(group, written)
-                count = os.pwritev(self._fd, rest, offset + total + written)
-                if not count:
-                    raise OSError(errno.EIO, "the write made no progress", self.path)
-                written += count
-            total += size
-        return total
-
-    def datasync(self) -> None:
-        """fdatasync."""
-        os.fdatasync(self._fd)
-
-    def allocate(self, length: int) -> None:
-        """Give the file real blocks."""
-        os.posix_fallocate(self._fd, 0, length)
-
-    def size(self) -> int:
-        """Length in bytes."""
-        return os.fstat(self._fd).st_size
-
-    def truncate(self, length: int) -> None:
-        """Cut or extend."""
-        os.ftruncate(self._fd, length)
-
-    def lock(self) -> bool:
-        """Take an exclusive lock for the life of this file."""
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def close(self) -> None:
-        """Release the descriptor; closing twice is harmless."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-def _after(parts: Sequence[Buffer], skipped: int) -> list[memoryview]:
-    """What a short write of `skipped` bytes left of `parts`."""
-    rest = []
-    for part in parts:
-        if skipped < len(part):
-            rest.append(memoryview(part)[skipped:])
-            skipped = 0
-        else:
-            skipped -= len(part)
-    return rest
-
-
-class RealFiles:
-    """The machine's file system."""
-
-    def open(self, path: str, mode: str) -> RealFile:
-        """Open a file; see `ports.Files.open`."""
-        return RealFile(path, mode)
-
-    def exists(self, path: str) -> bool:
-        """Whether the name exists."""
-        return os.path.exists(path)
-
-    def list(self, directory: str) -> list[str]:
-        """Names in a directory, sorted."""
-        return sorted(os.listdir(directory))
-
-    def make_dirs(self, path: str) -> None:
-        """Create a directory and its parents, each made durable in its own parent."""
-        missing = []
-        at = os.path.abspath(path)
-        while not os.path.isdir(at):
-            missing.append(at)
-            at = os.path.dirname(at)
-        for directory in reversed(missing):
-            try:
-                os.mkdir(directory)
-            except FileExistsError:
-                continue
-            self.sync_dir(os.path.dirname(directory))
-
-    def rename(self, source: str, target: str) -> None:
-        """Atomic; durable after `sync_dir`."""
-        os.rename(source, target)
-
-    def remove(self, path: str) -> None:
-        """Unlink; durable after `sync_dir`."""
-        os.unlink(path)
-
-    def sync_dir(self, path: str) -> None:
-        """fsync a directory."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def free_bytes(self, path: str) -> int:
-        """Bytes left to unprivileged writers."""
-        status = os.statvfs(path)
-        return status.f_bavail * status.f_frsize
 
 
 _Job = tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]

@@ -70,7 +70,7 @@ class FileMaker:
         if recycled:
             sometimes("log_file_recycled")
         path = self._path(sequence, LOG)
-        file = self._files.open(source, "write")
+        file = self._files.open(source, "blocks")
         try:
             if file.size() < self._file_bytes:
                 file.allocate(self._file_bytes)

@@ -1,5 +1,8 @@
 """A chunk's file while it is written: temporary name, pieces each synced by itself, its own name.
 
+It is a file of whole blocks, written past the page cache (docs/decisions/0304): the last piece is padded, and the
+file cut to its length.
+
 All calls of `ChunkFile` block and belong on a `Worker`; they raise OSError and Exists.
 """
 
@@ -9,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists
+from sarit.env.ports import WHOLE_BLOCK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,12 +67,18 @@ class ChunkFile:
         """Make the temporary file."""
         if self._files.exists(self._target):
             raise Exists(f"{self._target} exists")
-        self._file = self._files.open(self._temporary, "create")
+        self._files.open(self._temporary, "create").close()
+        self._file = self._files.open(self._temporary, "blocks")
 
     def add(self, piece: Sequence[Buffer]) -> None:
-        """Write the next bytes; durable when this returns."""
+        """Write the next bytes, whole blocks unless they are the last; durable when this returns."""
         assert self._file is not None
-        self._written += self._file.pwrite(piece, self._written)
+        size = sum(map(len, piece))
+        padding = -size % WHOLE_BLOCK_BYTES
+        self._file.pwrite([*piece, bytes(padding)] if padding else piece, self._written)
+        self._written += size
+        if padding:
+            self._file.truncate(self._written)
         self._file.datasync()
 
     def finish(self) -> None:

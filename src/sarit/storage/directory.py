@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 SUFFIX: Final = ".chunk"
 PIECE_BYTES: Final = 1 * MIB
-WRITERS: Final = 2
+WRITERS: Final = 3
 READERS: Final = 3
 MAX_OPEN_FILES_PER_READER: Final = 64
 _LISTED_AT_ONCE: Final = 256
@@ -126,7 +126,7 @@ class _Reader(_Lane):
         """On the thread: up to `length` bytes."""
         file = self._open.get(path)
         if file is None:
-            file = self._files.open(path, "read")
+            file = self._files.open(path, "scan")
             self._open[path] = file
             if len(self._open) > self._limit:
                 self._open.popitem(last=False)[1].close()

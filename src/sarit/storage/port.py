@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
-# Awaited before a piece of a chunk is written, with the bytes that are left; the size of the piece.
+# Awaited before a piece of a chunk is written, with the bytes that are left; the size of the piece:
+# all that is left, or whole blocks (`env.ports.WHOLE_BLOCK_BYTES`).
 # So the caller spreads its load on the disk.
 Pace = Callable[[int], Awaitable[int]]
 

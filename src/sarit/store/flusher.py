@@ -51,7 +51,7 @@ class FlushLimits:
     trigger_bytes: int = 48 * MIB
     chunk_bytes: int = CHUNK_TARGET_BYTES
     small_slice_bytes: int = SMALL_SLICE_BYTES
-    concurrent_writes: int = 2
+    concurrent_writes: int = 3
     small_extent_bytes: int = SMALL_EXTENT_BYTES
 
 

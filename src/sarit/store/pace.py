@@ -22,7 +22,7 @@ SPREAD_SECONDS: Final = 1.0
 MIN_BYTES_PER_SECOND: Final = 32 * MIB
 # Each is synced by itself: small ones keep the log's syncs short, large ones cost less.
 SMALL_PIECE_BYTES: Final = 256 * KIB
-LARGE_PIECE_BYTES: Final = 1 * MIB
+LARGE_PIECE_BYTES: Final = 4 * MIB
 _SLACK_SECONDS: Final = 0.02
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import os
 import socket
 import threading
@@ -33,6 +35,72 @@ def test_a_short_write_goes_on_where_it_stopped(tmp_path, files, monkeypatch) ->
     parts = [b"ab", b"cdef", b"", b"ghi", b"jklmnopqrstuvw"]
     assert file.pwrite(parts, 5) == 23
     assert file.pread(100, 5) == b"".join(parts)
+
+
+def test_whole_blocks_are_written_past_the_page_cache_however_they_are_cut(tmp_path, files, monkeypatch) -> None:
+    """More than is staged at once, in parts of odd sizes; a short write goes on at a block."""
+    real = os.pwrite
+    sizes: list[int] = []
+
+    def short(fd: int, data: memoryview, offset: int) -> int:
+        sizes.append(len(data))
+        return real(fd, data, offset) if len(sizes) > 1 else min(real(fd, data[: 4 * 4096], offset), 3 * 4096 + 512)
+
+    monkeypatch.setattr(os, "pwrite", short)
+    files.open(f"{tmp_path}/a", "create").close()
+    parts = [bytes([n % 251]) * (n * 7919 % 70_001) for n in range(150)]
+    parts.append(bytes(-sum(map(len, parts)) % 4096))
+    file = files.open(f"{tmp_path}/a", "blocks")
+    assert file.pwrite(parts, 8192) == sum(map(len, parts)) > 4 << 20
+    assert files.open(f"{tmp_path}/a", "read").pread(100 << 20, 8192) == b"".join(parts)
+    assert sizes[:2] == [4 << 20, (4 << 20) - 3 * 4096]  # a short write goes on at a block
+    file.datasync()
+
+
+@pytest.mark.parametrize(("parts", "offset"), [([b"abc"], 0), ([bytes(4096)], 512), ([bytes(4095), b"", b"12"], 0)])
+def test_what_is_no_whole_blocks_is_refused_and_nothing_is_written(tmp_path, files, parts, offset) -> None:
+    files.open(f"{tmp_path}/a", "create").close()
+    file = files.open(f"{tmp_path}/a", "blocks")
+    with pytest.raises(ValueError, match="whole blocks"):
+        file.pwrite(parts, offset)
+    assert file.size() == 0
+
+
+@pytest.mark.parametrize("refused_by", ["fcntl", "pwrite"])
+def test_where_the_page_cache_cannot_be_passed_blocks_go_through_it(tmp_path, files, monkeypatch, refused_by) -> None:
+    real_fcntl, real_write = fcntl.fcntl, os.pwrite
+
+    def fcntl_without(fd: int, command: int, flags: int = 0) -> int:
+        if command == fcntl.F_SETFL and flags & os.O_DIRECT and refused_by == "fcntl":
+            raise OSError(errno.EINVAL, "no direct writes here")
+        return real_fcntl(fd, command, flags)
+
+    def write_without(fd: int, data: memoryview, offset: int) -> int:
+        if real_fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "larger blocks, please")
+        return real_write(fd, data, offset)
+
+    files.open(f"{tmp_path}/a", "create").close()
+    monkeypatch.setattr(fcntl, "fcntl", fcntl_without)
+    monkeypatch.setattr(os, "pwrite", write_without)
+    file = files.open(f"{tmp_path}/a", "blocks")
+    large = [b"x" * (3 << 19), b"y" * (3 << 19)]
+    for at in (0, 3 << 20):
+        assert file.pwrite(large, at) == 3 << 20
+    assert files.open(f"{tmp_path}/a", "read").pread(9 << 20, 0) == b"".join(large) * 2
+
+
+def test_small_and_large_writes_of_blocks_mix(tmp_path, files) -> None:
+    files.open(f"{tmp_path}/a", "create").close()
+    file = files.open(f"{tmp_path}/a", "blocks")
+    expected, at = b"", 0
+    for number in range(12):
+        block = bytes([number]) * (4096 if number % 3 else 2 << 20)
+        assert file.pwrite([block], at) == len(block)
+        file.datasync()
+        expected += block
+        at += len(block)
+    assert files.open(f"{tmp_path}/a", "scan").pread(len(expected) + 1, 0) == expected
 
 
 def test_a_write_without_progress_is_an_error_not_a_loop(tmp_path, files, monkeypatch) -> None:

@@ -90,7 +90,7 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
         await chunks.write("e1/a", [bytes(PIECE_BYTES + PIECE_BYTES // 2), bytes(PIECE_BYTES)])
         names = [name for name, _ in disk.calls]
         synced = ["pwrite", "datasync"] * 3
-        assert names == ["open-create", *synced, "close", "make_dirs", "rename", "sync_dir"]
+        assert names == ["open-create", "close", "open-blocks", *synced, "close", "make_dirs", "rename", "sync_dir"]
         assert disk.calls[-2:] == [("rename", "a.chunk"), ("sync_dir", "e1")]
         await chunks.write("e1/empty", [])
         assert ("datasync", disk.calls[-5][1]) in disk.calls[-6:], "an empty chunk is synced too"
@@ -100,7 +100,9 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("step", ["open-create", "pwrite", "datasync", "close", "make_dirs", "rename", "sync_dir"])
+@pytest.mark.parametrize(
+    "step", ["open-create", "open-blocks", "pwrite", "datasync", "close", "make_dirs", "rename", "sync_dir"]
+)
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_failed_write_is_unavailable_and_leaves_nothing(tmp_path, disk, env, step, error):
     async def main():
@@ -129,7 +131,7 @@ def test_a_failed_read_closes_the_file_and_opens_it_anew(tmp_path, disk, env):
         with pytest.raises(Unavailable):
             await chunks.read("a", 0, 4)
         assert await chunks.read("a", 0, 4) == b"data"
-        assert [name for name, _ in disk.calls].count("open-read") == 2
+        assert [name for name, _ in disk.calls].count("open-scan") == 2
         await chunks.close()
         assert disk.open_files == 0
 
@@ -145,7 +147,7 @@ def test_files_stay_open_up_to_a_bound(tmp_path, disk, env):
         for name in "aabbcca":
             assert await chunks.read(name, 0, 1) == name.encode()
             assert disk.open_files <= base + 2
-        opened = [path for name, path in disk.calls if name == "open-read"]
+        opened = [path for name, path in disk.calls if name == "open-scan"]
         assert opened == ["a.chunk", "b.chunk", "c.chunk", "a.chunk"]
         await chunks.delete("a")
         assert disk.open_files == base + 1, "a deleted chunk is kept open by nobody"
@@ -217,12 +219,12 @@ def test_the_pace_says_when_and_how_much(tmp_path, disk, env):
 
         async def pace(left):
             asked.append((left, sum(name == "datasync" for name, _ in disk.calls)))
-            return 400
+            return 4096
 
         disk.calls.clear()
-        await chunks.write("a", [bytes(300), bytes(500), b"rest"], pace)
-        assert asked == [(804, 0), (404, 1), (4, 2)]
-        assert await chunks.read("a", 798, 6) == b"\0\0rest"
+        await chunks.write("a", [bytes(3000), bytes(5192), b"rest"], pace)
+        assert asked == [(8196, 0), (4100, 1), (4, 2)]
+        assert await chunks.read("a", 8190, 6) == b"\0\0rest"
         await chunks.close()
 
     asyncio.run(main())

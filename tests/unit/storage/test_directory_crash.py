@@ -53,7 +53,7 @@ class Workload:
             self.cuts.append(Cut(image, dict(self.written), frozenset(self.deleted), step))
 
     async def write(self, chunks, name: str) -> None:
-        parts = [self.rng.randbytes(self.rng.randrange(900)) for _ in range(3)]
+        parts = [self.rng.randbytes(self.rng.randrange(6000)) for _ in range(3)]
         self.content[name] = b"".join(parts)
         try:
             await chunks.write(name, parts)
@@ -104,7 +104,7 @@ def run_and_check(workload: Workload) -> None:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(directory, "PIECE_BYTES", 700)
+    monkeypatch.setattr(directory, "PIECE_BYTES", 4096)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -60,7 +60,7 @@ def test_pieces_are_small_while_paced_and_never_more_than_is_left():
     assert asyncio.run(pace(32 * MIB)) == MIB // 4
     assert asyncio.run(pace(100)) == 100
     budget.report(0, 501 * MIB)
-    assert asyncio.run(pace(32 * MIB)) == MIB
+    assert asyncio.run(pace(32 * MIB)) == 4 * MIB
 
 
 def test_late_timers_do_not_slow_it_down(monkeypatch):
