@@ -48,11 +48,12 @@ def test_higher_is_better_for_rates(value: float, verdict: str) -> None:
 
 def test_the_ratio_is_judged_against_the_better_peer() -> None:
     results = {
-        "sarit": system("Sarit", **{"fast-1": {"events_per_s": 2e6}}),
+        "sarit": system("Sarit", **{"fast-1": {"events_per_s": 1e6, "best": {"events_per_s": 2e6}}}),
         "kafka": system("Kafka", **{"fast-1": {"events_per_s": 5e5}}),
         "pravega": system("Pravega", **{"fast-1": {"events_per_s": 8e5}}),
     }
-    (row,) = ratios(results)
+    row, single = ratios(results)
+    assert single["times"] == {"kafka": 2.0, "pravega": 1.25} and not single["verdict"]
     assert row["times"] == {"kafka": 4.0, "pravega": 2.5}
     assert row["verdict"] == "MISSED"
 
