@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from sarit.store.store import SegmentStore
     from simulation.cluster import Cluster
 
-_LOOK_SECONDS: Final = 0.02
+_LOOK_SECONDS: Final = 0.05
 # What the Python client may send in one block, its transactions included.
 _CLIENT_BYTES: Final = 128 * 1024
 # What merges may bring at once that was in the index already, as slices.

@@ -37,6 +37,7 @@ OUTSIDE: Final = "outside"
 STORE_PORT: Final = 12345
 CONTROLLER_PORT: Final = 9090
 DATA: Final = "/data"
+_NOTICE_SECONDS: Final = 0.01
 
 
 class Cluster:
@@ -141,6 +142,15 @@ class Cluster:
         process.on_death(lambda: None if death.done() else death.set_result(None))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
+
+    async def ended(self) -> None:
+        """Wait for the death of the process, if there is one, and a moment longer."""
+        process = self.machine.process
+        if process is not None:
+            death = asyncio.get_running_loop().create_future()
+            process.on_death(lambda: None if death.done() else death.set_result(None))
+            await death
+        await asyncio.sleep(_NOTICE_SECONDS)
 
     def end(self, *, power: bool) -> None:
         """The process dies, by a kill or a power cut."""

@@ -50,7 +50,7 @@ class Nemesis:
                     await asyncio.sleep(self._rng.choice((0.0, 0.1, 1.0)) * self._rng.random())
                 if not await cluster.start():
                     await asyncio.sleep(0.2)
-            await asyncio.sleep(0.01)
+            await cluster.ended()
 
     def heal(self) -> None:
         """No more faults from now on."""

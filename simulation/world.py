@@ -278,6 +278,8 @@ def run_world(
         loop.set_task_factory(lambda _, coro, **options: NumberedTask(next(numbers), coro, loop=loop, **options))
         loop.create_future = lambda: NumberedFuture(next(numbers), loop)  # type: ignore[method-assign]
         world = World(seed, loop, trace)
+        # Once for the run, not anew for each step: nothing of the real world runs in between.
+        loop._time_patch.enter()
 
     async def body() -> Any:
         current_host.set("localhost")
@@ -297,6 +299,7 @@ def run_world(
     try:
         result = detangle.execute(body, config=config, strategy=strategy, setup=set_up)
     finally:
+        world.loop._time_patch.exit()
         if collecting:
             gc.enable()
         log.removeHandler(handler)

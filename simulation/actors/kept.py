@@ -34,13 +34,13 @@ _MANUAL: Final = 1
 _KEEP_SECONDS: Final = 3
 _LEAST_BYTES: Final = 2_000
 _MAXIMUM: Final = 4
-_PIECES: Final = 20
-_PIECES_IN_LIMIT: Final = 5
+_PIECES: Final = 12
+_PIECES_IN_LIMIT: Final = 3
 _PIECE_SECONDS: Final = 0.3
 _LOOK_SECONDS: Final = 0.8
 _LOOKS_SECONDS: Final = 2.0
 _SETTLE_ROUNDS: Final = 5
-_SPARE: Final = 10
+_SPARE: Final = 6
 _KEYS: Final = 4
 
 
