@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
@@ -48,10 +48,11 @@ Live = tuple[int, TransactionRecord, int]
 
 @dataclass(slots=True)
 class Finisher:
-    """The background task of one stream; `again`: something came while it ran."""
+    """The background task of one stream; `again`: something came while it ran; `hints`: to what has ended."""
 
     task: asyncio.Task[None]
     again: bool = False
+    hints: list[bytes] = field(default_factory=list)
 
 
 class Transactions:
@@ -179,23 +180,30 @@ class Transactions:
         self._finishers[name] = Finisher(task)
 
     async def _finish(self, name: StreamName) -> None:
+        finisher = self._finishers[name]
         try:
             while True:
-                self._finishers[name].again = False
+                finisher.again = False
+                # Nobody waits for a hint to go: that runs beside the next batch, and the sweeper finds what is left.
+                hints, finisher.hints = finisher.hints, []
                 try:
-                    more = await self._finish_some(name)
+                    more, _ = await every([self._finish_some(name, finisher), self._forget(hints)])
                 except (Conflict, Sealed):  # somebody else was there first: look again
                     more = True
                 except SaritError as error:
                     _log.warning("transactions of %s are not ended yet: %s", name, error)
                     await asyncio.sleep(_RETRY_SECONDS)
                     more = True
-                if not more and not self._finishers[name].again:
+                if not (more or finisher.again or finisher.hints):
                     return
         finally:
             del self._finishers[name]
 
-    async def _finish_some(self, name: StreamName) -> bool:
+    async def _forget(self, hints: Sequence[bytes]) -> bool:
+        await self._catalog.forget(hints)
+        return False
+
+    async def _finish_some(self, name: StreamName, finisher: Finisher) -> bool:
         """End what is decided, as far as one batch goes; whether there may be more."""
         # In this order: a transaction is of the stream there is now, or it has ended and its parts are gone.
         live = await self.live(name)
@@ -220,7 +228,7 @@ class Transactions:
                 return streams.roll(record, past, ids, now)
 
             await self._streams.change(name, roll)
-            await self._catalog.forget([keys.transaction_hint(name, txn) for txn in ids])
+        finisher.hints += (keys.transaction_hint(name, txn) for txn, _, _ in batch)
         return True
 
     async def _past(self, name: StreamName, record: StreamRecord, batch: Sequence[Live]) -> Epoch:
@@ -268,6 +276,7 @@ class Transactions:
                 past = await self._past(name, found.record, batch)
                 rolled = streams.roll(found.record, past, [txn for txn, _, _ in batch], self._env.clock.wall_ms())
                 return await self._update(name, Found(rolled, found.version), [])
+            await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in batch])
             found = merged
         return found
 
@@ -315,7 +324,6 @@ class Transactions:
                 note = codec.encode_writer(WriterRecord(record.timestamp, position))
                 updates.append(TableUpdate(keys.writer_key(name.stream, record.writer), note, NO_VERSION))
         found = await self._update(name, found, updates)
-        await self._catalog.forget([keys.transaction_hint(name, txn) for txn in ids])
         await self._prune(name, len(ids))
         return found
 

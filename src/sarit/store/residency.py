@@ -117,8 +117,10 @@ class Residency:
         """An attribute's resident value (NULL_ATTRIBUTE_VALUE when absent).  Pin the segment."""
         found = segment.attributes.get(key)
         if found is None:
-            (stored,) = await self._index.get([keys.attribute_key(segment.id, key)])
-            found = segment.attributes.get(key)
+            stored: bytes | None = None
+            if segment.committed:  # else nothing of it is in the index, and a trip to its thread is saved
+                (stored,) = await self._index.get([keys.attribute_key(segment.id, key)])
+                found = segment.attributes.get(key)
             if found is None:
                 value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
                 self._evict_attributes(segment)
