@@ -56,6 +56,8 @@ FAULT_SECONDS: Final = 60.0
 LIVENESS_SECONDS: Final = 60.0
 QUIET_SECONDS: Final = 30.0
 _MOST_READING_SECONDS: Final = 900.0
+# Longer than anything is held up by the network.
+_ON_ITS_WAY_SECONDS: Final = 8.0
 
 
 @dataclass(slots=True)
@@ -125,6 +127,8 @@ class Run:
         await self._settle()
         for task in watch:
             task.cancel()
+        if self.options.truncations:  # one may be on its way still
+            await asyncio.sleep(_ON_ITS_WAY_SECONDS)
         await self._read_again("as it is")
         supervisor.cancel()
         await asyncio.wait([supervisor])
