@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import MAX_SEGMENT_NAME_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.sometimes import sometimes
 from sarit.store.operations import KIND_STREAM, Operation
 from sarit.store.pipeline import FramePipeline, settle
@@ -213,7 +213,9 @@ class Container:
         target_rate: int = 0,
         rollover: int = 0,
     ) -> None:
-        """Raises Exists, once it is durable that it does."""
+        """Raises Exists, once it is durable that it does; Invalid for a name that none can have."""
+        if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
+            raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
         if await self.residency.find(name) is not None:
             await self.pipeline.settled()
             raise Exists(f"segment {name} exists")

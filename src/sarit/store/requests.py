@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Any], Awaitable[wire.Command]]
 
+# The field that says which segment a request is about, whatever its command calls it.
+_SUBJECTS = ("segment", "target", "parent_segment")
 _TOKEN_PREFIX = b"\x01"
 _NO_OFFSET = -1
 # What TableRead adds to keys and values: lengths and a version for each, name and counts for all (wire.md 2 and 3).
@@ -69,7 +71,7 @@ class Requests:
         try:
             return await handler(command)
         except (SaritError, NotImplementedError) as error:
-            segment = str(getattr(command, "segment", "") or getattr(command, "target", ""))
+            segment = next(filter(None, (getattr(command, name, "") for name in _SUBJECTS)), "")
             if isinstance(command, wire.TruncateSegment):
                 return error_reply(error, command.request_id, segment, command.truncation_offset)
             return error_reply(error, command.request_id, segment)

@@ -102,9 +102,13 @@ class TextCodec:
         if len(payload) < end:
             raise ProtocolError("a string is cut short")
         try:
-            return decode_java(bytes(payload[start:end])), end
+            text = decode_java(bytes(payload[start:end]))
         except Invalid as error:
             raise ProtocolError(str(error)) from None
+        # Plain UTF-8 is taken, too, and may be up to half as long: what could not be echoed is refused here.
+        if end - start > MAX_WIRE_STRING_BYTES // 2:
+            self.pack(text)
+        return text, end
 
 
 def read_count(payload: Buffer, at: int) -> tuple[int, int]:

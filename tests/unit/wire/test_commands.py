@@ -278,3 +278,13 @@ def test_a_conditional_append_holds_an_event(header):
 def test_versions(high, low, common):
     assert w.negotiate(w.Hello(high, low)) is common
     assert w.encode(w.OUR_HELLO).hex() == "ffffff81000000080000001100000005"
+
+
+def test_a_string_that_could_not_be_sent_back_is_refused() -> None:
+    """Plain UTF-8 has one byte for a zero and four for a character above U+FFFF, Java's form two and six."""
+    for text in (b"\0" * 40_000, "\U0001f600".encode() * 12_000):
+        with pytest.raises(w.ProtocolError, match="a string of [78]"):
+            w.decode(11, bytes(8) + len(text).to_bytes(2) + text + bytes(2))
+        fits = text[:32_000]
+        asked = w.decode(11, bytes(8) + len(fits).to_bytes(2) + fits + bytes(2))
+        assert w.decode(11, w.encode(asked)[8:]) == asked
