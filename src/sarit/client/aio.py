@@ -21,6 +21,7 @@ from sarit.client import segments
 from sarit.client.byte_streams import ByteReader, ByteWriter
 from sarit.client.controller import ControllerClient, parse_address
 from sarit.client.coordination import Coordination
+from sarit.client.groups.registry import ReaderGroups
 from sarit.client.reader import EventReader
 from sarit.client.session import PATIENCE_SECONDS, Session
 from sarit.client.streams import Stream
@@ -52,23 +53,25 @@ def stream_name(scope: str | StreamName, stream: str | None = None) -> StreamNam
 
 
 async def connect(
-    address: str = "127.0.0.1:9090", *, patience: float = PATIENCE_SECONDS, env: Env | None = None
+    address: str = "127.0.0.1:9090", *, patience: float = PATIENCE_SECONDS, wait: float = 0.0, env: Env | None = None
 ) -> Client:
     """Connect to the controller at `HOST:PORT`.  Raises Unavailable when none answers.
 
-    `patience`: for how many seconds writers and readers try again before they give up with Unavailable.
+    `patience`: for how many seconds writers and readers try again before they give up with Unavailable.  `wait`: for
+    how many seconds to go on trying when no controller answers now, as while a node starts.
     """
     if env is None:
         from sarit.env.real import real_env
 
         env = real_env()
     controller = ControllerClient(*parse_address(address))
+    session = Session(env, controller, patience)
     try:
-        await controller.ping()
+        await session.patiently(controller.ping, wait)
     except BaseException:
         await controller.close()
         raise
-    return Client(Session(env, controller, patience))
+    return Client(session)
 
 
 class Client:
@@ -78,6 +81,7 @@ class Client:
         self.session = session
         self.tables = Tables(session)
         self.coordination = Coordination(session)
+        self.reader_groups = ReaderGroups(session)
 
     def __repr__(self) -> str:
         return f"Client({self.session.controller!r})"

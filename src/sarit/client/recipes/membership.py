@@ -70,7 +70,7 @@ class Membership:
         self._task: asyncio.Task[None] | None = None
         self._asked_in = False  # whether the newest steps were to join
         self.lease_seconds = shared.state.lease_ms / 1000
-        self._silence = Silence(self.lease_seconds)
+        self._silence: Silence[int] = Silence(self.lease_seconds)
 
     def __repr__(self) -> str:
         return f"Membership({self._shared.stream.stream}, {self.name}, number {self._number})"

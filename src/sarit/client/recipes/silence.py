@@ -8,13 +8,15 @@ everybody dead who was cut off with it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
+
+K = TypeVar("K", bound="Hashable")
 
 
-class Silence:
+class Silence(Generic[K]):
     """What one watcher knows; times in seconds of its monotonic clock."""
 
     __slots__ = ("_lease_seconds", "_looked", "_seen")
@@ -22,13 +24,13 @@ class Silence:
     def __init__(self, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
         self._looked: float | None = None
-        self._seen: dict[int, tuple[int, float]] = {}  # number -> (beats, seconds of silence)
+        self._seen: dict[K, tuple[int, float]] = {}  # member -> (beats, seconds of silence)
 
-    def look(self, beats: Mapping[int, int], now: float) -> dict[int, int]:
+    def look(self, beats: Mapping[K, int], now: float) -> dict[K, int]:
         """Take note of the counts as of now; those silent for a whole lease, with the count they stopped at."""
         passed = 0.0 if self._looked is None else min(now - self._looked, self._lease_seconds / 2)
         self._looked = now
-        seen: dict[int, tuple[int, float]] = {}
+        seen: dict[K, tuple[int, float]] = {}
         for number, count in beats.items():
             before = self._seen.get(number)
             same = before is not None and before[0] == count

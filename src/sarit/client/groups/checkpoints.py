@@ -1,0 +1,94 @@
+"""The checkpoints of a reader group (pure; Pravega `CheckpointState`).  `state.py` says what they are for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.client.groups.values import Offsets
+
+SILENT: Final = "_SILENT_"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """`names`: those known, in order.  `pending`: name -> the readers that have not passed it.
+
+    `last`: the positions of the last one that was completed and not silent; `published`: whether its cut was told to
+    the controller, for retention."""
+
+    names: tuple[str, ...] = ()
+    pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    positions: Mapping[str, Offsets] = field(default_factory=dict)
+    last: Offsets | None = None
+    published: bool = True
+
+    def next_for(self, reader: str) -> str | None:
+        """The oldest checkpoint that a reader has to pass."""
+        return next((name for name in self.names if reader in self.pending.get(name, ())), None)
+
+    def completed(self, name: str) -> Offsets | None:
+        """The positions of a completed checkpoint; None while it is not, and when it was forgotten."""
+        return None if name in self.pending else self.positions.get(name)
+
+    @property
+    def outstanding(self) -> list[str]:
+        """Those not completed, silent ones left out."""
+        return [name for name in self.names if name in self.pending and not is_silent(name)]
+
+    def begin(self, name: str, readers: tuple[str, ...], unassigned: Offsets) -> Checkpoints:
+        """A new one; nothing changes when the name is known."""
+        if name in self.positions:
+            return self
+        pending = {**self.pending, name: readers} if readers else self.pending
+        positions = {**self.positions, name: dict(unassigned)}
+        return replace(self, names=(*self.names, name), pending=pending, positions=positions)
+
+    def passed(self, name: str, reader: str, at: Offsets) -> Checkpoints:
+        """A reader has passed one.  Raises Conflict when it had before."""
+        readers = self.pending.get(name)
+        if readers is None:
+            return self
+        if reader not in readers:
+            raise Conflict(f"reader {reader} has passed checkpoint {name} before")
+        left = tuple(other for other in readers if other != reader)
+        positions = {**self.positions, name: {**self.positions[name], **at}}
+        if left:
+            return replace(self, pending={**self.pending, name: left}, positions=positions)
+        pending = {other: waiting for other, waiting in self.pending.items() if other != name}
+        if is_silent(name):
+            return replace(self, pending=pending, positions=positions)
+        return replace(self, pending=pending, positions=positions, last=positions[name], published=False)
+
+    def without_reader(self, reader: str, at: Offsets) -> Checkpoints:
+        """A reader is gone: it passes what it had to pass, where it stood."""
+        made = self
+        for name in self.names:
+            if reader in self.pending.get(name, ()):
+                made = made.passed(name, reader, at)
+        return made
+
+    def without(self, names: frozenset[str]) -> Checkpoints:
+        """Without those."""
+        return replace(
+            self,
+            names=tuple(name for name in self.names if name not in names),
+            pending={name: readers for name, readers in self.pending.items() if name not in names},
+            positions={name: at for name, at in self.positions.items() if name not in names},
+        )
+
+    def from_on(self, name: str) -> Checkpoints:
+        """Without those before `name`; nothing changes when it is not known."""
+        if name not in self.names:
+            return self
+        return self.without(frozenset(self.names[: self.names.index(name)]))
+
+
+def is_silent(checkpoint: str) -> bool:
+    """Whether readers pass a checkpoint without telling their user."""
+    return SILENT in checkpoint

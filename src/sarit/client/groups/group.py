@@ -1,0 +1,282 @@
+"""A reader group as those see it who do not read: its readers, checkpoints, what is unread, resets, its end.
+
+Make one with `await client.reader_groups.create(...)`, open one with `await client.reader_groups.open(...)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sarit.client.groups import calls, cover, starting
+from sarit.client.groups.checkpoints import SILENT
+from sarit.client.groups.position import Checkpoint, Position
+from sarit.client.groups.reader import GroupReader
+from sarit.client.groups.shared import SharedState
+from sarit.client.groups.updates import (
+    ClearCheckpointsBefore,
+    CreateCheckpoint,
+    Init,
+    RemoveOutstandingCheckpoints,
+    RemoveReader,
+    Update,
+    UpdatingConfig,
+)
+from sarit.client.groups.values import GroupConfig, Retention
+from sarit.client.recipes.follower import Follower
+from sarit.core.errors import Conflict, Invalid, Unavailable
+from sarit.core.names import StreamName, is_user_name
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from sarit.client.groups.state import GroupState
+    from sarit.client.groups.values import GroupSegment
+    from sarit.client.session import Session
+    from sarit.core.cuts import StreamCut
+
+CHECKPOINT_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 3.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group as last seen.  `readers`: reader -> its segments; `waiting`: those that no one reads yet."""
+
+    name: str
+    generation: int
+    config: GroupConfig
+    readers: Mapping[str, tuple[GroupSegment, ...]]
+    unassigned: tuple[GroupSegment, ...]
+    waiting: tuple[GroupSegment, ...]
+    checkpoints: tuple[str, ...]
+    at_end: bool
+
+
+class ReaderGroup:
+    """One group.  All methods raise NotFound when it is deleted, Unavailable when its state cannot be reached."""
+
+    def __init__(self, session: Session, shared: SharedState) -> None:
+        self.name = str(shared.name)
+        self._session = session
+        self._shared = shared
+
+    def __repr__(self) -> str:
+        return f"ReaderGroup({self.name})"
+
+    # -- readers ----------------------------------------------------------------------------------
+
+    async def reader(
+        self, name: str, *, skip_truncated: bool = False, death_timeout: float | None = None
+    ) -> GroupReader:
+        """Join as `name`.  Raises Conflict when a reader of that name is in the group, Invalid (the name).
+
+        `skip_truncated`: go on behind data that was truncated instead of raising Truncated.
+        `death_timeout`: declare other readers offline that said nothing for so many seconds (each of ours says
+        something in time when it was given a time-out, too; Java's only while they are asked for events)."""
+        if not is_user_name(name):
+            raise Invalid(f"{name!r} is no name for a reader: letters, digits, '.' and '-', at most 250")
+        shared = await SharedState.open(self._session, self._shared.name)
+        reader = GroupReader(self._session, shared, name, skip_truncated=skip_truncated, death_timeout=death_timeout)
+        return await reader.open()
+
+    async def online_readers(self) -> list[str]:
+        """The readers in the group, in the order of joining."""
+        return list((await self._shared.fetch()).readers)
+
+    async def reader_offline(self, name: str, position: Position | None = None) -> bool:
+        """Declare a reader lost: others go on at `position`, its last one, or at its last checkpoint.
+
+        Whether it was in the group.  Events behind that are read again."""
+
+        def remove(state: GroupState) -> list[Update]:
+            known = dict(position.offsets) if position is not None else {}
+            return [RemoveReader(name, known)] if name in state.assigned else []
+
+        return await self._shared.update(remove)
+
+    async def info(self) -> GroupInfo:
+        """Who reads what."""
+        state = await self._shared.fetch()
+        return GroupInfo(
+            self.name,
+            state.config.generation,
+            state.config,
+            {reader: tuple(sorted(owned)) for reader, owned in state.assigned.items()},
+            tuple(sorted(state.unassigned)),
+            tuple(sorted(state.future)),
+            state.checkpoints.names,
+            state.at_end,
+        )
+
+    # -- checkpoints and cuts ---------------------------------------------------------------------
+
+    async def checkpoint(self, name: str, timeout: float = CHECKPOINT_SECONDS) -> Checkpoint:
+        """Begin a checkpoint and wait until all readers have passed it.
+
+        Raises Conflict (the name was used; too many are under way; it was given up), Unavailable after `timeout`
+        seconds: it may be completed later."""
+
+        def begin(state: GroupState) -> list[Update]:
+            if name in state.checkpoints.positions:
+                raise Conflict(f"group {self.name} has a checkpoint {name} already")
+            under_way = state.checkpoints.outstanding
+            if len(under_way) >= state.config.max_outstanding:
+                raise Conflict(f"group {self.name} has {len(under_way)} checkpoints under way: {', '.join(under_way)}")
+            return [CreateCheckpoint(name)]
+
+        await self._shared.update(begin)
+        return await self._completed(name, timeout)
+
+    async def stream_cuts(self, timeout: float = CHECKPOINT_SECONDS) -> dict[StreamName, StreamCut]:
+        """Where the readers are now, all at once; they are not told.  Raises as `checkpoint` does."""
+        name = base64.b64encode(self._session.env.random.bytes(32)).decode() + SILENT
+        await self._shared.update(lambda _: [CreateCheckpoint(name)])
+        return dict((await self._completed(name, timeout)).cuts)
+
+    async def _completed(self, name: str, timeout: float) -> Checkpoint:
+        def look(state: GroupState) -> bool | None:
+            known = name in state.checkpoints.positions
+            return None if known and name in state.checkpoints.pending else known
+
+        if not await self._until(look, timeout):
+            raise Conflict(f"checkpoint {name} of group {self.name} was given up, or the group was reset")
+        positions = self._shared.state.checkpoints.completed(name)
+        await self._shared.tell(ClearCheckpointsBefore(name))
+        cuts = await cover.cuts_of(self._session, positions or {})
+        return Checkpoint(name, {cut.stream: cut for cut in cuts})
+
+    async def give_up_checkpoints(self) -> None:
+        """Give up the checkpoints that are not completed."""
+        await self._shared.update(
+            lambda state: [RemoveOutstandingCheckpoints()] if state.checkpoints.outstanding else []
+        )
+
+    async def last_checkpoint(self) -> dict[StreamName, StreamCut] | None:
+        """The cuts of the last completed checkpoint; None if there was none in this generation."""
+        held = (await self._shared.fetch()).checkpoints.last
+        return None if held is None else {cut.stream: cut for cut in await cover.cuts_of(self._session, held)}
+
+    async def unread_bytes(self) -> int:
+        """How much there is behind the last checkpoint (behind where readers began, when there was none)."""
+        state = await self._shared.fetch()
+        at = state.checkpoints.last or state.positions()
+        ends = [cut for cut in starting.cuts_to(state.config) if cut is not None]
+        counted = await starting.unread(self._session, at, {cut.stream: cut for cut in ends})
+        return counted
+
+    async def update_retention_cut(self, *cuts: StreamCut) -> None:
+        """Say that nothing before these cuts is needed.  Raises Invalid unless the group's retention is "manual"."""
+        state = await self._shared.fetch()
+        if state.config.retention != Retention.MANUAL:
+            raise Invalid(f"group {self.name} was made without retention='manual'")
+        for cut in cuts:
+            await calls.release(self._session, *self._shared.name, state.config, cut)
+
+    # -- changes ------------------------------------------------------------------------------------
+
+    async def reset(
+        self,
+        to: Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | None = None,
+        *,
+        config: GroupConfig | None = None,
+    ) -> int:
+        """Begin anew: at a checkpoint, at cuts, or (None) at the last checkpoint, or where the group began.
+
+        All readers have to be opened again; theirs raise Conflict.  `config`: other streams, ends and settings.
+        Returns the new generation.  Raises Invalid (cuts of other streams)."""
+        for _ in range(starting.MAX_ATTEMPTS):
+            state = await self._shared.fetch()
+            wanted = await self._wanted(state, to, config)
+            if not await self._shared.update(
+                lambda newest, seen=state.config: [UpdatingConfig(True)] if newest.config == seen else []  # type: ignore[misc]
+            ):
+                continue
+            present = state.config
+            wanted = replace(wanted, group_id=present.group_id, generation=present.generation)
+            try:
+                generation = await calls.update(self._session, *self._shared.name, wanted)
+            except Conflict:
+                await self._adopt()
+                continue
+            await self._begin(replace(wanted, generation=generation))
+            return generation
+        raise Unavailable(f"group {self.name} is changed by too many others at once; try again")
+
+    async def _wanted(
+        self,
+        state: GroupState,
+        to: Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | None,
+        config: GroupConfig | None,
+    ) -> GroupConfig:
+        base = config or state.config
+        if to is None and config is None:
+            cuts = (
+                None if state.checkpoints.last is None else await cover.cuts_of(self._session, state.checkpoints.last)
+            )
+            found = {cut.stream: cut for cut in cuts or ()}
+        else:
+            found = starting.as_cuts(to)
+        for stream in found:
+            if stream not in base.starts:
+                raise Invalid(f"group {self.name} does not read {stream}")
+        return replace(base, starts={**base.starts, **{stream: dict(cut.positions) for stream, cut in found.items()}})
+
+    async def _adopt(self) -> None:
+        """Somebody else changed the configuration and did not finish: take what the controller has."""
+        held = await calls.config_of(self._session, *self._shared.name)
+        await self._begin(held)
+
+    async def _begin(self, config: GroupConfig) -> None:
+        init = await starting.initial(self._session, config)
+
+        def replace_older(state: GroupState) -> list[Init]:
+            return [init] if state.config.generation < config.generation else []
+
+        await self._shared.update(replace_older)
+
+    async def delete(self) -> None:
+        """Delete the group; its readers fail."""
+        config = await calls.config_of(self._session, *self._shared.name)
+        await calls.delete(self._session, *self._shared.name, config.group_id)
+
+    # -- notifications --------------------------------------------------------------------------------
+
+    async def segments_changed(self) -> AsyncIterator[tuple[int, int]]:
+        """How many segments can be read and how many readers there are: now, and whenever that changes."""
+        seen: tuple[int, int] | None = None
+        while True:
+            counts = await self._until(functools.partial(_counts, last=seen), None)
+            yield counts
+            seen = counts
+
+    async def end_of_data(self, timeout: float | None = None) -> None:
+        """Wait until everything was read: up to the ends given, or of streams that are sealed.
+
+        Raises Unavailable after `timeout` seconds."""
+        await self._until(lambda state: True if state.at_end else None, timeout)
+
+    async def _until(self, look: Callable[[GroupState], T | None], timeout: float | None) -> T:
+        """What `look` finds in the state once it is not None."""
+        follower = Follower(self._shared.copy)
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    found = look(await self._shared.fetch())
+                    if found is not None:
+                        return found
+                    await follower.wait(LOOK_SECONDS)
+        except TimeoutError:
+            raise Unavailable(f"group {self.name}: it did not come to that within {timeout} s") from None
+        finally:
+            follower.end()
+
+
+def _counts(state: GroupState, last: tuple[int, int] | None) -> tuple[int, int] | None:
+    counts = (state.segment_count, len(state.assigned))
+    return None if counts == last else counts

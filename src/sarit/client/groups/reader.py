@@ -1,0 +1,326 @@
+"""One reader of a group: events of the segments it owns, checkpoints, and its position.
+
+Whatever is handed out counts as consumed when the next thing is asked for.  Between two events (or batches) the reader
+does its part in the group (`member.py`), so a user who stops asking holds up checkpoints and keeps its segments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from sarit.client.cursor import Events, arrow_schema
+from sarit.client.groups.member import Member
+from sarit.client.groups.position import Position
+from sarit.client.groups.sources import Source, Sources
+from sarit.client.groups.updates import AddReader, RemoveReader, Update
+from sarit.core.errors import Conflict, Invalid, SaritError
+from sarit.core.limits import EVENT_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    import pyarrow as pa
+
+    from sarit.client.groups.shared import SharedState
+    from sarit.client.groups.state import GroupState
+    from sarit.client.groups.values import GroupSegment, Ranges
+    from sarit.client.session import Session
+
+
+class GroupEvent:
+    """An event, where it begins, and where its reader stood behind it."""
+
+    __slots__ = ("_held", "_ranges", "event", "offset", "segment")
+
+    def __init__(
+        self, event: bytes, segment: GroupSegment, offset: int, held: Mapping[GroupSegment, int], ranges: Ranges
+    ) -> None:
+        self.event = event
+        self.segment = segment
+        self.offset = offset
+        self._held = held
+        self._ranges = ranges
+
+    def __repr__(self) -> str:
+        return f"GroupEvent({len(self.event)} bytes at {self.offset} of {self.segment})"
+
+    @property
+    def position(self) -> Position:
+        """Behind this event: store it with what came of the event."""
+        behind = self.offset + EVENT_HEADER_BYTES + len(self.event)
+        return Position({**self._held, self.segment: behind}, self._ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvent:
+    """A checkpoint has to be passed: store the position (and what else belongs to it), then ask for the next event."""
+
+    name: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Events of one segment in order, the first of them at `offset`; `position` is behind the last."""
+
+    events: list[bytes]
+    segment: GroupSegment
+    offset: int
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowBatch:
+    """A record batch (event, segment, offset) of one segment; `position` is behind the last event."""
+
+    events: pa.RecordBatch
+    segment: GroupSegment
+    position: Position
+
+
+class GroupReader:
+    """Reads its share of what a group reads.  Make one with `await group.reader(name)`; for one task at a time.
+
+    All that reads raises Conflict when the reader is not in the group any more (a reset, or somebody declared it
+    offline), Truncated when data it was to read was truncated, Invalid when it is closed."""
+
+    def __init__(
+        self,
+        session: Session,
+        shared: SharedState,
+        name: str,
+        *,
+        skip_truncated: bool = False,
+        death_timeout: float | None = None,
+    ) -> None:
+        self.name = name
+        self._session = session
+        self._shared = shared
+        self._sources = Sources(session, self._ring, skip_truncated)
+        self._death_timeout = death_timeout
+        self._member: Member | None = None
+        self._current: Events | None = None
+        self._source: Source | None = None
+        self._held: dict[GroupSegment, int] = {}
+        self._event_offset = 0
+        self._wake: asyncio.Future[None] | None = None
+        self._failure: SaritError | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._schema: Any = None
+
+    def __repr__(self) -> str:
+        return f"GroupReader({self._shared.name}, {self.name}, {self._sources!r})"
+
+    async def open(self) -> GroupReader:
+        """Join.  Raises Conflict: a reader of that name is in the group."""
+
+        def join(state: GroupState) -> list[Update]:
+            if self.name in state.assigned:
+                raise Conflict(
+                    f"reader {self.name} is in group {self._shared.name} already: choose another name, or declare that "
+                    "one offline if it is lost"
+                )
+            return [AddReader(self.name)]
+
+        await self._shared.update(join)
+        self._member = Member(
+            self._session, self._shared, self.name, self._sources, self._positions, self._ring, self._death_timeout
+        )
+        self._session.opened(self)
+        self._following = self._session.background.spawn(self._member.follow(), f"reader {self.name}")
+        return self
+
+    # -- what is known ------------------------------------------------------------------------------
+
+    @property
+    def segments(self) -> list[GroupSegment]:
+        """The segments that are this reader's now."""
+        return sorted(self._sources.segments)
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the whole group has read everything, at last sight: the ends given, or sealed streams."""
+        return self._member is not None and self._member.at_end
+
+    def position(self) -> Position:
+        """Behind the last event handed out, exactly."""
+        return Position(self._positions(), self._shared.state.ranges)
+
+    def _positions(self) -> dict[GroupSegment, int]:
+        held = self._sources.positions()
+        if self._current is not None and self._source is not None and self._source.segment in held:
+            held[self._source.segment] = self._current.position()
+        return held
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    async def read(self, timeout: float | None = None) -> GroupEvent | CheckpointEvent | None:
+        """The next event; or a checkpoint; None after `timeout` seconds without one, or when all is read (`at_end`)."""
+        found = await self._next(timeout)
+        if isinstance(found, CheckpointEvent) or found is None:
+            return found
+        assert self._source is not None
+        event = next(found.left)
+        made = GroupEvent(event, self._source.segment, self._event_offset, self._held, self._shared.state.ranges)
+        self._event_offset += EVENT_HEADER_BYTES + len(event)
+        return made
+
+    async def read_batch(self, most: int = 10_000, timeout: float | None = None) -> EventBatch | CheckpointEvent | None:
+        """Up to `most` events of one segment, as `read` has one."""
+        found = await self._next(timeout)
+        if isinstance(found, CheckpointEvent) or found is None:
+            return found
+        assert self._source is not None
+        offset = self._event_offset
+        events = list(found.left) if most >= found.count_left() else list(islice(found.left, most))
+        self._event_offset = behind = found.position()
+        position = Position({**self._held, self._source.segment: behind}, self._shared.state.ranges)
+        return EventBatch(events, self._source.segment, offset, position)
+
+    async def read_arrow(self, timeout: float | None = None) -> ArrowBatch | CheckpointEvent | None:
+        """Events of one segment as a record batch, as `read` has one."""
+        if self._schema is None:
+            self._schema = arrow_schema()
+        found = await self._next(timeout, arrow=True)
+        if isinstance(found, CheckpointEvent) or found is None:
+            return found
+        assert self._source is not None
+        segment = self._source.segment
+        if isinstance(found, Events):
+            batch = found.table(self._schema)
+            assert batch is not None
+        else:
+            batch = found
+        return ArrowBatch(batch, segment, Position(self._positions(), self._shared.state.ranges))
+
+    async def __aiter__(self) -> AsyncIterator[GroupEvent]:
+        """The events, one by one, until everything is read; checkpoints are passed on the way."""
+        while True:
+            found = await self.read()
+            if isinstance(found, GroupEvent):
+                yield found
+            elif found is None:
+                return
+
+    async def _next(self, timeout: float | None, arrow: bool = False) -> Any:
+        """Events not handed out yet (or a record batch); a checkpoint; None."""
+        member = self._expect()
+        clock = self._session.env.clock
+        end = None if timeout is None else clock.monotonic() + timeout
+        while True:
+            if member.due():
+                checkpoint = await self._manage(member)
+                if checkpoint is not None:
+                    return CheckpointEvent(checkpoint, self.position())
+            if self._current is not None and self._current.count_left():
+                return self._current
+            found = self._take(arrow)
+            if found is not None:
+                return found
+            if member.due():
+                continue
+            if member.at_end and not self._sources.ended:
+                return None
+            left = member.left_seconds()
+            if end is not None:
+                now = clock.monotonic()
+                if now >= end:
+                    return None
+                left = min(left, end - now)
+            await self._wait(left)
+
+    def _expect(self) -> Member:
+        if self._failure is not None:
+            raise self._failure
+        if self._member is None:
+            raise Invalid(f"reader {self.name} is not open")
+        return self._member
+
+    async def _manage(self, member: Member) -> str | None:
+        try:
+            checkpoint = await member.manage()
+        except Conflict as error:
+            await self._end(error)
+            raise
+        if self._source is not None and self._source.segment not in self._sources:  # given away
+            self._source = self._current = None
+        self._held = self._sources.positions()
+        return checkpoint
+
+    def _take(self, arrow: bool) -> Any:
+        """What comes next of any segment; None when nothing has come."""
+        self._current = None
+        source, self._source = self._source, None
+        if source is not None:
+            self._sources.settle(source)
+        try:
+            while (taken := self._sources.take()) is not None:
+                source, piece = taken
+                found = source.cursor.table(piece, self._schema) if arrow else source.cursor.events(piece)
+                if found is None:
+                    self._sources.settle(source)
+                    continue
+                self._source = source
+                if isinstance(found, Events):
+                    self._current, self._event_offset = found, found.start
+                    self._held = self._sources.positions()
+                return found
+        except SaritError as error:
+            self._failure = error
+            raise
+        return None
+
+    def _ring(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _wait(self, seconds: float) -> None:
+        self._wake = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._wake,), timeout=seconds)
+
+    # -- the end ------------------------------------------------------------------------------------
+
+    async def close(self, position: Position | None = None) -> None:
+        """Leave the group; others go on at `position`, or behind the last event handed out."""
+        member = self._member
+        if member is None:
+            return
+        offsets = dict((position or self.position()).offsets)
+        await self._end(Invalid(f"reader {self.name} is closed"))
+
+        def leave(state: GroupState) -> list[Update]:
+            same = self.name in state.assigned and member.is_me(state)
+            return [RemoveReader(self.name, offsets)] if same else []
+
+        await self._shared.update(leave)
+
+    async def _end(self, why: SaritError) -> None:
+        """Stop fetching and following; the group is not told."""
+        self._failure = why
+        self._session.closed(self)
+        self._sources.close()
+        if self._member is not None:
+            self._member.end()
+            self._member = None
+        task, self._following = self._following, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def client_closed(self) -> None:
+        """The client ends before the reader: to the group it is lost."""
+        self._failure = Invalid("the client was closed")
+        if self._member is not None:
+            self._member.end()
+            self._member = None
+        self._sources.close()
+        self._ring()
+
+    async def __aenter__(self) -> GroupReader:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -1,0 +1,156 @@
+"""The segments one reader of a group reads: fetched ahead, taken in turn, each at its own pace.
+
+Like `client/reader.py`, but which segments there are is decided elsewhere: they come and go one by one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from sarit.client.cursor import EventCursor
+from sarit.client.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
+from sarit.core.errors import Corrupt, NotFound, Truncated
+from sarit.core.limits import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.client.groups.values import GroupSegment
+    from sarit.client.session import Session
+    from sarit.core.errors import SaritError
+    from sarit.env.ports import Buffer
+
+FETCH_BYTES: Final = 64 * MIB
+
+
+class Source:
+    """One segment: its bytes and its events."""
+
+    __slots__ = ("cursor", "fetch", "queued", "segment")
+
+    def __init__(self, segment: GroupSegment, fetch: SegmentFetch, cursor: EventCursor) -> None:
+        self.segment = segment
+        self.fetch = fetch
+        self.cursor = cursor
+        self.queued = False
+
+
+class Sources:
+    """`wake` is called when there may be something to take.  `ended`: segment -> its end, all taken; -1: it is gone."""
+
+    def __init__(self, session: Session, wake: Callable[[], None], skip_truncated: bool) -> None:
+        self.ended: dict[GroupSegment, int] = {}
+        self._session = session
+        self._wake = wake
+        self._skip_truncated = skip_truncated
+        self._sources: dict[GroupSegment, Source] = {}
+        self._limits: dict[GroupSegment, int | None] = {}
+        self._ready: deque[Source] = deque()
+
+    def __repr__(self) -> str:
+        return f"Sources({len(self._sources)} open, {len(self.ended)} ended)"
+
+    def __contains__(self, segment: GroupSegment) -> bool:
+        return segment in self._limits
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    @property
+    def segments(self) -> list[GroupSegment]:
+        """All of them, ended or not."""
+        return list(self._limits)
+
+    def positions(self) -> dict[GroupSegment, int]:
+        """Behind what was taken and parsed of each."""
+        return {segment: source.cursor.offset for segment, source in self._sources.items()} | self.ended
+
+    def add(self, segment: GroupSegment, offset: int, limit: int | None) -> None:
+        """Begin a segment at `offset`, to `limit`; a negative offset says that it ended."""
+        self._limits[segment] = limit
+        if offset < 0:
+            self.ended[segment] = offset
+            self._wake()
+        else:
+            self._begin(segment, offset)
+
+    def _begin(self, segment: GroupSegment, offset: int) -> None:
+        count = max(len(self._limits), 1)
+        read_bytes = min(max(FETCH_BYTES // (2 * count), LEAST_READ_BYTES), READ_BYTES)
+        limit = self._limits[segment]
+        stop = None if limit is None else max(limit, offset)
+        source: Source
+        fetch = SegmentFetch(
+            self._session, segment.stream, segment.segment, offset, stop, lambda _: self._queue(source), read_bytes
+        )
+        source = Source(segment, fetch, EventCursor(segment.segment, offset))
+        self._sources[segment] = source
+        fetch.start()
+
+    def drop(self, segment: GroupSegment) -> None:
+        """Leave a segment."""
+        self._limits.pop(segment, None)
+        self.ended.pop(segment, None)
+        source = self._sources.pop(segment, None)
+        if source is not None:
+            source.fetch.close()
+
+    def close(self) -> None:
+        """Leave all."""
+        for segment in self.segments:
+            self.drop(segment)
+
+    def _queue(self, source: Source) -> None:
+        if not source.queued and self._sources.get(source.segment) is source:
+            source.queued = True
+            self._ready.append(source)
+            self._wake()
+
+    def settle(self, source: Source) -> None:
+        """What was taken of it last is consumed: it may have more, or have ended."""
+        if source.fetch.ready or source.fetch.exhausted:
+            self._queue(source)
+
+    def take(self) -> tuple[Source, Buffer] | None:
+        """Some bytes of one of them, if there are any.
+
+        Raises Truncated (unless those are skipped), Corrupt, Unavailable."""
+        while self._ready:
+            source = self._ready.popleft()
+            source.queued = False
+            if self._sources.get(source.segment) is not source:
+                continue
+            if source.fetch.failure is not None:
+                self._failed(source, source.fetch.failure)
+            elif source.fetch.exhausted:
+                self._end(source)
+            elif (piece := source.fetch.take()) is not None:
+                return source, piece
+        return None
+
+    def _end(self, source: Source) -> None:
+        if source.cursor.held_bytes:
+            raise Corrupt(f"{source.fetch.name} ends at {source.cursor.offset} in the middle of an event")
+        del self._sources[source.segment]
+        source.fetch.close()
+        self.ended[source.segment] = source.cursor.offset
+        self._wake()
+
+    def _failed(self, source: Source, error: SaritError) -> None:
+        if not isinstance(error, Truncated | NotFound):
+            raise error
+        start = error.start_offset if isinstance(error, Truncated) else -1
+        if not self._skip_truncated:
+            what = f"begins at {start} now" if start >= 0 else "is gone"
+            raise Truncated(
+                f"the group stands at {source.cursor.offset} of {source.fetch.name}, which was truncated and {what}: "
+                "reset the group to a younger cut, or read with skip_truncated=True",
+                start,
+            )
+        del self._sources[source.segment]
+        if start >= 0:
+            self._begin(source.segment, start)
+        else:
+            self.ended[source.segment] = -1
+            self._wake()

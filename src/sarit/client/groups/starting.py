@@ -1,0 +1,140 @@
+"""How a reader group begins: its configuration from what a user says, its first state, and what lies ahead of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from sarit.client import history
+from sarit.client.groups import calls, codec, cover
+from sarit.client.groups.position import Checkpoint
+from sarit.client.groups.shared import GroupName, SharedState
+from sarit.client.groups.updates import Init
+from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
+from sarit.client.segments import segment_infos, tail_cut
+from sarit.core.cuts import StreamCut, from_text
+from sarit.core.errors import Exists, Invalid
+from sarit.core.names import is_user_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sarit.client.groups.values import Cut, Offsets
+    from sarit.client.session import Session
+    from sarit.core.names import StreamName
+
+    Place = Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None
+
+MAX_ATTEMPTS: Final = 16
+MIN_CHECKPOINT_SECONDS: Final = 0.01
+MAX_CHECKPOINT_SECONDS: Final = 86_400.0
+_NEW_ID: Final = bytes(16)
+_RETENTIONS: Final = {"none": Retention.NONE, "manual": Retention.MANUAL, "checkpoint": Retention.AUTOMATIC}
+
+
+def retention(name: str) -> Retention:
+    """What a user calls it.  Raises Invalid."""
+    if name not in _RETENTIONS:
+        raise Invalid(f"{name!r} is no retention of a reader group: {', '.join(_RETENTIONS)}")
+    return _RETENTIONS[name]
+
+
+def checkpoint_ms(seconds: float | None) -> int:
+    """Raises Invalid."""
+    if seconds is None:
+        return 0
+    if not MIN_CHECKPOINT_SECONDS <= seconds <= MAX_CHECKPOINT_SECONDS:
+        raise Invalid(
+            f"a checkpoint every {seconds} s: {MIN_CHECKPOINT_SECONDS} to {MAX_CHECKPOINT_SECONDS:.0f} s, or None"
+        )
+    return round(seconds * 1000)
+
+
+async def places(session: Session, streams: Sequence[StreamName], where: Place) -> dict[StreamName, Cut | None]:
+    """Where to begin, or to end, in each stream.  Raises NotFound, Invalid (a cut of another stream)."""
+    if where is None or where == "head":
+        return dict.fromkeys(streams)
+    if where == "tail":
+        return {stream: dict((await tail_cut(session, stream)).positions) for stream in streams}
+    cuts = as_cuts(where)
+    for stream in cuts:
+        if stream not in streams:
+            raise Invalid(f"that is a cut of {stream}, which the group is not to read")
+    return {stream: dict(cuts[stream].positions) if stream in cuts else None for stream in streams}
+
+
+def as_cuts(to: Place) -> dict[StreamName, StreamCut]:
+    """What a user names as a place to begin, by stream.  Raises Invalid."""
+    if isinstance(to, str):
+        to = from_text(to)
+    if to is None:
+        return {}
+    if isinstance(to, StreamCut):
+        return {to.stream: to}
+    return dict(to.cuts if isinstance(to, Checkpoint) else to)
+
+
+async def begin(session: Session, name: GroupName, config: GroupConfig) -> tuple[SharedState, bool]:
+    """Make a group, or join in making it; its state and whether it is new.
+
+    It keeps its configuration.  Raises NotFound (scope, a stream), Invalid, Exists (there is one, of other streams)."""
+    if not is_user_name(name.group):
+        raise Invalid(f"{name.group!r} is no name for a reader group: letters, digits, '.' and '-', at most 250")
+    if not config.starts:
+        raise Invalid(f"reader group {name} is to read no stream: give one at least")
+    if config.group_id == _NEW_ID:
+        config = replace(config, group_id=session.env.random.bytes(16), generation=0)
+    _check_order(config)
+    for stream in config.starts:
+        await session.patiently(lambda stream=stream: session.controller.stream_config(stream), 30.0)  # type: ignore[misc]
+    held = await calls.create(session, name.scope, name.group, config)
+    if set(held.starts) != set(config.starts):
+        raise Exists(f"reader group {name} exists and reads {', '.join(map(str, sorted(held.starts)))}")
+    shared = await SharedState.open(session, name)
+    if shared.copy.known:
+        return shared, False
+    new = await shared.copy.initialize(codec.encode(await initial(session, held)))
+    return shared, new
+
+
+def _check_order(config: GroupConfig) -> None:
+    """Raises Invalid when a stream is to end before it begins."""
+    for stream, end in config.ends.items():
+        start = config.starts.get(stream)
+        if stream not in config.starts:
+            raise Invalid(f"there is an end for {stream}, which is not to be read")
+        for segment, offset in (end or {}).items():
+            if 0 <= offset < (start or {}).get(segment, 0):
+                raise Invalid(f"{stream} is to end before it begins, in {stream.segment(segment)}")
+
+
+async def initial(session: Session, config: GroupConfig) -> Init:
+    """The state of a group that has read nothing.  Raises NotFound (a stream)."""
+    start: dict[GroupSegment, int] = {}
+    for stream, cut in config.starts.items():
+        held = cut or await session.patiently(lambda stream=stream: session.controller.head_segments(stream), 30.0)  # type: ignore[misc]
+        found: Cut = held or {}
+        start.update({GroupSegment(stream, segment): offset for segment, offset in sorted(found.items())})
+    return Init(config, start, config.end_offsets())
+
+
+def cuts_to(config: GroupConfig) -> list[StreamCut | None]:
+    """Where the group ends in its streams."""
+    return [None if cut is None else StreamCut(stream, cut) for stream, cut in config.ends.items()]
+
+
+async def unread(session: Session, positions: Offsets, ends: Mapping[StreamName, StreamCut]) -> int:
+    """The bytes between positions and ends (tails, where there are none)."""
+    total = 0
+    for start in await cover.cuts_of(session, positions):
+        end = ends.get(start.stream) or await tail_cut(session, start.stream)
+        wanted = await history.between(session, start, end)
+        infos = await segment_infos(session, start.stream, wanted)
+        for segment in wanted:
+            info = infos.get(segment)
+            if info is None:
+                continue  # truncated away
+            first = max(start.positions.get(segment, 0), info.start_offset)
+            last = min(end.positions.get(segment, info.end_offset), info.end_offset)
+            total += max(0, last - first)
+    return total

@@ -1,0 +1,73 @@
+"""What a reader group is told in: segments of several streams, where to begin and to end (pure)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.core.names import SegmentId, StreamName
+
+UNBOUNDED: Final = (1 << 63) - 1  # an end that is not there; the distance of a reader that told none
+ASSUMED_LAG_MS: Final = 30_000
+
+
+class GroupSegment(NamedTuple):
+    """A segment of one of the group's streams."""
+
+    stream: StreamName
+    segment: SegmentId
+
+    def __str__(self) -> str:
+        return self.stream.segment(self.segment)
+
+
+class KeyPart(NamedTuple):
+    """A part of the key space."""
+
+    low: float
+    high: float
+
+
+if TYPE_CHECKING:
+    Offsets = Mapping[GroupSegment, int]
+    Ranges = Mapping[GroupSegment, KeyPart | None]
+    Cut = Mapping[SegmentId, int]
+
+
+class Retention(IntEnum):
+    """What a group holds back from retention by consumption: nothing, what lies behind cuts given by hand, what lies
+    behind the last checkpoint."""
+
+    NONE = 0
+    MANUAL = 1
+    AUTOMATIC = 2
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """What a group reads, and how.  Times in ms; 0: no automatic checkpoints.
+
+    `starts`, `ends`: stream -> segment -> offset; None: the stream's head, no end.  An offset of -1: the segment's end.
+    `retention`: a number of `Retention`.  `generation` rises with every change."""
+
+    starts: Mapping[StreamName, Cut | None]
+    ends: Mapping[StreamName, Cut | None]
+    checkpoint_ms: int = 30_000
+    refresh_ms: int = 3_000
+    max_outstanding: int = 3
+    retention: int = 0
+    generation: int = -1
+    group_id: bytes = bytes(16)
+
+    def end_offsets(self) -> dict[GroupSegment, int]:
+        """The offsets to stop at."""
+        return {
+            GroupSegment(stream, segment): UNBOUNDED if offset < 0 else offset
+            for stream, cut in self.ends.items()
+            if cut is not None
+            for segment, offset in cut.items()
+        }

@@ -1,0 +1,129 @@
+"""The golden bytes that Pravega's Java client wrote (protocol/vectors.md), and round trips of everything else."""
+
+import pytest
+
+from sarit.client.groups import codec, updates
+from sarit.client.groups.checkpoints import Checkpoints
+from sarit.client.groups.position import Checkpoint, Position
+from sarit.client.groups.state import GroupState
+from sarit.client.groups.values import UNBOUNDED, GroupConfig, GroupSegment, KeyPart
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Corrupt, Invalid
+from sarit.core.names import SegmentId, StreamName
+
+STREAM = StreamName("s", "t")
+FIRST, NEXT = GroupSegment(STREAM, SegmentId(0, 0)), GroupSegment(STREAM, SegmentId(1, 3))
+WHOLE = KeyPart(0.0, 1.0)
+CONFIG = GroupConfig({STREAM: None}, {STREAM: None})
+CONFIG_HEX = (
+    "000003000000001e00000000000075300000000000000bb8010003732f7400010003732f7400010000002200000000000075300000000000000b"
+    "b8010003732f7400010003732f740000000003020000001900ffffffffffffffff00000000000000000000000000000000"
+)
+SEGMENT_0 = "000e732f742f302e2365706f63682e30"
+GOLDEN = {
+    "init": (
+        updates.Init(CONFIG, {FIRST: 0}, {FIRST: 99}, {FIRST: WHOLE}),
+        f"00000003000000009e6b{CONFIG_HEX}01{SEGMENT_0}000000000000000001{SEGMENT_0}0000000000000063010000002901"
+        f"{SEGMENT_0}00000000000000003ff00000000000000000000000000000020000000100",
+    ),
+    "add reader": (updates.AddReader("r1"), "00020001000000000400027231"),
+    "remove reader": (
+        updates.RemoveReader("r1", {FIRST: 5}),
+        f"00030001000000001d0002723101{SEGMENT_0}0000000000000005",
+    ),
+    "release": (
+        updates.ReleaseSegment("r1", FIRST, 5),
+        f"00040001000000001c00027231{SEGMENT_0}0000000000000005",
+    ),
+    "acquire": (updates.AcquireSegment("r1", FIRST), f"00050001000000001400027231{SEGMENT_0}"),
+    "distance": (
+        updates.UpdateDistance("r1", 7, {FIRST: 0}, {FIRST: WHOLE}),
+        f"00060002000000000c000272310000000000000007010000002901{SEGMENT_0}00000000000000003ff0000000000000"
+        "0000000000000000",
+    ),
+    "completed": (
+        updates.SegmentCompleted("r1", FIRST, {NEXT: frozenset((FIRST,))}, {FIRST: WHOLE, NEXT: WHOLE}),
+        f"00070002000000002e00027231{SEGMENT_0}01000e732f742f332e2365706f63682e31010000000000000000010000004102{SEGMENT_0}"
+        "00000000000000003ff0000000000000000e732f742f332e2365706f63682e3100000000000000003ff0000000000000",
+    ),
+    "checkpoint reader": (
+        updates.CheckpointReader("cp", "r1", {FIRST: 5}),
+        f"000800010000000021000263700002723101{SEGMENT_0}0000000000000005",
+    ),
+    "create checkpoint": (updates.CreateCheckpoint("cp"), "00090001000000000400026370"),
+    "clear": (updates.ClearCheckpointsBefore("cp"), "000a0001000000000400026370"),
+    "published": (updates.CheckpointPublished(True), "000b0001000000000101"),
+    "updating": (updates.UpdatingConfig(True), "000c0001000000000101"),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_an_update_has_the_bytes_that_java_writes(name):
+    update, golden = GOLDEN[name]
+    assert codec.encode(update).hex() == golden
+    assert codec.decode(bytes.fromhex(golden)) == update
+
+
+def test_positions_and_checkpoints_have_the_bytes_that_java_writes():
+    position = Position({FIRST: 10, NEXT: -1}, {FIRST: KeyPart(0.0, 0.5)})
+    name_0, name_1 = "000e732f742f302e2365706f63682e30", "000e732f742f332e2365706f63682e31"
+    assert position.to_bytes().hex() == (
+        f"000002000000002a02{name_0}0a{name_1}fffffffffffffffe"
+        f"010000004102{name_0}00000000000000003fe0000000000000{name_1}bff0000000000000bff0000000000000"
+    )
+    # Java's map has the other order; what it says is the same.
+    java = Position.from_bytes(
+        bytes.fromhex(
+            f"000002000000002a02{name_1}fffffffffffffffe{name_0}0a"
+            f"010000004102{name_1}bff0000000000000bff0000000000000{name_0}00000000000000003fe0000000000000"
+        )
+    )
+    assert java.offsets == position.offsets
+    assert java.ranges == {FIRST: KeyPart(0.0, 0.5), NEXT: None}
+
+    checkpoint = Checkpoint("cp", {STREAM: StreamCut(STREAM, {SegmentId(0, 0): 10, SegmentId(1, 3): 300000})})
+    golden = "000001000000002600026370010003732f7400010100000000140003732f7402000ac000000100000003400493e0"
+    assert checkpoint.to_bytes().hex() == golden
+    assert Checkpoint.from_bytes(bytes.fromhex(golden)) == checkpoint
+
+
+def test_a_whole_state_survives():
+    config = GroupConfig(
+        {STREAM: {SegmentId(0, 0): 7, SegmentId(0, 1): -1}}, {STREAM: None}, 0, 100, 9, 2, 4, bytes(range(16))
+    )
+    merged = GroupSegment(STREAM, SegmentId(2, 4))
+    state = GroupState(
+        config,
+        {NEXT: 3},
+        {FIRST: 99, NEXT: UNBOUNDED},
+        {FIRST: WHOLE, NEXT: None, merged: KeyPart(0.25, 0.5)},
+        {"a": {FIRST: 12}, "b": {}},
+        {merged: frozenset((FIRST, NEXT))},
+        {"a": 30_000, "b": UNBOUNDED},
+        {FIRST: 11, NEXT: 3},
+        Checkpoints(("x", "y"), {"y": ("a", "b")}, {"x": {FIRST: 1}, "y": {NEXT: 3}}, {FIRST: 1}, False),
+        True,
+    )
+    assert codec.decode(codec.encode(updates.Compact(state))) == updates.Compact(state)
+    assert codec.decode(codec.encode(updates.RemoveOutstandingCheckpoints())) == updates.RemoveOutstandingCheckpoints()
+
+
+def test_what_older_clients_wrote_is_read():
+    first_only = codec.encode(updates.UpdateDistance("r1", 7))[:3] + bytes.fromhex(
+        "01000000000c000272310000000000000007"
+    )
+    assert codec.decode(first_only) == updates.UpdateDistance("r1", 7)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_bytes_that_are_cut_short_or_unknown_are_corrupt(name):
+    golden = bytes.fromhex(GOLDEN[name][1])
+    for length in range(len(golden)):
+        with pytest.raises(Corrupt):
+            codec.decode(golden[:length])
+    with pytest.raises(Corrupt):
+        codec.decode(bytes((0, 99)) + golden[2:])
+    with pytest.raises(Corrupt):
+        codec.decode(golden[:2] + b"\1" + golden[3:])
+    with pytest.raises(Invalid):
+        Position.from_bytes(golden)
