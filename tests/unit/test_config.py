@@ -48,3 +48,14 @@ def test_what_the_command_says_reaches_the_node(monkeypatch):
     assert started[0].times.scaling == ScalingTimes((1.0, 2.0, 3.0, 4.0), 1 / 24, 7.0, 7.0)
     assert started[0].times.watermarks.interval == 0.5
     assert started[1].times == Times()
+
+
+def test_connections_are_as_many_as_open_files_allow():
+    config = NodeConfig("data", containers=2)
+    assert config.within(1 << 20) == config
+    few = config.within(460)
+    assert (few.max_connections, few.max_api_connections) == (104, 52)
+    both = NodeConfig("data", containers=2, one_port=True).within(460)
+    assert both.max_connections + 2 * both.max_api_connections <= 156
+    with pytest.raises(Invalid, match="may have 300 open files; a node of 2 containers needs 334"):
+        config.within(300)

@@ -108,7 +108,9 @@ class Reception:
                 Status.INVALID_ARGUMENT, f"a request of {length} bytes: at most {MAX_REQUEST_BYTES} are taken"
             )
         if length <= _PIECE_BYTES:
-            return bytes(await stream.recv_data(length))
+            data = await stream.recv_data(length)
+            assert len(data) == length  # none at all is an early end, too
+            return bytes(data)
         return await self._receive_pieces(stream, length)
 
     async def _receive_pieces(self, stream: Any, length: int) -> bytes:
@@ -117,7 +119,7 @@ class Reception:
         try:
             while held < length:
                 piece = await stream.recv_data(min(_PIECE_BYTES, length - held))
-                assert piece  # none is an early end, too
+                assert piece
                 pieces.append(piece)
                 held += len(piece)
                 self._held_bytes += len(piece)

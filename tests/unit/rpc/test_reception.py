@@ -1,0 +1,114 @@
+"""Requests in bounded memory and time, replies in bounded time."""
+
+import asyncio
+import struct
+from types import SimpleNamespace
+
+import pytest
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.reception import MAX_REQUEST_BYTES, Reception
+
+
+class Stream:
+    """A grpclib server's stream that gets `data` and then nothing, or its end."""
+
+    def __init__(self, data: bytes, *, ended: bool = True) -> None:
+        self._recv_type = pb.ScopeInfo
+        self.data = data
+        self.ended = ended
+        self.aborted = 0
+        self.taken = asyncio.Event()
+        transport = SimpleNamespace(is_closing=lambda: self.aborted, get_extra_info=lambda _: None, abort=self._abort)
+        self._stream = SimpleNamespace(recv_data=self._recv, _transport=transport)
+
+    def _abort(self) -> None:
+        self.aborted += 1
+
+    async def _recv(self, size: int) -> bytes:
+        if len(self.data) < size:
+            if not self.ended:
+                await asyncio.Event().wait()
+            if self.data:
+                raise AssertionError("Received less data than expected")
+            return b""
+        taken, self.data = self.data[:size], self.data[size:]
+        return taken
+
+    async def send_message(self, _: object) -> None:
+        await self.taken.wait()
+
+
+def framed(data: bytes, length: int | None = None) -> bytes:
+    return struct.pack(">BI", 0, len(data) if length is None else length) + data
+
+
+SCOPE = pb.ScopeInfo(scope="x" * 300_000)
+
+
+def test_large_requests_come_in_pieces_that_are_counted_while_they_come():
+    async def main():
+        reception = Reception(max_held_bytes=500_000, patience_seconds=0.2)
+        whole = framed(SCOPE.SerializeToString())
+        assert await reception.receive(Stream(whole)) == SCOPE
+        waiting = asyncio.create_task(reception.receive(Stream(whole[:-10], ended=False)))
+        await asyncio.sleep(0)
+        with pytest.raises(GRPCError) as error:
+            await reception.receive(Stream(whole))
+        assert error.value.status is Status.RESOURCE_EXHAUSTED
+        with pytest.raises(GRPCError) as error:
+            await waiting
+        assert error.value.status is Status.DEADLINE_EXCEEDED
+        assert await reception.receive(Stream(whole)) == SCOPE  # what was given up is not counted any more
+        assert repr(reception) == "<Reception, 0 calls, 0 bytes of unfinished requests>"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"", Status.INVALID_ARGUMENT),
+        (b"\0\0", Status.INVALID_ARGUMENT),
+        (framed(b"", 10), Status.INVALID_ARGUMENT),
+        (framed(bytes(70_000), 80_000), Status.INVALID_ARGUMENT),
+        (framed(b"", MAX_REQUEST_BYTES + 1), Status.INVALID_ARGUMENT),
+        (framed(b"\xff\xff"), Status.INVALID_ARGUMENT),
+        (b"\1" + framed(b"")[1:], Status.UNIMPLEMENTED),
+    ],
+)
+def test_what_is_no_request_gets_a_status(data, status):
+    async def main():
+        with pytest.raises(GRPCError) as error:
+            await Reception().receive(Stream(data))
+        assert error.value.status is status
+
+    asyncio.run(main())
+
+
+def test_a_reply_that_is_not_taken_ends_the_connection_with_one_line(caplog):
+    async def main():
+        reception = Reception(patience_seconds=0.01)
+        stream = Stream(b"")
+        results = await asyncio.gather(*(reception.deliver(stream, None) for _ in range(3)), return_exceptions=True)
+        assert {type(result) for result in results} == {GRPCError}
+        assert stream.aborted == 1
+        stream.taken.set()
+        await reception.deliver(stream, None)
+
+    asyncio.run(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        "API connection ? closed: it did not take replies for 0 s"
+    ]
+
+
+def test_calls_under_way_are_bounded():
+    reception = Reception(max_calls=2)
+    with reception.call():
+        with reception.call(), pytest.raises(GRPCError) as error, reception.call():
+            pass
+        assert error.value.status is Status.RESOURCE_EXHAUSTED
+        with reception.call():
+            pass

@@ -1,0 +1,70 @@
+"""What a client makes the store hold before it can be stored: counted, and bounded."""
+
+import asyncio
+
+from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.store.container import Container
+from sarit.wire import commands as wire
+from tests.unit.store.test_connection import SEGMENT, WRITER, append_end, raw, ready, run, serving
+
+
+def test_a_block_that_waits_for_its_end_is_held_and_told_of(caplog):
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            client.send(raw(3, WRITER + bytes(100_000)))
+            await client.ask(wire.KeepAlive())
+            (connection,) = server.server._connections
+            assert connection.holding().half_frame_bytes == 100_000
+            server.server.look(0)
+            server.server.look(61)
+            await client.closed()
+
+    run(main())
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "went silent" in line
+
+
+def test_appends_that_wait_for_a_set_up_are_bounded(monkeypatch):
+    """A store that takes long to set up a writer does not read on and on."""
+    go_on = asyncio.Event()
+    set_up = Container.set_up_writer
+
+    async def slowly(self, *arguments):
+        await go_on.wait()
+        return await set_up(self, *arguments)
+
+    async def main():
+        async with serving() as server:
+            client = await server.client()
+            await client.ask(wire.CreateSegment(1, SEGMENT, 0, 0, "", 0))
+            monkeypatch.setattr(Container, "set_up_writer", slowly)
+            size = MAX_CONNECTION_UNACKED_BYTES // 8
+            client.send(wire.SetupAppend(2, WRITER, SEGMENT, ""))
+            client.send(*(append_end(bytes(size), 1, number) for number in range(1, 20)))
+            (connection,) = server.server._connections
+            while not connection.paused:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            assert connection._appends.unacked_bytes <= MAX_CONNECTION_UNACKED_BYTES + 2 * size
+            go_on.set()
+            assert await client.reply() == wire.AppendSetup(2, SEGMENT, WRITER, NULL_ATTRIBUTE_VALUE)
+            while (await client.reply(20)).event_number < 19:
+                pass
+            assert connection._appends.unacked_bytes == 0
+
+    run(main())
+
+
+def test_an_event_number_that_goes_back_while_the_writer_is_set_up_ends_the_connection(caplog):
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            client.send(append_end(b"a", 1, 5))
+            await client.reply()
+            client.send(wire.SetupAppend(2, WRITER, SEGMENT, ""), append_end(b"b", 1, 4))
+            await client.closed()
+
+    run(main())
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "broke the protocol: event number 4 came after 5" in line
