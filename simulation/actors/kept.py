@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers import retention as checker
 from checkers.retention import Head, Policy, RetentionHistory
-from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy
 from sarit.rpc import convert
@@ -42,6 +42,8 @@ _LOOKS_SECONDS: Final = 2.0
 _SETTLE_ROUNDS: Final = 5
 _SPARE: Final = 6
 _KEYS: Final = 4
+# About so many writers come and go, one after the other.
+_ROUNDS: Final = 10
 
 
 class Kept:
@@ -133,7 +135,7 @@ class Kept:
         self._begun.set()
         left = options.events
         while left:
-            count = min(left, rng.randint(1, 2 * options.block_events))
+            count = min(left, rng.randint(1, max(2 * options.block_events, options.events // _ROUNDS)))
             left -= count
             await self._write_some(client, count * (HEAD_BYTES + options.event_bytes // 2))
             await asyncio.sleep(rng.random() * 4 * options.think_seconds + 0.05)
@@ -195,7 +197,7 @@ class Kept:
         await self._begun.wait()
         reader: EventReader = client.reader(STREAM, skip_truncated=not self.subscribed or self.kind == "forced")
         await insistently(reader.open)
-        while (rows := await next_rows(reader, 1.0)) is not None:
+        while (rows := await self._next(reader)) is not None:
             for segment, offset, event, _ in rows:
                 found = parse(event)
                 if found is None:
@@ -206,6 +208,14 @@ class Kept:
                 await self._release(client, dict(reader.position().positions))
             if rng.random() < 0.1:
                 await asyncio.sleep(rng.random() * 4)
+
+    async def _next(self, reader: EventReader) -> list[tuple[int, int, bytes, float]] | None:
+        try:
+            return await next_rows(reader, 1.0)
+        except Truncated:
+            if self._settling:  # the tail was released for it
+                return None
+            raise
 
     # -- the subscriber ---------------------------------------------------------------------------
 
