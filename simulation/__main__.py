@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from contextlib import nullcontext
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from simulation.batch import Totals, explain, summaries, summarize
@@ -53,8 +54,8 @@ def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None) -> int
     return bool(result.violations)
 
 
-def tell(coming: Iterable[Summary], stop: bool = False) -> Totals:
-    """Sum up; the first broken seed is reported in full, the others by a line."""
+def tell(coming: Iterable[Summary], stop: bool = False, until: float = inf) -> Totals:
+    """Sum up, until a monotonic time; the first broken seed is reported in full, the others by a line."""
     totals = Totals()
     for summary in coming:
         if summary.violations:
@@ -62,7 +63,7 @@ def tell(coming: Iterable[Summary], stop: bool = False) -> Totals:
             if not totals.broken:
                 print(summary.explanation, flush=True)
         totals.add(summary)
-        if summary.violations and stop:
+        if (summary.violations and stop) or time.monotonic() >= until:
             break
     print(f"{totals.seeds} seeds, {len(totals.broken)} broken {sorted(totals.broken)}; {totals.line()}", flush=True)
     return totals
@@ -75,15 +76,14 @@ def crashes(states: int, first: int) -> None:
     print(f"crashed everywhere, seeds from {first}: {found}; {time.perf_counter() - started:.0f} s", flush=True)
 
 
-def prove(seeds: int, first: int, states: int, processes: int) -> int:
-    """Seeds and crash states, and a line in the ledger."""
+def prove(seeds: int, first: int, states: int, processes: int, minutes: float) -> int:
+    """Crash states and seeds (as many as there is time for), and a line in the ledger."""
     started = time.time()
+    until = time.monotonic() + minutes * 60
     print(f"fresh seeds: {first} to {first + seeds - 1} (the same again: --first {first})", flush=True)
     fields: dict[str, Any] = {"first_seed": first}
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        totals = tell(pool.imap_unordered(summarize, range(first, first + seeds)))
-        fields |= totals.line()
-        broken = bool(totals.broken)
+        broken, wrong = False, {}
         try:
             crashed = crash_everywhere(states, first % _CRASH_SEEDS, pool.imap_unordered)
             fields["crash_states"] = crashed.count
@@ -91,8 +91,12 @@ def prove(seeds: int, first: int, states: int, processes: int) -> int:
         except AssertionError as error:
             broken = True
             fields["crash_states"] = 0
-            fields["violations"] |= {"crash states": str(error)}
+            wrong = {"crash states": str(error)}
             print(f"crash states: {error}", flush=True)
+        totals = tell(pool.imap_unordered(summarize, range(first, first + seeds)), until=until)
+        fields |= totals.line()
+        fields["violations"] |= wrong
+        broken |= bool(totals.broken)
     write_line("prove", started, fields)
     return broken
 
@@ -114,6 +118,7 @@ def main() -> int:
     parser.add_argument("--states", type=int, default=20_000)
     parser.add_argument("--first", type=int, help="the first seed; prove draws it")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=inf, help="how long prove runs seeds at the most")
     parser.add_argument("--mutant", action="append", default=[], choices=sorted(MUTANTS))
     parser.add_argument("--quiet", action="store_true", help="one line, no trace")
     parser.add_argument("--stop", action="store_true", help="stop at the first broken seed")
@@ -130,7 +135,8 @@ def main() -> int:
         crashes(given.states, given.first or 1)
         return 0
     if given.command == "prove":
-        return prove(given.seeds, fresh() if given.first is None else given.first, given.states, given.processes)
+        first = fresh() if given.first is None else given.first
+        return prove(given.seeds, first, given.states, given.processes, given.minutes)
     if given.command == "mutants":
         missed = write_table(given.mutant or MUTANTS)
         print(f"not caught: {missed}" if missed else "all caught")
