@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sarit.client.blocking_handles import BatchReader, Stream, TimeWindows
     from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
     from sarit.client.blocking_transactions import Transaction, TransactionalWriter
+    from sarit.client.groups.blocking import GroupReader, ReaderGroup
+    from sarit.client.groups.position import Checkpoint, Position
+    from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch, GroupEvent
     from sarit.client.recipes.roster import Member
     from sarit.client.revisioned import Revision
     from sarit.client.tables.blocking import Table
@@ -54,6 +57,9 @@ _HOMES = {
         "SharedConfiguration",
         "StateSynchronizer",
     ),
+    "sarit.client.groups.blocking": ("GroupReader", "ReaderGroup"),
+    "sarit.client.groups.position": ("Checkpoint", "Position"),
+    "sarit.client.groups.reader": ("ArrowBatch", "CheckpointEvent", "EventBatch", "GroupEvent"),
     "sarit.client.recipes.roster": ("Member",),
     "sarit.client.revisioned": ("Revision",),
     "sarit.client.blocking_handles": ("BatchReader", "Stream", "TimeWindows"),
@@ -81,23 +87,31 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "ArrowBatch",
     "BatchReader",
     "ByteReader",
     "ByteWriter",
+    "Checkpoint",
+    "CheckpointEvent",
     "Client",
     "Conflict",
     "Corrupt",
+    "EventBatch",
     "EventReader",
     "EventWriter",
     "Exists",
     "Fenced",
+    "GroupEvent",
+    "GroupReader",
     "Insert",
     "Invalid",
     "LeaderElection",
     "Member",
     "Membership",
     "NotFound",
+    "Position",
     "Put",
+    "ReaderGroup",
     "Remove",
     "Replace",
     "RetentionPolicy",

@@ -20,6 +20,7 @@ from sarit.client.blocking_coordination import Coordination
 from sarit.client.blocking_handles import Stream
 from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.blocking_transactions import TransactionalWriter
+from sarit.client.groups.blocking import ReaderGroups
 from sarit.client.loop_thread import LoopThread
 from sarit.client.session import PATIENCE_SECONDS
 from sarit.client.tables.blocking import Table, Tables
@@ -37,14 +38,15 @@ if TYPE_CHECKING:
     from sarit.core.policies import RetentionPolicy, ScalingPolicy
 
 
-def connect(address: str = "127.0.0.1:9090", *, patience: float = PATIENCE_SECONDS) -> Client:
+def connect(address: str = "127.0.0.1:9090", *, patience: float = PATIENCE_SECONDS, wait: float = 0.0) -> Client:
     """Connect to the controller at `HOST:PORT`.  Raises Unavailable when none answers.
 
-    `patience`: for how many seconds writers and readers try again before they give up with Unavailable.
+    `patience`: for how many seconds writers and readers try again before they give up with Unavailable.  `wait`: for
+    how many seconds to go on trying when no controller answers now, as while a node starts.
     """
     thread = LoopThread()
     try:
-        return Client(thread, thread.run(aio.connect(address, patience=patience)))
+        return Client(thread, thread.run(aio.connect(address, patience=patience, wait=wait)))
     except BaseException:
         thread.close()
         raise
@@ -58,6 +60,7 @@ class Client:
         self._client = client
         self._run = thread.run
         self.coordination = Coordination(thread, client.coordination)
+        self.reader_groups = ReaderGroups(thread, client.reader_groups)
         self.tables = Tables(thread, client.tables)
 
     def __repr__(self) -> str:

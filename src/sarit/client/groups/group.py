@@ -33,6 +33,7 @@ from sarit.core.names import StreamName, is_user_name
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from sarit.client.groups.starting import Place
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment
     from sarit.client.session import Session
@@ -46,7 +47,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group as last seen.  `readers`: reader -> its segments; `waiting`: those that no one reads yet."""
+    """A group as last seen.  `readers`: reader -> its segments.  `waiting`: segments whose predecessors are not
+    read to their ends.  `checkpoints`: those under way."""
 
     name: str
     generation: int
@@ -110,7 +112,7 @@ class ReaderGroup:
             {reader: tuple(sorted(owned)) for reader, owned in state.assigned.items()},
             tuple(sorted(state.unassigned)),
             tuple(sorted(state.future)),
-            state.checkpoints.names,
+            tuple(state.checkpoints.outstanding),
             state.at_end,
         )
 
@@ -182,7 +184,7 @@ class ReaderGroup:
 
     async def reset(
         self,
-        to: Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | None = None,
+        to: Place = None,
         *,
         config: GroupConfig | None = None,
     ) -> int:
@@ -211,7 +213,7 @@ class ReaderGroup:
     async def _wanted(
         self,
         state: GroupState,
-        to: Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | None,
+        to: Place,
         config: GroupConfig | None,
     ) -> GroupConfig:
         base = config or state.config

@@ -1,44 +1,239 @@
-"""Reader groups against a whole node: readers join, leave, die and scale; every event is read once."""
+"""Reader groups against a whole node: readers join, leave and die while streams scale; every event is read once."""
 
 import asyncio
 
-from sarit.client.groups.reader import GroupEvent
-from tests.unit.client.nodes import on_node
+import pytest
 
-
-async def fill(local, stream: str, count: int, first: int = 0) -> list[bytes]:
-    events = [f"{number}" for number in range(first, first + count)]
-    async with local.client.writer(stream) as writer:
-        for event in events:
-            writer.write(event, key=event)
-    return [event.encode() for event in events]
-
-
-async def read_for(reader, into: list[bytes], done: asyncio.Event) -> None:
-    while not done.is_set():
-        found = await reader.read(0.05)
-        if isinstance(found, GroupEvent):
-            into.append(found.event)
-        elif found is None and reader.at_end:
-            return
+from sarit.client.groups.position import Position
+from sarit.client.groups.reader import CheckpointEvent
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Truncated, Unavailable
+from tests.unit.client.groups.crew import Worker, fill, total, until
+from tests.unit.client.nodes import in_keys, on_node
 
 
 @on_node
 async def test_readers_share_the_segments_and_read_every_event_once(local):
     await local.client.create_stream("s/t", segments=4)
-    events = await fill(local, "s/t", 1000)
+    events = await fill(local.client, "s/t", 1000)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.1)
-    found, done = [], asyncio.Event()
-    readers = [await group.reader(f"r{number}") for number in range(3)]
-    tasks = [asyncio.create_task(read_for(reader, found, done)) for reader in readers]
-    while len(found) < len(events):
-        await asyncio.sleep(0.01)
-    while sorted(len(reader.segments) for reader in readers) != [1, 1, 2]:
-        await asyncio.sleep(0.01)
+    crew = [await Worker(group, f"r{number}").start() for number in range(3)]
+    await until(lambda: len(total(*crew)) == len(events))
+    await until(lambda: sorted(len(worker.reader.segments) for worker in crew) == [1, 1, 2])
     await local.client.seal_stream("s/t")
-    await asyncio.gather(*tasks)
-    assert sorted(found) == sorted(events)
+    await asyncio.gather(*(worker.task for worker in crew))
+    assert sorted(total(*crew)) == sorted(events)
     assert await group.online_readers() == ["r0", "r1", "r2"]
-    for reader in readers:
-        await reader.close()
+    for worker in crew:
+        await worker.leave()
     assert await group.online_readers() == []
+
+
+@pytest.mark.parametrize("checkpoint", [0.1, None])
+def test_readers_come_go_and_die_while_the_stream_scales(checkpoint, tmp_path):
+    @on_node
+    async def test(local):
+        await local.client.create_stream("s/t", segments=2)
+        events = await fill(local.client, "s/t", 300)
+        group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=checkpoint)
+        stream = local.client.stream("s/t")
+        one, two = [await Worker(group, name).start() for name in ("one", "two")]
+        await until(lambda: len(total(one, two)) > 100)
+        left = (await local.client.stream_info("s/t")).segments[0]
+        assert await stream.split(left.segment)
+        events += await fill(local.client, "s/t", 300, 300)
+        three = await Worker(group, "three").start()
+        await until(lambda: len(total(one, two, three)) > 450)
+        await one.die()
+        assert await group.reader_offline("one", one.position)
+        assert not await group.reader_offline("one", one.position)
+        assert await stream.scale(1)
+        events += await fill(local.client, "s/t", 300, 600)
+        await two.leave()
+        four = await Worker(group, "one").start()  # the name is free again
+        await local.client.seal_stream("s/t")
+        await asyncio.gather(three.task, four.task)
+        found = total(one, two, three, four)
+        assert sorted(found) == sorted(events)
+        assert (await group.info()).at_end
+        await group.end_of_data(1.0)
+        for numbers in in_keys(three.done).values():
+            assert numbers == sorted(numbers)
+        await three.leave()
+        await four.leave()
+
+    test(tmp_path)
+
+
+@on_node
+async def test_a_reader_that_is_lost_without_a_position_goes_back_to_its_checkpoint(local):
+    await local.client.create_stream("s/t")
+    events = await fill(local.client, "s/t", 100)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    lost = await group.reader("lost")
+    for _ in range(10):
+        await lost.read(5)
+    waiting = asyncio.create_task(group.checkpoint("half"))
+    early = 10
+    while not isinstance(found := await lost.read(5), CheckpointEvent):
+        early += 1
+        await asyncio.sleep(0.002)
+    assert found.name == "half"
+    for _ in range(5):
+        await lost.read(5)  # the first of these passes the checkpoint
+    checkpoint = await waiting
+    await lost._end(Conflict("killed by the test"))
+    await group.reader_offline("lost")
+    other = await Worker(group, "other").start()
+    await until(lambda: len(other.done) == 100 - early)
+    assert other.done == events[early:]
+    await other.leave()
+
+    assert await group.reset(checkpoint) == 1
+    again = await Worker(group, "other").start()
+    await until(lambda: len(again.done) == 100 - early)
+    assert again.done == events[early:]
+    assert await group.unread_bytes() == sum(map(len, events[early:])) + 8 * len(events[early:])
+    await again.leave()
+
+
+@on_node
+async def test_positions_stored_with_results_make_each_event_count_once(local):
+    await local.client.create_stream("s/t", segments=3)
+    events = await fill(local.client, "s/t", 600)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.05)
+    results: list[bytes] = []
+    for _ in range(20):
+        reader = await group.reader("r")
+        stored = None
+        for _ in range(40):
+            found = await reader.read(2)
+            if found is None:
+                break
+            stored = found.position.to_bytes()  # with the result, in one step
+            if not isinstance(found, CheckpointEvent):
+                results.append(found.event)
+        await reader._end(Conflict("killed by the test"))
+        await group.reader_offline("r", Position.from_bytes(stored) if stored else None)
+        if len(results) >= len(events):
+            break
+    assert sorted(results) == sorted(events)
+
+
+@on_node
+async def test_a_reset_puts_readers_out_and_an_end_is_kept(local):
+    await local.client.create_stream("s/t", segments=2)
+    events = await fill(local.client, "s/t", 50)
+    end = await local.client.stream_cut_tail("s/t")
+    await fill(local.client, "s/t", 50, 50)
+    group = await local.client.reader_groups.create("s/g", "s/t", end=end, automatic_checkpoint=0.05)
+    assert await group.unread_bytes() == sum(end.positions.values())
+    worker = await Worker(group, "r").start()
+    await worker.task
+    assert sorted(worker.done) == sorted(events)
+    assert await group.unread_bytes() == 0
+    assert await group.reset(await local.client.stream_cut_head("s/t")) == 1
+    with pytest.raises(Conflict, match="reset"):
+        while True:
+            await worker.reader.read(0.01)
+    again = await Worker(group, "r").start()
+    await again.task
+    assert sorted(again.done) == sorted(events)
+    with pytest.raises(Invalid, match="does not read"):
+        await local.client.create_stream("s/other")
+        await group.reset(await local.client.stream_cut_head("s/other"))
+    assert (await group.info()).generation == 1
+    await again.leave()
+
+
+@on_node
+async def test_cuts_are_taken_silently_and_checkpoints_have_bounds(local):
+    await local.client.create_stream("s/t", segments=2)
+    events = await fill(local.client, "s/t", 100)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    worker = await Worker(group, "r").start()
+    await until(lambda: len(worker.done) == len(events))
+    cuts = await group.stream_cuts()
+    assert list(cuts.values()) == [await local.client.stream_cut_tail("s/t")]
+    assert worker.checkpoints == []
+    await worker.die()  # nobody passes checkpoints any more
+    for name in ("a", "b", "c"):
+        with pytest.raises(Unavailable, match="within"):
+            await group.checkpoint(name, timeout=0.01)
+    with pytest.raises(Conflict, match="3 checkpoints under way: a, b, c"):
+        await group.checkpoint("d")
+    with pytest.raises(Conflict, match="already"):
+        await group.checkpoint("a")
+    await group.give_up_checkpoints()
+    assert (await group.info()).checkpoints == ()
+    await group.reader_offline("r", worker.position)
+    assert (await group.checkpoint("d", timeout=5)).cuts == cuts
+
+
+@on_node
+async def test_a_silent_reader_is_declared_offline_by_one_with_a_time_out(local):
+    await local.client.create_stream("s/t", segments=2)
+    events = await fill(local.client, "s/t", 100)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.1)
+    lost = await Worker(group, "lost").start()
+    await until(lambda: len(lost.done) == len(events))
+    await lost.die()
+    watcher = await Worker(group, "watcher", death_timeout=0.5).start()
+    await until(lambda: len(watcher.reader.segments) == 2)
+    assert await group.online_readers() == ["watcher"]
+    await watcher.leave()
+
+
+@on_node
+async def test_truncated_data_is_an_error_unless_it_is_skipped(local):
+    await local.client.create_stream("s/t")
+    await fill(local.client, "s/t", 100)
+    group = await local.client.reader_groups.create("s/g", "s/t")
+    await local.client.truncate_stream("s/t", cut="tail")
+    events = await fill(local.client, "s/t", 10, 100)
+    reader = await group.reader("strict")
+    for _ in range(2):
+        with pytest.raises(Truncated, match="skip_truncated"):
+            await reader.read(5)
+    await reader.close()
+    worker = await Worker(group, "skips", skip_truncated=True).start()
+    await until(lambda: worker.done == events)
+    await worker.leave()
+
+
+@on_node
+async def test_what_is_asked_wrongly_is_refused(local):
+    groups = local.client.reader_groups
+    await local.client.create_stream("s/t")
+    for name in ("s", "s/a_b", "s/"):
+        with pytest.raises(Invalid):
+            await groups.create(name, "s/t")
+    for wrong in ({"automatic_checkpoint": 0}, {"retention": "yes"}, {"streams": []}, {"start": "nonsense"}):
+        with pytest.raises(Invalid):
+            await groups.create("s/g", **{"streams": "s/t"} | wrong)
+    for missing in ("s/no", "no/t"):
+        with pytest.raises(NotFound):
+            await groups.create("s/g", missing)
+    with pytest.raises(NotFound):
+        await groups.create("no/g", "s/t")
+    with pytest.raises(NotFound):
+        await groups.open("s/g")
+    group = await groups.create("s/g", "s/t")
+    await local.client.create_stream("s/u")
+    with pytest.raises(Exists, match="reads s/t"):
+        await groups.create("s/g", ["s/t", "s/u"])
+    assert await groups.list("s") == ["s/g"]
+    reader = await group.reader("r")
+    with pytest.raises(Conflict, match="in group s/g already"):
+        await group.reader("r")
+    with pytest.raises(Invalid):
+        await group.reader("a_b")
+    with pytest.raises(Invalid, match="manual"):
+        await group.update_retention_cut(await local.client.stream_cut_tail("s/t"))
+    await reader.close()
+    await reader.close()
+    with pytest.raises(Invalid, match="closed"):
+        await reader.read()
+    await groups.delete("s/g")
+    with pytest.raises(NotFound):
+        await groups.delete("s/g")
+    assert await groups.list("s") == []
