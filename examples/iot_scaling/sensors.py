@@ -81,7 +81,7 @@ def main() -> None:
 
     with sarit.connect(options.controller) as client:
         create(client, options.stream, options.per_segment)
-        watching = threading.Thread(target=watch, args=(client, options.stream))
+        watching = threading.Thread(target=watch, args=(client, options.stream), daemon=True)
         watching.start()
         begun = time.monotonic()
         shifts = [

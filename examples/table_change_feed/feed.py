@@ -14,6 +14,7 @@ of fewer primary keys.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from itertools import groupby
@@ -110,7 +111,7 @@ def main() -> None:
     parser.add_argument("--controller", default="127.0.0.1:9090")
     parser.add_argument("table")
     options = parser.parse_args()
-    with sarit.connect(options.controller) as client:
+    with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller) as client:
         create(client, options.table)
         feeder = Feeder(client, options.table)
         while True:
