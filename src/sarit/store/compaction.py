@@ -107,8 +107,7 @@ class Compactor:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""
         settle(batch, container, sequence)
         sometimes("extents_joining")
-        await container.index.commit(batch)
-        container.residency.generation += 1
+        await container.residency.commit(batch)
         if segment.chunks is not chunks:  # reloaded meanwhile, from before this commit
             assert segment.chunks is not None, segment
             segment.chunks.replace(run[0].start, [joined])

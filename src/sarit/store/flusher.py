@@ -158,7 +158,7 @@ class Flusher:
         clock = self._container.env.clock
         started = clock.monotonic()
         batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence)
-        await self._container.index.commit(batch)
+        await self._container.residency.commit(batch)
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
         sometimes("checkpoint_committed")
@@ -267,7 +267,6 @@ class Flusher:
 
     def _committed(self, captured: list[Captured], frame: int) -> None:
         container = self._container
-        container.residency.generation += 1
         for item in captured:
             segment = item.segment
             if item.gone:

@@ -3,7 +3,8 @@
 Everything a check needs is loaded here first; the check itself then runs in one synchronous
 step.  What was loaded stays valid while it is resident, because only this process changes
 the index.  A table entry read from the index is valid as long as no checkpoint has been
-committed since (`generation`) and nothing newer stands in memory.
+committed since (`generation`) and nothing newer stands in memory.  Extents read while a commit
+is under way are not used: they may hold it or not, and whoever commits notes its extents then.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from sarit.store.segment import Attribute, Segment, load_segment
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sarit.index.port import Index
+    from sarit.index.port import Index, WriteBatch
     from sarit.store.state import ContainerState
 
 _SCAN_ROWS = 1000
@@ -79,6 +80,21 @@ class Residency:
         self._loading: dict[str, asyncio.Future[Segment | None]] = {}
         self.entries = EntryCache(entry_cache_bytes)
         self.generation = 0
+        self._committing = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
+
+    async def commit(self, batch: WriteBatch) -> None:
+        """Commit to the index; the caller notes in memory what that changes before it awaits again."""
+        self._committing += 1
+        self._settled.clear()
+        try:
+            await self._index.commit(batch)
+        finally:
+            self.generation += 1
+            self._committing -= 1
+            if not self._committing:
+                self._settled.set()
 
     async def find(self, name: str) -> Segment | None:
         """The newest incarnation that is not deleted in the assigned state, or None."""
@@ -133,9 +149,8 @@ class Residency:
             if not segment.committed:
                 segment.chunks = ChunkList()
                 break
-            generation = self.generation
-            extents = await self.scan_extents(segment.id)
-            if generation == self.generation and segment.chunks is None:
+            extents = await self._settled_extents(segment.id)
+            if extents is not None and segment.chunks is None:
                 segment.chunks = ChunkList(extents)
         return segment.chunks
 
@@ -144,10 +159,9 @@ class Residency:
 
         The list is replaced, never taken away: a merge may count on it."""
         while segment.chunks is not None and not segment.deleted:
-            generation = self.generation
-            extents = await self.scan_extents(segment.id)
+            extents = await self._settled_extents(segment.id)
             sometimes("chunks_read_again")
-            if generation == self.generation and not segment.deleted:
+            if extents is not None and not segment.deleted:
                 segment.chunks = ChunkList(extents)
                 return
 
@@ -215,6 +229,16 @@ class Residency:
         del self._loading[name]
         future.set_result(found)
         return found
+
+    async def _settled_extents(self, segment_id: int) -> list[Extent] | None:
+        """The extents as of a moment at which no commit was under way; None when one came between."""
+        await self._settled.wait()
+        generation = self.generation
+        extents = await self.scan_extents(segment_id)
+        if self._committing or generation != self.generation:
+            sometimes("extents_read_beside_a_commit")
+            return None
+        return extents
 
     async def scan_extents(self, segment_id: int) -> list[Extent]:
         """The extents of a segment as the last checkpoint committed them, by offset."""

@@ -1,0 +1,54 @@
+"""Extents are read from the index while a checkpoint commits: they hold it or not, and must not be taken for old."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.store.harness import World, Writer, read_all
+
+NAME = "scope/stream/0.#epoch.0"
+
+
+@pytest.mark.parametrize("reload", [False, True], ids=["first look", "read again"])
+def test_extents_read_while_a_commit_is_under_way(reload):
+    async def main():
+        store = await World().start()
+        container = store.container(NAME)
+        await container.create(NAME)
+        writer = Writer(store, NAME)
+        await writer.set_up()
+        opened = next(one for one in store.opened() if one.container is container)
+        for task in [task for slot in store._slots for task in slot.tasks]:
+            task.cancel()
+        await asyncio.sleep(0)
+        await opened.flusher.checkpoint()
+        segment = await container.residency.require(NAME)
+        assert segment.committed
+        writer.append(b"x" * 300, 1)
+        await writer.settled()
+        if reload:
+            await container.residency.chunks(segment)
+
+        commit, committed, told = container.index.commit, asyncio.Event(), asyncio.Event()
+
+        async def slowly(batch):
+            await commit(batch)
+            committed.set()
+            await told.wait()  # the index has it, the loop has not been told yet
+
+        container.index.commit = slowly
+        checkpoint = asyncio.ensure_future(opened.flusher.checkpoint())
+        await committed.wait()
+        look = container.residency.reload_chunks if reload else container.residency.chunks
+        looking = asyncio.ensure_future(look(segment))
+        await asyncio.wait([looking], timeout=0.05)
+        told.set()
+        assert await checkpoint
+        await looking
+        assert [(extent.start, extent.end) for extent in await container.residency.chunks(segment)] == [(0, 300)]
+        writer.append(b"y" * 300, 2)
+        await writer.settled()
+        assert await opened.flusher.checkpoint()
+        assert await read_all(store, NAME) == b"x" * 300 + b"y" * 300
+
+    asyncio.run(main())
