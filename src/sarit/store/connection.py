@@ -81,6 +81,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._appends = AppendRequests(self, store)
         self._reads = ReadRequests(self, store)
         self._received = 0
+        self._most_unacked = MAX_CONNECTION_UNACKED_BYTES
         self._closing: asyncio.TimerHandle | None = None
         self.closed = False
 
@@ -151,9 +152,12 @@ class StoreConnection(asyncio.BufferedProtocol):
     def _half_bytes(self) -> int:
         return self._reader.held_bytes + self._assembler.held_bytes
 
-    def limit_unsent(self, high: int) -> None:
-        """Answer no more while more than `high` bytes of replies are not taken."""
-        self._transport.set_write_buffer_limits(high=high)
+    def limit_held(self, unsent_bytes: int, unacked_bytes: int) -> None:
+        """Answer no more while more bytes of replies are not taken; read no more while more are not acknowledged."""
+        if not self._transport.is_closing():
+            self._transport.set_write_buffer_limits(high=unsent_bytes)
+            self._most_unacked = unacked_bytes
+            self.balance()
 
     def drop(self, reason: str) -> None:
         """End the connection at once, whatever is still to be sent; `reason`: it did what."""
@@ -172,7 +176,7 @@ class StoreConnection(asyncio.BufferedProtocol):
     def balance(self) -> None:
         """Stop or resume reading by what is bound for this client."""
         stop = (
-            self._appends.unacked_bytes > MAX_CONNECTION_UNACKED_BYTES
+            self._appends.unacked_bytes > self._most_unacked
             or not self._writable.is_set()
             or len(self._tasks) > MAX_REQUESTS
         )

@@ -1,8 +1,9 @@
 """Ends connections that hold memory and do not move; decides alone, and reads no clock.
 
-A connection holds memory of ours in two ways: replies that its client does not take, and a frame begun and not
-finished.  Both are bounded for each connection, but thousands of them are not bounded by that.  So the share of
-each in unsent replies shrinks as their number grows (`unsent_share`), and the server looks at all every LOOK_SECONDS.
+A connection holds memory of ours in three ways: replies that its client does not take, a frame begun and not
+finished, and appends that the disk has not taken yet.  All are bounded for each connection, but thousands of them are
+not bounded by that.  So the share of each in unsent replies and in appends shrinks as their number grows
+(`unsent_share`, `unacked_share`), and the server looks at all every LOOK_SECONDS.
 
 - Who has not moved for STALLED_SECONDS is ended, with one line in the log.  A client that is paused for less
   (stopped, swapped out, its network cut for a while) is not.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from sarit.core.limits import KIB, MAX_CONNECTION_UNSENT_BYTES, MIB
+from sarit.core.limits import KIB, MAX_CONNECTION_UNACKED_BYTES, MAX_CONNECTION_UNSENT_BYTES, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,16 +27,27 @@ LOOK_SECONDS: Final = 5.0
 STALLED_SECONDS: Final = 60.0
 MAX_HELD_BYTES: Final = 1024 * MIB
 LEAST_UNSENT_BYTES: Final = 256 * KIB
+LEAST_UNACKED_BYTES: Final = 256 * KIB
 
 
 def unsent_share(connections: int) -> int:
     """Bytes of replies that one of so many connections may leave untaken before we stop answering it.
 
     A power of two; all shares together stay below MAX_HELD_BYTES, as long as there are less than about 4,000."""
-    share = MAX_CONNECTION_UNSENT_BYTES
-    while share > LEAST_UNSENT_BYTES and share * connections > MAX_HELD_BYTES:
-        share //= 2
-    return share
+    return _share(connections, MAX_CONNECTION_UNSENT_BYTES, LEAST_UNSENT_BYTES)
+
+
+def unacked_share(connections: int) -> int:
+    """Bytes of appends that one of so many connections may have unacknowledged before we read no more of it.
+
+    As `unsent_share`; a slow disk and a thousand writers else fill the memory with what waits for it."""
+    return _share(connections, MAX_CONNECTION_UNACKED_BYTES, LEAST_UNACKED_BYTES)
+
+
+def _share(connections: int, most: int, least: int) -> int:
+    while most > least and most * connections > MAX_HELD_BYTES:
+        most //= 2
+    return most
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sarit.core.admission import Admission
 from sarit.core.limits import MAX_CONNECTIONS
 from sarit.store.connection import StoreConnection
-from sarit.store.patience import LOOK_SECONDS, Patience, unsent_share
+from sarit.store.patience import LOOK_SECONDS, Patience, unacked_share, unsent_share
 from sarit.store.requests import Requests
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class StoreServer:
         self._patience: Patience[StoreConnection] = patience or Patience()
         self._admission = Admission(max_connections)
         self._coming = 0  # let in, but not open yet: a burst is accepted before the first of it is open
-        self._share = unsent_share(1)
+        self._shares = unsent_share(1), unacked_share(1)
         store.on_failure = self._container_failed
 
     def __repr__(self) -> str:
@@ -63,14 +63,20 @@ class StoreServer:
         """See `Registry`: shares what all may hold anew, when their number asks for it."""
         self._coming -= 1
         self._connections[connection] = None
-        share = unsent_share(len(self._connections))
-        changed, self._share = share != self._share, share
-        for one in self._connections if changed else (connection,):
-            one.limit_unsent(share)
+        self._share_anew()
+        connection.limit_held(*self._shares)
 
     def closed(self, connection: StoreConnection) -> None:
         """See `Registry`."""
         self._connections.pop(connection, None)
+        self._share_anew()
+
+    def _share_anew(self) -> None:
+        shares = unsent_share(len(self._connections)), unacked_share(len(self._connections))
+        if shares != self._shares:
+            self._shares = shares
+            for one in self._connections:
+                one.limit_held(*shares)
 
     def watch(self) -> None:
         """Begin to look after connections that stand still."""

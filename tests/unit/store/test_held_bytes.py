@@ -2,7 +2,8 @@
 
 import asyncio
 
-from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, MIB, NULL_ATTRIBUTE_VALUE
+from sarit.store import patience
 from sarit.store.container import Container
 from sarit.wire import commands as wire
 from tests.unit.store.test_connection import SEGMENT, WRITER, append_end, raw, ready, run, serving
@@ -68,3 +69,30 @@ def test_an_event_number_that_goes_back_while_the_writer_is_set_up_ends_the_conn
     run(main())
     (line,) = [record.getMessage() for record in caplog.records]
     assert "broke the protocol: event number 4 came after 5" in line
+
+
+def test_what_waits_for_the_disk_is_bounded_over_all_connections(monkeypatch):
+    """Of many connections each is read no more at less, and again when the others have gone."""
+    monkeypatch.setattr(patience, "MAX_HELD_BYTES", 16 * MIB)
+
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            others = [await server.client() for _ in range(15)]
+            (connection,) = [one for one in server.server._connections if len(one._appends)]
+            server.store.budget.disk_full = True
+            client.send(*(append_end(bytes(MIB // 2), 1, number) for number in range(1, 20)))
+            while not connection.paused:
+                await asyncio.sleep(0.01)
+            assert connection._appends.unacked_bytes <= 2 * MIB
+            for other in others:
+                other.writer.close()
+            while connection.paused:
+                await asyncio.sleep(0.01)
+            while connection._appends.unacked_bytes < 9 * MIB:
+                await asyncio.sleep(0.01)
+            server.store.budget.disk_full = False
+            while (await client.reply(20)).event_number < 19:
+                pass
+
+    run(main())

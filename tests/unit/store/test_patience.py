@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sarit.core.limits import KIB, MIB
-from sarit.store.patience import MAX_HELD_BYTES, Holding, Patience, unsent_share
+from sarit.store.patience import MAX_HELD_BYTES, Holding, Patience, unacked_share, unsent_share
 
 
 @dataclass(eq=False)
@@ -96,3 +96,10 @@ def test_shares_shrink_with_the_number_of_connections():
     assert unsent_share(129) == 4 * MIB
     assert unsent_share(10_000) == 256 * KIB
     assert all(unsent_share(count) * count <= MAX_HELD_BYTES for count in range(1, 4000, 7))
+
+
+def test_shares_in_appends_shrink_alike():
+    assert unacked_share(1) == unacked_share(32) == 32 * MIB
+    assert unacked_share(33) == 16 * MIB
+    assert unacked_share(10_000) == 256 * KIB
+    assert all(unacked_share(count) * count <= MAX_HELD_BYTES for count in range(1, 4000, 7))
