@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-
 import pytest
 
 import sarit
 from tests.nodes import RunningNode
-
-if shutil.which("java") is None and not os.environ.get("CI"):
-    pytest.skip("Spark needs Java: install a JRE of version 17 or newer", allow_module_level=True)
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -28,24 +21,6 @@ def client(node):
     with sarit.connect(node.controller) as client:
         client.create_scope("s")
         yield client
-
-
-@pytest.fixture(scope="module")
-def spark():
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
 
 
 def options(node, stream, **more):

@@ -23,7 +23,7 @@ class ConnectedStream:
 
     def __init__(self, target: Target) -> None:
         self._stream = target.stream
-        self._client = sarit.connect(target.controller)
+        self._client = sarit.connect(target.controller, wait=target.wait_seconds)
 
     def cut(self, which: str) -> Position:
         """The position named "head", "tail", or by the text of a stream cut.  Raises NotFound, Invalid."""
@@ -54,7 +54,7 @@ class ConnectedStream:
 
 
 def connect(target: Target) -> StreamAccess:
-    """A connection for one driver or task.  Raises Unavailable when no controller answers."""
+    """A connection for one driver or task.  Raises Unavailable when no controller answers in time."""
     return ConnectedStream(target)
 
 
@@ -63,7 +63,7 @@ def append(target: Target, batches: Iterator[pa.RecordBatch], *, keyed: bool) ->
 
     The columns are `event` and, when `keyed`, `routing_key`."""
     rows = 0
-    with sarit.connect(target.controller) as client, client.writer(target.stream) as writer:
+    with sarit.connect(target.controller, wait=target.wait_seconds) as client, client.writer(target.stream) as writer:
         for batch in batches:
             keys = batch.column("routing_key") if keyed else None
             writer.write_many(batch.column("event"), keys)

@@ -12,18 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_CONTROLLER = "127.0.0.1:9090"
+DEFAULT_WAIT_SECONDS = 60
 
-_COMMON = {"controller", "stream", "path"}
+_COMMON = {"controller", "stream", "path", "waitseconds"}
 _READ = {"start", "end", "splits", "maxeventspertrigger", "maxbytespertrigger", "failondataloss"}
 _SPARK = {"checkpointlocation", "queryname"}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which stream, by which controller (`host:port`)."""
+    """Which stream, by which controller (`host:port`), and how long a task waits for one that does not answer."""
 
     controller: str
     stream: StreamName
+    wait_seconds: int = DEFAULT_WAIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ def parse_target(options: Mapping[str, str]) -> Target:
     name = options.get("stream") or options.get("path")
     if not name:
         raise Invalid('which stream? give .option("stream", "SCOPE/STREAM")')
-    return Target(options.get("controller") or DEFAULT_CONTROLLER, StreamName.parse(name))
+    wait = _positive(options, "waitSeconds") or DEFAULT_WAIT_SECONDS
+    return Target(options.get("controller") or DEFAULT_CONTROLLER, StreamName.parse(name), wait)
 
 
 def parse_read(options: Mapping[str, str]) -> ReadOptions:

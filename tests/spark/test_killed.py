@@ -1,0 +1,93 @@
+"""A query of Spark goes on after the node, or its own driver, was killed: every event once in the files it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sarit
+from tests.nodes import RunningNode
+from tests.spark.query_child import files_query
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]
+
+EVENTS = 6_000
+STREAM = "s/killed"
+
+
+def free_ports(count: int) -> list[str]:
+    """Ports that nobody has now."""
+    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [str(listener.getsockname()[1]) for listener in with_ports]
+    for listener in with_ports:
+        listener.close()
+    return ports
+
+
+def copied(directory: Path) -> Counter[str]:
+    """What Spark's own account of the files (`_spark_metadata`) says was written, and how often."""
+    found: Counter[str] = Counter()
+    names: set[str] = set()
+    for log in (directory / "out" / "_spark_metadata").iterdir():
+        if not log.name.startswith("."):
+            names |= {json.loads(line)["path"].partition("://")[2] for line in log.read_text().splitlines()[1:]}
+    for name in names:
+        found.update(json.loads(line)["event"] for line in Path(name).read_text().splitlines())
+    return found
+
+
+def filled(controller: str, events: range) -> None:
+    with sarit.connect(controller) as client:
+        client.create_scope("s")
+        client.create_stream(STREAM, segments=3)
+        with client.writer(STREAM) as writer:
+            for number in events:
+                writer.write(str(number), key=str(number % 11))
+
+
+def test_the_node_is_killed_while_a_query_runs(spark: Any, tmp_path: Path) -> None:
+    controller, store = free_ports(2)
+    node = RunningNode(tmp_path / "data", "--controller-port", controller, "--store-port", store).start()
+    try:
+        filled(node.controller, range(EVENTS))
+        query = files_query(spark, node.controller, STREAM, str(tmp_path))
+        for batches in (1, 2):
+            while len(query.recentProgress) < batches and query.isActive:
+                query.awaitTermination(0.02)
+            node.kill()
+            node.start()
+        query.processAllAvailable()
+        assert len(query.recentProgress) > 3, "the kills came after all was read"
+        query.stop()
+        assert copied(tmp_path) == Counter(map(str, range(EVENTS)))
+    finally:
+        node.stop()
+
+
+def test_the_driver_is_killed_and_started_anew(spark: Any, tmp_path: Path) -> None:
+    with RunningNode(tmp_path / "data") as node:
+        filled(node.controller, range(EVENTS))
+        command = [sys.executable, "-u", "-m", "tests.spark.query_child", node.controller, STREAM, str(tmp_path)]
+        for ends_at in ("batch 1", "done"):
+            child = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+                env=os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            )  # fmt: skip
+            assert child.stdout is not None
+            with closing(child.stdout) as lines:
+                said = next((line.strip() for line in lines if line.strip() >= ends_at), "nothing")
+                if ends_at != "done":
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait(60)
+            assert said.startswith(ends_at.partition(" ")[0]), f"the driver ended with {said}"
+        assert copied(tmp_path) == Counter(map(str, range(EVENTS)))
