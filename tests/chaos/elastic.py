@@ -50,6 +50,7 @@ class Elastic:
         self.log = LogHistory()
         self.stream = StreamHistory()
         self.transactions: dict[int, int] = {}
+        self.stored: set[tuple[int, int]] = set()
         self.scales = self.kills = 0
         self._acked: dict[int, int] = {}
         self._lanes = 0
@@ -100,7 +101,7 @@ class Elastic:
         writer = client.writer(NAME, buffer_bytes=self.rng.choice((20_000, 1_000_000)))
         lanes = {f"writer-{writer_number}-key-{key}": [self._lane(), 0] for key in range(_KEYS)}
         while not self.pulse.stopping.is_set():
-            for _ in range(self.rng.randint(1, 30)):
+            for _ in range(self.rng.randint(1, 20)):
                 key = self.rng.choice(list(lanes))
                 lanes[key][1] += 1
                 event = self._event(*lanes[key])
@@ -111,7 +112,7 @@ class Elastic:
                 lambda mark, written=written: self._marked(mark, written, f"elastic writer {writer_number}")  # type: ignore[misc]
             )
             await writer.drain()
-            await asyncio.sleep(self.rng.random() * 0.1)
+            await asyncio.sleep(self.rng.random() * 0.3)
         await writer.close()
 
     def _marked(self, mark: asyncio.Future[None], written: list[tuple[int, int]], who: str) -> None:
@@ -224,6 +225,7 @@ class Elastic:
                 if batch is None:
                     break
                 for event, packed, offset in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    self.stored.add(parse(event) or (TORN, 0))
                     self.got(self._scans, (packed, offset), event, fresh=packed not in seen, begun=begun)
                     seen.add(packed)
                 events += batch.num_rows

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-LIVENESS_SECONDS: Final = 90.0
+LIVENESS_SECONDS: Final = 150.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,8 @@ async def run_round(directory: Path, plan: Plan) -> Round:
         result.last_words = node.last_words()
     result.acked_events = workload.acked_events
     result.starts = node.starts
-    result.scales, result.reader_kills = workload.elastic.scales, workload.elastic.kills
+    result.scales = workload.elastic.scales
+    result.reader_kills = workload.elastic.kills + workload.group.kills
     result.seconds = time.monotonic() - begun
     return result
 

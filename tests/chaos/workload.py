@@ -17,6 +17,7 @@ from sarit.core.errors import SaritError
 from simulation.events import parse
 from tests.chaos.elastic import Elastic
 from tests.chaos.events import OFFICIAL_WRITER, ROOT, SCOPE, STREAM, event, key, stored_bytes
+from tests.chaos.group import GroupReaders
 from tests.chaos.parts import Pulse, now
 from tests.chaos.shared import Sharers, TableUsers
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 NAME: Final = f"{SCOPE}/{STREAM}"
 TAIL_READER: Final = 0
-END_SECONDS: Final = 120.0
+END_SECONDS: Final = 300.0  # a busy machine has much to read several times
 _MAX_BATCH: Final = 40
-_THINK_SECONDS: Final = 0.04
+_THINK_SECONDS: Final = 0.1
 _SHOWN: Final = 3
 
 
@@ -192,7 +193,10 @@ class Workload:
         self.python: list[PythonWriter] = []
         self.violations: list[Violation] = []
         self.elastic = Elastic(address, rng)
-        self.parts: list[Part] = [self.elastic, TableUsers(address, rng), Sharers(address, rng)] if with_parts else []
+        self.group = GroupReaders(self.elastic)
+        self.parts: list[Part] = []
+        if with_parts:
+            self.parts = [self.elastic, self.group, TableUsers(address, rng), Sharers(address, rng)]
         self._client: Client | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._pulses: dict[str, Pulse] = {}
