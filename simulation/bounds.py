@@ -27,7 +27,10 @@ class Bounds:
         self._begun: dict[int, tuple[object, int]] = {}
         options = cluster.options
         self._slack = max(4096, options.block_events * (options.event_bytes + 64))
-        by_client = (options.stream_writers, options.retention, options.timed_writers, options.byte_streams)
+        by_client = (
+            options.stream_writers, options.retention, options.timed_writers, options.byte_streams,
+            options.group_readers,
+        )  # fmt: skip
         self._slack += _CLIENT_BYTES * sum(map(bool, by_client))
         self._slack += _MERGED_BYTES if options.transaction_writers else 0
         self.highest = 0

@@ -15,6 +15,7 @@ from sarit.store.flusher import FlushLimits
 from sarit.store.store import StoreLimits
 
 KIB = 1024
+SLOW_FLUSH_SECONDS: Final = 0.2
 RETENTION_SECONDS: Final = 0.2
 WATERMARK_SECONDS: Final = 0.2
 # After which silence a writer holds no watermark back any more, in half of the seeds.
@@ -83,6 +84,7 @@ class Options:
     sharers: int
     table_users: int
     byte_streams: bool
+    group_readers: int
 
     def times(self) -> Times:
         """How fast the controller looks after streams: as shrunk as the sizes, where there is something to look at."""
@@ -98,6 +100,8 @@ class Options:
 
     def limits(self) -> StoreLimits:
         """The node's limits."""
+        # Where appends are held back before a flush is due, what they wait for must not be long.
+        slow = self.flush_trigger_bytes > self.max_unflushed_bytes
         return StoreLimits(
             containers=self.containers,
             max_unflushed_bytes=self.max_unflushed_bytes,
@@ -106,7 +110,7 @@ class Options:
             disk_reserve_bytes=0,
             container=ContainerLimits(max_segments=self.max_segments, entry_cache_bytes=self.entry_cache_bytes),
             flush=FlushLimits(
-                interval_seconds=self.flush_interval,
+                interval_seconds=min(self.flush_interval, SLOW_FLUSH_SECONDS) if slow else self.flush_interval,
                 trigger_bytes=self.flush_trigger_bytes,
                 chunk_bytes=self.chunk_bytes,
                 small_slice_bytes=self.small_slice_bytes,
@@ -185,4 +189,5 @@ def draw(seed: int) -> Options:
         sharers=pick((0, 0, 0, 2, 3)),
         table_users=pick((0, 0, 0, 1, 3)),
         byte_streams=rng.random() < 0.25,
+        group_readers=pick((0, 0, 0, 1, 2, 3)),
     )

@@ -32,6 +32,7 @@ from simulation.actors.shared import Shared
 from simulation.actors.streams import Streams
 from simulation.actors.table_users import TableUsers
 from simulation.actors.tables import TableClient, read_everything
+from simulation.actors.teams import Team
 from simulation.actors.timed import Timed
 from simulation.actors.transactions import Transactions
 from simulation.actors.writers import WireWriter
@@ -96,6 +97,7 @@ class Run:
         self.kept = Kept(self.cluster)
         self.timed = Timed(self.cluster)
         self.shared = Shared(self.cluster)
+        self.team = Team(self.cluster)
         self.table_users = TableUsers(self.cluster)
         self.byte_users = ByteUsers(self.cluster)
         self.nemesis = Nemesis(self.cluster)
@@ -169,7 +171,7 @@ class Run:
         if options.truncations:
             watch.append(cluster.spawn(Truncator(cluster, history, self.segments).run(), "truncator"))
         work += self.registers.start() + self.transactions.start() + self.shared.start() + self.table_users.start()
-        for part in (self.streams, self.kept, self.timed, self.byte_users):
+        for part in (self.streams, self.kept, self.timed, self.byte_users, self.team):
             more_work, more_watch = part.start()
             work += more_work
             watch += more_watch
@@ -180,6 +182,7 @@ class Run:
         async with asyncio.timeout(_MOST_READING_SECONDS):
             await self.kept.settle()
             await self.timed.settle()
+            await self.team.settle()
 
     async def _read_again(self, name: str) -> None:
         self.cluster.trace.note("phase", name)
@@ -241,7 +244,7 @@ class Run:
             yield f"stream: {violation}"
         for violation in self.byte_users.check():
             yield f"bytes: {violation}"
-        for part in (self.kept, self.timed, self.shared, self.table_users):
+        for part in (self.kept, self.timed, self.shared, self.table_users, self.team):
             yield from part.check()
 
 

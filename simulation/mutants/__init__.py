@@ -7,20 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.mutants import appends, clients, controllers, coordination, logs, segments, stores, tiering
+from simulation.mutants import appends, clients, controllers, coordination, groups, logs, segments, stores, tiering
 from simulation.mutants.registry import Mutant, registered
 
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS",
-    "Mutant",
-    "appends",
-    "clients",
-    "controllers",
-    "coordination",
-    "logs",
-    "segments",
-    "stores",
+    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "groups", "logs", "segments", "stores",
     "tiering",
-]
+]  # fmt: skip

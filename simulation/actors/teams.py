@@ -1,0 +1,221 @@
+"""A reader group: readers that join, share the segments of a stream that scales, crash, leave and come back.
+
+Each stores its position with every event it is handed; when it is lost, somebody declares it offline at that position.
+So every event is processed exactly once (`checkers/delivery.py`).  Checkpoints are taken in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers import delivery as checker
+from checkers.delivery import DeliveryHistory, Handed
+from sarit.client.groups.reader import CheckpointEvent, EventBatch, GroupEvent
+from sarit.core.errors import Conflict, Invalid, Unavailable
+from sarit.core.names import SegmentId, StreamName
+from sarit.core.policies import ScalingPolicy
+from simulation.actors.connecting import FRAME_BYTES, PATIENCE_SECONDS, SCOPE, connected, insistently, learn
+from simulation.actors.readers import now
+from simulation.events import body, parse
+
+if TYPE_CHECKING:
+    from checkers.log import Violation
+    from sarit.client.aio import Client
+    from sarit.client.groups.group import ReaderGroup
+    from sarit.client.groups.reader import GroupReader
+    from simulation.cluster import Cluster
+
+STREAM: Final = StreamName(SCOPE, "work")
+GROUP: Final = f"{SCOPE}/team"
+_KEYS: Final = 5
+_ROUNDS: Final = 12
+_CHECKPOINT_SECONDS: Final = 20.0
+_DRAIN_SECONDS: Final = 60.0
+
+
+class Team:
+    """All readers, the writer, and what was handed out."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.on = bool(cluster.options.group_readers)
+        self.history = DeliveryHistory()
+        self._ready = asyncio.Event()
+        self._all = 0
+        self.draining = False
+
+    def __repr__(self) -> str:
+        return f"<Team, {len(self.history.handed)} of {self._all} events handed out>"
+
+    def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
+        """Tasks that end by themselves, and tasks to cancel."""
+        if not self.on:
+            return [], []
+        spawn = self.cluster.spawn
+        work = [spawn(self._write(), "team writer"), spawn(self._scale(), "team scaler")]
+        watch = [
+            spawn(TeamReader(self, number).run(), f"team reader {number}")
+            for number in range(self.cluster.options.group_readers)
+        ]
+        return work, [*watch, spawn(self._checkpoint(), "team checkpoints")]
+
+    def check(self) -> list[Violation]:
+        """What was wrong."""
+        return checker.check(self.history)
+
+    async def settle(self) -> None:
+        """Nothing hinders any more: everything is handed out."""
+        if not self.on:
+            return
+        self.draining = True
+        until = now() + _DRAIN_SECONDS
+        while len(self.history.handed) < self._all and now() < until:  # noqa: ASYNC110 - virtual
+            await asyncio.sleep(0.5)
+        self.history.drained = True
+        if len(self.history.handed) < self._all:
+            self.cluster.failures.append(f"liveness: {self} in {_DRAIN_SECONDS:.0f} s")
+        client = await connected(self.cluster)
+        await learn(client, STREAM, self.history.graph, set[SegmentId]())
+        await client.close()
+
+    # -- actors -----------------------------------------------------------------------------------
+
+    async def client(self) -> Client:
+        """A client of its own; the stream exists."""
+        client = await connected(self.cluster)
+        segments = ScalingPolicy(min_segments=min(3, self.cluster.options.segments))
+        await client.session.patiently(lambda: client.create_stream(STREAM, scaling=segments), PATIENCE_SECONDS)
+        return client
+
+    async def group(self, client: Client) -> ReaderGroup:
+        """The group, made by whoever comes first."""
+        automatic = self.cluster.rng("team").choice((None, 1.0))
+        make = partial(client.reader_groups.create, GROUP, STREAM, automatic_checkpoint=automatic)
+        return await insistently(make)
+
+    async def _write(self) -> None:
+        client, rng, options = await self.client(), self.cluster.rng("team writer"), self.cluster.options
+        await self.group(client)
+        self._ready.set()
+        writer, left = client.writer(STREAM), options.events
+        numbers = dict.fromkeys(range(_KEYS), 0)
+        while left:
+            count = min(left, rng.randint(1, max(2, 2 * options.events // _ROUNDS)))
+            left -= count
+            for _ in range(count):
+                lane = rng.randrange(_KEYS)
+                numbers[lane] += 1
+                writer.write(body(lane, numbers[lane], rng.randrange(options.event_bytes)), f"key-{lane}")
+            await writer.flush()
+            self.history.acked.update(numbers)
+            self._all = sum(numbers.values())
+            await asyncio.sleep(rng.random() * 10 * options.think_seconds)
+        await writer.close()
+        await client.close()
+
+    async def _scale(self) -> None:
+        client, rng = await self.client(), self.cluster.rng("team scaler")
+        for _ in range(rng.choice((0, 1, 3))):
+            await asyncio.sleep(rng.random() * 3)
+            try:
+                await client.stream(STREAM).scale(rng.randint(1, 4))
+            except (Unavailable, Conflict, Invalid) as error:
+                self.cluster.trace.note("team scale", repr(error))
+        await client.close()
+
+    async def _checkpoint(self) -> None:
+        """Take checkpoints, one after the other."""
+        await self._ready.wait()
+        client, rng, number = await self.client(), self.cluster.rng("team checkpoints"), 0
+        group = await self.group(client)
+        while True:
+            await asyncio.sleep(rng.random() * 4)
+            number += 1
+            try:
+                taken = await group.checkpoint(f"checkpoint-{number}", _CHECKPOINT_SECONDS)
+            except (Conflict, Unavailable) as error:
+                self.cluster.trace.note("team checkpoint", repr(error))
+                continue
+            self.cluster.trace.mark("group_checkpoint")
+            cut = taken.cuts[STREAM].positions
+            self.history.cuts[taken.name] = {segment.packed: offset for segment, offset in cut.items()}
+
+    async def ready(self) -> None:
+        """Wait until there is a group."""
+        await self._ready.wait()
+
+
+class TeamReader:
+    """A process that reads for the group; after a crash, or having left, it comes back under another name."""
+
+    def __init__(self, team: Team, number: int) -> None:
+        self._team = team
+        self._cluster = team.cluster
+        self._rng = team.cluster.rng(f"team reader {number}")
+        self._number = number
+        self._lives = 0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._team.ready()
+        while True:
+            client = await self._team.client()
+            group = await self._team.group(client)
+            self._lives += 1
+            name = f"reader-{self._number}-{self._lives}"
+            try:
+                reader = await group.reader(name)
+            except (Unavailable, Conflict):  # perhaps it joined: nobody will read as it
+                await insistently(partial(group.reader_offline, name))
+                await client.close()
+                continue
+            await self._read(reader)
+            position = reader.position()
+            if self._rng.random() < 0.5:
+                self._cluster.trace.mark("group_reader_left")
+                try:
+                    await reader.close(position)
+                except Unavailable as error:
+                    self._cluster.trace.note("team reader", name, repr(error))
+            else:
+                self._cluster.trace.mark("group_reader_crashed")
+            await client.close()
+            await self._replace(name, position)
+
+    async def _replace(self, name: str, position: Any) -> None:
+        """Somebody sees to it that others go on where a reader was."""
+        client = await self._team.client()
+        group = await self._team.group(client)
+        await insistently(partial(group.reader_offline, name, position))
+        await client.close()
+
+    async def _read(self, reader: GroupReader) -> None:
+        """Some events, or as long as there are any; each counts as processed when it is handed out."""
+        while self._team.draining or self._rng.random() > 0.03:
+            found: Any
+            if self._rng.random() < 0.5:
+                found = await reader.read(0.5)
+            else:
+                found = await reader.read_batch(self._rng.choice((1, 5, 1000)), 0.5)
+            if isinstance(found, CheckpointEvent):
+                self._team.history.met(reader.name, found.name)
+            elif isinstance(found, GroupEvent):
+                self._got(reader, found.segment.segment, found.offset, [found.event])
+            elif isinstance(found, EventBatch):
+                self._got(reader, found.segment.segment, found.offset, found.events)
+            if self._rng.random() < 0.05:
+                await asyncio.sleep(self._rng.random())
+
+    def _got(self, reader: GroupReader, segment: SegmentId, offset: int, events: list[bytes]) -> None:
+        for event in events:
+            found = parse(event)
+            if found is None:
+                self._cluster.failures.append(f"team torn: segment {segment} offset {offset}: {event[:60]!r}")
+                return
+            self._team.history.handed.append(Handed(reader.name, segment.packed, offset, *found))
+            offset += FRAME_BYTES + len(event)
+
+
+__all__ = ["GROUP", "STREAM", "Team"]

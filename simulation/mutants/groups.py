@@ -1,0 +1,74 @@
+"""Mutants of reader groups: of what an update makes of their state."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sarit.client.groups import state as groups
+from sarit.client.groups.updates import AcquireSegment, CheckpointReader, RemoveReader, SegmentCompleted
+from simulation.mutants.registry import mutant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextmanager
+def _step(kind: type, wrong: Callable[[Any, Any], Any]) -> Iterator[Callable[[Any, Any], Any]]:
+    """`wrong(state, update)` is what an update of this kind does."""
+    right = groups._STEPS[kind]
+    groups._STEPS[kind] = wrong
+    try:
+        yield right
+    finally:
+        groups._STEPS[kind] = right
+
+
+_acquire, _remove = groups._acquire, groups._remove_reader
+_complete, _checkpoint = groups._complete, groups._checkpoint_reader
+
+
+@mutant("reader group")
+@contextmanager
+def group_segment_owned_twice() -> Iterator[None]:
+    """A segment of a reader group stays free when a reader takes it."""
+
+    def wrong(state: Any, update: Any) -> Any:
+        return replace(_acquire(state, update), unassigned=state.unassigned)
+
+    with _step(AcquireSegment, wrong):
+        yield
+
+
+@mutant("reader group")
+@contextmanager
+def group_successor_early() -> Iterator[None]:
+    """A segment of a reader group is free when one of its predecessors is read."""
+
+    def wrong(state: Any, update: Any) -> Any:
+        alone = dict.fromkeys(update.successors, frozenset((update.segment,)))
+        return _complete(state, replace(update, successors=alone))
+
+    with _step(SegmentCompleted, wrong):
+        yield
+
+
+@mutant("reader group")
+@contextmanager
+def group_place_of_the_lost_forgotten() -> Iterator[None]:
+    """Where a lost reader of a group was is forgotten: others go on at its last checkpoint."""
+    with _step(RemoveReader, lambda state, update: _remove(state, replace(update, owned={}))):
+        yield
+
+
+@mutant("checkpoint is a consistent cut")
+@contextmanager
+def group_checkpoint_of_old_places() -> Iterator[None]:
+    """A reader of a group passes a checkpoint where it took its segments over, not where it is."""
+
+    def wrong(state: Any, update: Any) -> Any:
+        return _checkpoint(state, replace(update, positions=dict(state.assigned.get(update.reader, {}))))
+
+    with _step(CheckpointReader, wrong):
+        yield
