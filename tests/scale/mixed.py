@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parents[2]
 MIB: Final = 1 << 20
 SAMPLE_SECONDS: Final = 5.0
+LEAST_SAMPLES: Final = 24
 VISIT_SECONDS: Final = 20.0
 TELL_SECONDS: Final = 60.0
 END_SECONDS: Final = 120.0
@@ -131,7 +132,8 @@ def run_mixed(directory: Path, plan: Plan) -> Result:
                 if now >= next_tell:
                     _tell(result, steady.say())
                     next_tell += TELL_SECONDS
-                time.sleep(max(0.0, SAMPLE_SECONDS - (time.monotonic() - now)))
+                pause = min(SAMPLE_SECONDS, plan.minutes * 60 / LEAST_SAMPLES)
+                time.sleep(max(0.0, pause - (time.monotonic() - now)))
             result.report = steady.end()
         finally:
             for actors in (steady, visitor):
@@ -165,7 +167,8 @@ def _tell(result: Result, report: dict[str, Any]) -> None:
     print(
         f"{result.seconds[-1]:6.0f} s: node {node.memory_bytes / MIB:.1f} MiB, {node.open_files} files, "
         f"{node.threads} threads, disk {result.disk_bytes[-1] / MIB:.0f} MiB; "
-        f"client {load.memory_bytes / MIB:.1f} MiB, {load.open_files} files; {report['counts'].get('rounds', 0)} rounds, {report['failures']} failed",
+        f"client {load.memory_bytes / MIB:.1f} MiB, {load.open_files} files; "
+        f"{report['counts'].get('rounds', 0)} rounds, {report['failures']} failed",
         flush=True,
     )
     for failure in report["first_failures"][:1]:
