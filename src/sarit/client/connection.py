@@ -118,7 +118,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send whole frames, given in parts; silently dropped when the connection is closed."""
-        if self._transport is not None and not self.closed:
+        # One that broke says so by `is_closing` first, and complains of what is written to it until we are told.
+        if self._transport is not None and not self.closed and not self._transport.is_closing():
             self._transport.writelines(parts)
 
     def expect(self, sink: Sink) -> int:

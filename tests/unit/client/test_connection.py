@@ -81,3 +81,20 @@ def test_a_store_that_gives_no_sign_of_life_is_given_up(monkeypatch) -> None:
             assert await connections.to(address, REQUESTS) is not connection
 
     asyncio.run(go())
+
+
+def test_nothing_is_written_to_a_connection_that_broke(caplog) -> None:
+    """The transport learns of a reset with a write, its protocol a turn later: asyncio complains in between."""
+
+    async def main() -> None:
+        async with asyncio.timeout(10), peer(c.encode(c.Hello(17, 5))) as (connections, address):
+            connection = await connections.to(address, REQUESTS)
+            connection._transport._force_close(ConnectionResetError())
+            assert not connection.closed
+            for _ in range(10):
+                connection.send([c.encode(c.KeepAlive())])
+            await asyncio.sleep(0)
+            assert connection.closed
+
+    asyncio.run(main())
+    assert not [record for record in caplog.records if record.name == "asyncio"]
