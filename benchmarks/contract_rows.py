@@ -1,7 +1,8 @@
-"""Rows of the client contract: transactions, scaling, tables, synchronizers, many clients; see `sarit_rows.py`."""
+"""Rows of the client contract: transactions, scaling, tables, synchronizers, groups, crowds; see `sarit_rows.py`."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.bed import Load, SaritNode, load
@@ -21,6 +22,10 @@ MANY_RATE_BYTES: Final = 100_000_000
 MANY_EVENT_BYTES: Final = 1_000
 MANY_INTERVAL_SECONDS: Final = 0.1
 MANY_SEGMENTS: Final = 5_000
+GROUP_READERS: Final = 16
+GROUP_EVENTS: Final = 24_000_000
+QUICK_GROUP_EVENTS: Final = 8_000_000
+SETTLE_SECONDS: Final = 3.0
 
 
 def _node(directory: Path, **streams: int) -> SaritNode:
@@ -59,6 +64,36 @@ def synchronizer(directory: Path, scale: Scale) -> dict[str, Any]:
         load("sarit_admin", {"controller": node.endpoint, "streams": {"sync/none": 1}})
         found = load("sarit_synchronizer", options | {"stream": "sync/alone"})
         found["competing"] = load("sarit_synchronizer", options | {"stream": "sync/four", "processes": 4})
+        return found
+
+
+def groups(directory: Path, scale: Scale) -> dict[str, Any]:
+    """16 readers of a group over 16 segments beside 16 plain readers of one segment each; the death of a reader."""
+    events = QUICK_GROUP_EVENTS if scale.quick else GROUP_EVENTS
+    found: dict[str, Any] = {}
+    with _node(directory, g=GROUP_READERS, d=8) as node:
+        options = {
+            "controller": node.endpoint, "stream": "bench/g", "group": "bench/group", "readers": GROUP_READERS,
+            "events": events,
+        }  # fmt: skip
+        for mode in ("group", "plain"):
+            go = directory / f"go-{mode}"
+            readers = Load("sarit_group", options | {"mode": mode, "go": str(go)})
+            try:
+                readers.wait_ready()
+                if mode == "group":  # its readers share the segments before there is anything to read
+                    writing = {"controller": node.endpoint, "stream": "bench/g", "seconds": 600, "many": True}
+                    load("sarit_write", writing | {"events": events})
+                time.sleep(SETTLE_SECONDS)
+                go.touch()
+                found[mode] = readers.result(300)
+            finally:
+                readers.end()
+        found["share"] = round(found["group"]["events_per_s"] / found["plain"]["events_per_s"], 2)
+        death = options | {"mode": "death", "stream": "bench/d", "group": "bench/mortal", "readers": 3, "segments": 8}
+        tries = [load("sarit_group", death | {"group": f"bench/mortal-{n}", "timeout": 5}, 180) for n in range(3)]
+        found["deaths"] = tries
+        found["beyond_timeout_s"] = max(one["beyond_timeout_s"] for one in tries)
         return found
 
 
@@ -117,6 +152,7 @@ CONTRACT_ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "scaling": scaling,
     "tables": tables,
     "synchronizer": synchronizer,
+    "groups": groups,
     "many-segments": many_segments,
     "many-clients": many_clients,
 }

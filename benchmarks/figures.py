@@ -66,6 +66,8 @@ FIGURES: Final = (
     Figure("tables", "paced_gets.p95_ms", "table gets at 1 k/s: p95", "ms", 10, 5),
     _rate("synchronizer", "updates_per_s", "synchronizer, conditional updates, one process", 500, 1000),
     _rate("synchronizer", "competing.updates_per_s", "synchronizer, conditional updates, four compete", 500, 1000),
+    Figure("groups", "share", "group of 16 readers over 16 segments / 16 plain readers", "x", 0.9, 1.0, higher=True),
+    Figure("groups", "beyond_timeout_s", "a reader dies: taken over beyond its time-out, worst of 3", "s", 2, 1),
     Figure("many-segments", "round.p95_ms", "one event to each of 5,000 segments, all acked: p95", "ms", 1000, 500),
     Figure("many-clients", "written_mb_per_s", "1,000 writers and 1,000 readers: written", "MB/s", 95, 99, higher=True),
     Figure("many-clients", "read_mb_per_s", "1,000 writers and 1,000 readers: read", "MB/s", 95, 99, higher=True),
