@@ -20,6 +20,7 @@ _NOUNS = {
     "stream": ("sarit.cli.stream:stream", "Create, list, inspect, scale, seal, truncate and delete streams."),
     "table": ("sarit.cli.table:table", "Create, list and delete tables; put, get, scan and remove entries."),
     "txn": ("sarit.cli.txn:txn", "List, inspect, commit and abort transactions."),
+    "group": ("sarit.cli.group:group", "Create, list, inspect, checkpoint, reset and delete reader groups."),
     "write": ("sarit.cli.write:write", "Write events from a file or standard input."),
     "read": ("sarit.cli.read:read", "Print a stream's events."),
     "bench": ("sarit.cli.bench:bench", "Measure write and read rates against a running node."),

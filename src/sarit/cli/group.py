@@ -1,0 +1,185 @@
+"""`sarit group`: reader groups by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import sarit
+from sarit.cli.options import STREAM, controller_option, format_option, show, show_rows
+
+if TYPE_CHECKING:
+    from sarit.core.names import StreamName
+
+_POSITION_HELP = "The reader's last position, as the hex of Position.to_bytes()."
+group_argument = click.argument("name", metavar="SCOPE/GROUP")
+
+
+@click.group()
+def group() -> None:
+    """Create, list, inspect, checkpoint, reset and delete reader groups; declare readers offline."""
+
+
+@group.command("list")
+@click.argument("scope")
+@controller_option
+@format_option
+def list_groups(scope: str, controller: str, output: str) -> None:
+    """List the reader groups of SCOPE."""
+    with sarit.connect(controller) as client:
+        rows = [{"group": name} for name in client.reader_groups.list(scope)]
+    show_rows(output, rows, ["group"])
+
+
+@group.command()
+@group_argument
+@click.argument("streams", nargs=-1, required=True, type=STREAM, metavar="SCOPE/STREAM...")
+@click.option("--start", default="head", show_default=True, help="head, tail, or the text of a cut.")
+@click.option("--end", default=None, help="tail, or the text of a cut; otherwise the group follows the tail.")
+@click.option("--checkpoint-seconds", type=float, default=30.0, show_default=True, help="Between checkpoints; 0: none.")
+@click.option("--retention", type=click.Choice(["none", "manual", "checkpoint"]), default="none", show_default=True)
+@controller_option
+@format_option
+def create(
+    name: str,
+    streams: tuple[StreamName, ...],
+    start: str,
+    end: str | None,
+    checkpoint_seconds: float,
+    retention: str,
+    controller: str,
+    output: str,
+) -> None:
+    """Create SCOPE/GROUP, which reads these streams; the one there is stays as it is."""
+    with sarit.connect(controller) as client:
+        made = client.reader_groups.create(
+            name,
+            streams,
+            start=start,
+            end=end,
+            automatic_checkpoint=checkpoint_seconds or None,
+            retention=retention,
+        )
+        info = made.info()
+    read = [str(stream) for stream in info.config.starts]
+    show(output, {"group": info.name, "streams": read}, f"group {info.name} reads {', '.join(read)}")
+
+
+@group.command()
+@group_argument
+@controller_option
+@format_option
+def info(name: str, controller: str, output: str) -> None:
+    """Print what SCOPE/GROUP reads, its checkpoints under way, and how much is unread."""
+    with sarit.connect(controller) as client:
+        found = client.reader_groups.open(name)
+        told, unread = found.info(), found.unread_bytes()
+    row: dict[str, Any] = {
+        "group": told.name,
+        "generation": told.generation,
+        "streams": [str(stream) for stream in told.config.starts],
+        "checkpoint_seconds": told.config.checkpoint_ms / 1000,
+        "retention": ("none", "manual", "checkpoint")[told.config.retention],
+        "readers": len(told.readers),
+        "unassigned_segments": len(told.unassigned),
+        "waiting_segments": len(told.waiting),
+        "checkpoints_under_way": list(told.checkpoints),
+        "unread_bytes": unread,
+        "at_end": told.at_end,
+    }
+    lines = (f"{key}: {', '.join(value) if isinstance(value, list) else value}" for key, value in row.items())
+    show(output, row, "\n".join(lines))
+
+
+@group.command()
+@group_argument
+@controller_option
+@format_option
+def readers(name: str, controller: str, output: str) -> None:
+    """Print which reader of SCOPE/GROUP reads which segment; `-` reads those that are free."""
+    with sarit.connect(controller) as client:
+        told = client.reader_groups.open(name).info()
+    rows = [{"reader": reader, "segment": str(segment)} for reader, owned in told.readers.items() for segment in owned]
+    rows += [{"reader": reader, "segment": ""} for reader, owned in told.readers.items() if not owned]
+    rows += [{"reader": "-", "segment": str(segment)} for segment in told.unassigned]
+    show_rows(output, rows, ["reader", "segment"])
+
+
+@group.command()
+@group_argument
+@controller_option
+@format_option
+def unread(name: str, controller: str, output: str) -> None:
+    """Print how many bytes lie behind the last checkpoint of SCOPE/GROUP."""
+    with sarit.connect(controller) as client:
+        found = client.reader_groups.open(name).unread_bytes()
+    show(output, {"group": name, "unread_bytes": found}, str(found))
+
+
+@group.command()
+@group_argument
+@click.argument("checkpoint")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for the readers.")
+@controller_option
+@format_option
+def checkpoint(name: str, checkpoint: str, timeout: float, controller: str, output: str) -> None:
+    """Have all readers of SCOPE/GROUP pass CHECKPOINT; print its cut of each stream."""
+    with sarit.connect(controller) as client:
+        made = client.reader_groups.open(name).checkpoint(checkpoint, timeout)
+    rows = [{"stream": str(stream), "cut": str(cut)} for stream, cut in made.cuts.items()]
+    show_rows(output, rows, ["stream", "cut"])
+
+
+@group.command()
+@group_argument
+@click.option("--cut", "cuts", multiple=True, help="The text of a cut; once for each stream that is to begin at one.")
+@controller_option
+@format_option
+def reset(name: str, cuts: tuple[str, ...], controller: str, output: str) -> None:
+    """Let SCOPE/GROUP begin anew: at cuts, or at its last checkpoint.  Its readers have to join again."""
+    with sarit.connect(controller) as client:
+        found = client.reader_groups.open(name)
+        generation = found.reset(_cuts(cuts) if cuts else None)
+    show(output, {"group": name, "generation": generation}, f"group {name} has generation {generation}")
+
+
+@group.command()
+@group_argument
+@click.argument("reader")
+@click.option("--position", help=_POSITION_HELP)
+@controller_option
+@format_option
+def offline(name: str, reader: str, position: str | None, controller: str, output: str) -> None:
+    """Declare READER of SCOPE/GROUP lost: others go on at its position, or its last checkpoint."""
+    known = None
+    if position is not None:
+        try:
+            known = sarit.Position.from_bytes(bytes.fromhex(position))
+        except ValueError:
+            raise click.UsageError(f"{position[:40]!r} is no position in hex") from None
+    with sarit.connect(controller) as client:
+        was = client.reader_groups.open(name).reader_offline(reader, known)
+    text = f"reader {reader} is offline" if was else f"reader {reader} was not in the group"
+    show(output, {"reader": reader, "was_online": was}, text)
+
+
+@group.command()
+@group_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@controller_option
+@format_option
+def delete(name: str, yes: bool, controller: str, output: str) -> None:
+    """Delete SCOPE/GROUP; its readers fail."""
+    if not yes:
+        click.confirm(f"delete reader group {name}?", abort=True, err=True)
+    with sarit.connect(controller) as client:
+        client.reader_groups.delete(name)
+    show(output, {"group": name, "deleted": True}, f"group {name} deleted")
+
+
+def _cuts(texts: tuple[str, ...]) -> dict[StreamName, sarit.StreamCut]:
+    from sarit.core.cuts import from_text
+
+    found = [from_text(text) for text in texts]
+    return {cut.stream: cut for cut in found if cut is not None}
