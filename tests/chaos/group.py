@@ -81,7 +81,7 @@ class GroupReaders:
             while True:
                 life += 1
                 name = f"reader-{number}-{life}"
-                position = await self._live(name, f"group {number} reader")
+                position = await self._live(name)
                 self.kills += 1
                 await self._lost(name, position)
         finally:
@@ -89,7 +89,7 @@ class GroupReaders:
                 if process.returncode is None:
                     process.kill()
 
-    async def _live(self, name: str, who: str) -> Position | None:
+    async def _live(self, name: str) -> Position | None:
         """A reader from its start to its end by a kill; the last position it told of."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.chaos.group_process", self._elastic.address, GROUP, name,
@@ -97,11 +97,12 @@ class GroupReaders:
         )  # fmt: skip
         self._processes.add(process)
         reports = Reports()
-        seconds = 3 + self._rng.random() * 15
+        await self._take(process, reports)  # it has joined, however long that takes while the node is away
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(3 + self._rng.random() * 25):
                 while await self._take(process, reports):
-                    self.pulse.steps[who] += 1
+                    for number in range(_READERS):  # the group as a whole: one of them may own no segment for a while
+                        self.pulse.steps[f"group {number} reader"] += 1
         assert process.returncode is None, f"{name} ended by itself: {process.returncode}"
         process.kill()
         while await self._take(process, reports):  # what is in the pipe was done
@@ -149,6 +150,8 @@ class Reports:
         if what == "got":
             lane, number = map(int, rest.split())
             self._rows.append((lane, number))
+            return []
+        if what == "joined":
             return []
         assert what == "at", line
         wrong = []

@@ -1,6 +1,7 @@
 """A reader of a group in a process of its own: `python -m tests.chaos.group_process HOST:PORT SCOPE/GROUP NAME`.
 
-For each batch it says `got LANE NUMBER` of every event, then `at POSITION` in hex: what is known of it when it is lost.
+Says `joined`; then for each batch `got LANE NUMBER` of every event and `at POSITION` in hex: what is known of it when
+it is lost.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ async def main(address: str, group: str, name: str) -> None:
     """Until it is killed."""
     client = await _connected(address)
     reader = await (await client.reader_groups.open(group)).reader(name)
+    print("joined", flush=True)
     while True:
         batch = await reader.read_batch(300)
         if not isinstance(batch, EventBatch):
