@@ -1,4 +1,4 @@
-"""A node in a thread of this process that scales within seconds."""
+"""A node in a thread of this process that scales, and makes watermarks, within seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sarit.client.loop_thread import LoopThread
 from sarit.config import NodeConfig
-from sarit.controller.times import Times
+from sarit.controller.times import Times, WatermarkTimes
 from sarit.core.metering import ScalingTimes
 from sarit.env.real import real_env
 from sarit.standalone import open_node
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def hasty_node(directory: Path, times_faster: float) -> Iterator[str]:
     """The address of its controller."""
     thread = LoopThread("node")
-    times = Times(scaling=ScalingTimes().shrunk(times_faster))
+    times = Times(scaling=ScalingTimes().shrunk(times_faster), watermarks=WatermarkTimes(interval=10 / times_faster))
     config = NodeConfig(str(directory), controller_port=0, store_port=0, times=times).validated()
 
     async def start():

@@ -1,0 +1,94 @@
+"""Means of each hour by the time of the *measurement*, however late and mixed the readings of many stations come.
+
+    python examples/windowed_time/windows.py --controller HOST:PORT weather/readings
+
+Events are `station,minute,value`.  The stream ends when it is sealed; until then the program follows it.
+
+* Each station's writer notes how far it is (`note_time`).  From the notes of all the controller makes watermarks, and
+  the reader's window tells: what is older than `lower` does not come any more.
+* An hour is told when its end is not later than `lower`: never too early, so nothing is added to it afterwards.  A
+  reading that is late against its own station's note is the station's mistake; it is counted, not lost in silence.
+* A station that ends says so (its writer is closed) and is waited for no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import sarit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WIDTH: Final = 60  # minutes
+LOOK_SECONDS: Final = 0.2
+
+
+@dataclass
+class Hours:
+    """Readings by hour, until their hour is over."""
+
+    open: dict[int, list[float]] = field(default_factory=dict)
+    told: int = -1
+    late: int = 0
+
+    def add(self, event: bytes) -> None:
+        """One reading."""
+        _, minute, value = event.decode().split(",")
+        hour = int(minute) // WIDTH
+        if hour <= self.told:
+            self.late += 1
+        else:
+            self.open.setdefault(hour, []).append(float(value))
+
+    def close(self, before: int | None) -> list[tuple[int, int, float]]:
+        """The hours that end at minute `before` or earlier (None: all): hour, count of readings, their mean."""
+        over = sorted(hour for hour in self.open if before is None or (hour + 1) * WIDTH <= before)
+        found = [(hour, len(values), sum(values) / len(values)) for hour in over if (values := self.open.pop(hour))]
+        if before is not None:
+            self.told = max(self.told, before // WIDTH - 1)
+        return found
+
+
+def run(client: sarit.Client, stream: str, tell: Callable[[int, int, float], None]) -> int:
+    """Tell each hour once, as soon as it is over; how many readings came too late."""
+    hours = Hours()
+    windows = client.stream(stream).time_windows()
+    with client.reader(stream) as reader:
+        while True:
+            events = reader.read_events(timeout=LOOK_SECONDS)
+            ended = not events and is_over(client, stream, reader.position())
+            for event in events:
+                hours.add(event)
+            lower = windows.at(reader.position()).lower
+            for found in hours.close(None) if ended else hours.close(lower) if lower is not None else ():
+                tell(*found)
+            if ended:
+                return hours.late
+
+
+def is_over(client: sarit.Client, stream: str, position: sarit.StreamCut) -> bool:
+    """Whether the stream is sealed, and was read to its end."""
+    info = client.stream_info(stream)
+    return info.sealed and info.tail == position
+
+
+def main() -> None:
+    """Print the means as they are certain."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--controller", default="127.0.0.1:9090")
+    parser.add_argument("stream")
+    options = parser.parse_args()
+    with sarit.connect(options.controller) as client:
+        late = run(
+            client,
+            options.stream,
+            lambda hour, count, mean: print(f"hour {hour}: {mean:.1f} from {count} readings", flush=True),
+        )
+        print(late, "readings too late")
+
+
+if __name__ == "__main__":
+    main()
