@@ -32,8 +32,15 @@ def rounds(given: argparse.Namespace, first: int) -> list[Round]:
     while left > 0 and time.monotonic() - started < given.minutes * 60:
         seed = first + len(done)
         small = can_mount() and (len(done) % 2 == 0 or list(given.fault) == ["full_disk"])
+        # The official client waits up to 10 s after each fault: every other pair of rounds does without it.
         plan = Plan(
-            seed, min(left, _FAULTS_PER_ROUND), tuple(given.fault), small_disk=small, short=given.short, tell=True
+            seed,
+            min(left, _FAULTS_PER_ROUND),
+            tuple(given.fault),
+            official=len(done) % 4 < 2,
+            small_disk=small,
+            short=given.short,
+            tell=True,
         )
         with tempfile.TemporaryDirectory(prefix="sarit-chaos-", dir=given.directory) as directory:
             result = asyncio.run(run_round(Path(directory), plan))

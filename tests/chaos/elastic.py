@@ -272,7 +272,7 @@ class KilledReader:
                 with contextlib.suppress(TimeoutError):
                     # The first batch may be long in coming when the node is away.
                     await self._listen(process, 1)
-                    async with asyncio.timeout(rng.random() * 20):
+                    async with asyncio.timeout(rng.choice((3, 10, 30)) * rng.random()):
                         await self._listen(process, None)
                 assert process.returncode is None, f"the reader ended by itself: {process.returncode}"
                 process.kill()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.chaos.elastic import Elastic
 
 GROUP: Final = f"{SCOPE}/workers"
-_READERS: Final = 3
+_READERS: Final = 2
 _CHECKPOINT_SECONDS: Final = 3.0
 _SHOWN: Final = 3
 
@@ -99,7 +99,7 @@ class GroupReaders:
         reports = Reports()
         await self._take(process, reports)  # it has joined, however long that takes while the node is away
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(3 + self._rng.random() * 25):
+            async with asyncio.timeout(self._seconds()):
                 while await self._take(process, reports):
                     for number in range(_READERS):  # the group as a whole: one of them may own no segment for a while
                         self.pulse.steps[f"group {number} reader"] += 1
@@ -110,6 +110,10 @@ class GroupReaders:
         await process.wait()
         self._processes.discard(process)
         return reports.position
+
+    def _seconds(self) -> float:
+        """How long a reader lives; each is a process to start, so rarely short."""
+        return self._rng.choice((3.0, 10.0, 40.0)) * (0.5 + self._rng.random())
 
     async def _take(self, process: asyncio.subprocess.Process, reports: Reports) -> bool:
         """One line; False at the end."""
