@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 UNIT_SECONDS: Final = 0.1
 LONGEST_WAIT_SECONDS: Final = 1.0
+JAVA_UNIT_SECONDS: Final = 1.0
+MOST_READERS_WAITED_FOR: Final = 5
 SAME_SIZE: Final = 0.01  # sizes that differ by less differ only in when somebody said how far it is
 
 
@@ -43,8 +45,16 @@ def rank(state: GroupState, reader: str) -> int:
 
 
 def acquire_pause_seconds(state: GroupState, reader: str) -> float:
-    """How long a reader waits before it looks for segments: the smallest one the shortest."""
-    return _unit(state) * (len(state.assigned) - rank(state, reader))
+    """How long segments are free before a reader takes some: the smallest one the shortest.
+
+    Who has more than another leaves them to that one until a reader that looks seldom has had the time to look."""
+    pause = _unit(state) * (len(state.assigned) - rank(state, reader))
+    least = min(map(len, state.assigned.values()))
+    if len(state.assigned[reader]) <= least:
+        return pause
+    return (
+        pause + state.config.refresh_ms / 1000 + min(len(state.assigned), MOST_READERS_WAITED_FOR) * JAVA_UNIT_SECONDS
+    )
 
 
 def release_pause_seconds(state: GroupState, reader: str) -> float:

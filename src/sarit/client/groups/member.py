@@ -89,6 +89,7 @@ class Member:
         self._unsure = True
         self._next_due = 0.0
         self._at: str | None = None
+        self._free_since: float | None = None  # for how long we know that there are segments nobody has
         self._acquire_at: float | None = None
         self._release_at: float | None = None
         self._checkpoint_at = self._clock.monotonic() + shared.state.config.checkpoint_ms / 1000
@@ -250,7 +251,7 @@ class Member:
 
         if await self.shared.update(decide):
             log.info("reader %s of %s has given segments away", self.reader, self.shared.name)
-        self._release_at = self._acquire_at = None
+        self._release_at = self._free_since = None
         self._follow_state()
 
     def _may_move(self, state: GroupState) -> bool:
@@ -273,7 +274,6 @@ class Member:
             return [SegmentCompleted(self.reader, segment, successors, parts)]
 
         await self.shared.update(decide)
-        self._acquire_at = None
         self._follow_state()
 
     def _release_due(self, state: GroupState, now: float) -> bool:
@@ -285,13 +285,8 @@ class Member:
         return now >= self._release_at
 
     async def _acquire(self) -> None:
-        now, state = self._clock.monotonic(), self._state()
-        if not state.unassigned:
-            self._acquire_at = None
-            return
-        if self._acquire_at is None:
-            self._acquire_at = now + balance.acquire_pause_seconds(state, self.reader)
-        if now < self._acquire_at:
+        now = self._clock.monotonic()
+        if not self._acquire_due(self._state(), now):
             return
 
         def decide(state: GroupState) -> list[Update]:
@@ -301,9 +296,17 @@ class Member:
             return [*taken, self._distance(state)] if taken else []
 
         await self.shared.update(decide)
-        self._acquire_at = None
-        if self._state().unassigned:
-            self._acquire_at = now + balance.acquire_pause_seconds(self._state(), self.reader)
+        self._free_since = None
+
+    def _acquire_due(self, state: GroupState, now: float) -> bool:
+        """Whether it is our turn to take segments; `_acquire_at` says when it will be."""
+        if not state.unassigned:
+            self._free_since = self._acquire_at = None
+            return False
+        if self._free_since is None:
+            self._free_since = now
+        self._acquire_at = self._free_since + balance.acquire_pause_seconds(state, self.reader)
+        return now >= self._acquire_at
 
     def _distance(self, state: GroupState) -> UpdateDistance:
         # Java's readers tell the time as their lag (a known mistake of theirs); sizes must be comparable.
@@ -315,9 +318,10 @@ class Member:
         """When there will be something to do if nothing happens."""
         state, now = self._state(), self._clock.monotonic()
         times = [now + state.config.refresh_ms / 1000]
+        self._acquire_due(state, now)
+        self._release_due(state, now)
         if self._acquire_at is not None:
             times.append(self._acquire_at)
-        self._release_due(state, now)
         if state.config.checkpoint_ms and not state.checkpoints.pending:
             early = self._last_checkpoint + EARLY_CHECKPOINT_SECONDS
             times.append(self._checkpoint_at)
