@@ -1,0 +1,121 @@
+"""Who takes and gives away how many segments: the rules come to rest, at fair shares, and nothing moves then."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sarit.client.groups import balance
+from sarit.client.groups.state import apply
+from sarit.client.groups.updates import (
+    AcquireSegment,
+    AddReader,
+    Init,
+    ReleaseSegment,
+    RemoveReader,
+    UpdateDistance,
+)
+from sarit.client.groups.values import UNBOUNDED, GroupConfig, GroupSegment
+from sarit.core.names import SegmentId, StreamName
+
+STREAM = StreamName("s", "t")
+
+
+def group(segments: int, readers: int):
+    start = {GroupSegment(STREAM, SegmentId(0, number)): 0 for number in range(segments)}
+    state = apply(None, Init(GroupConfig({STREAM: None}, {STREAM: None}), start, {}))
+    for number in range(readers):
+        state = apply(state, AddReader(f"r{number}"))
+    return state
+
+
+def acquire(state, reader):
+    for segment in balance.to_acquire(state, reader):
+        state = apply(state, AcquireSegment(reader, segment))
+    return apply(state, UpdateDistance(reader, 0))
+
+
+def release(state, reader):
+    for segment in balance.to_release(state, reader):
+        state = apply(state, ReleaseSegment(reader, segment, 0))
+    return state
+
+
+def settle(state, turns: int = 40):
+    """Everybody does what is due, the one that waits the shortest first; until nothing moves.  How much moved."""
+    moved = 0
+    for _ in range(turns):
+        before = state.assigned
+        for reader in sorted(state.readers, key=lambda r: balance.release_pause_seconds(state, r)):
+            state = release(state, reader)
+        while state.unassigned:
+            reader = min(state.readers, key=lambda r: balance.acquire_pause_seconds(state, r))
+            state = acquire(state, reader)
+        moved += sum(len(set(state.assigned[r]) - set(before[r])) for r in state.readers)
+        if {r: set(o) for r, o in before.items()} == {r: set(o) for r, o in state.assigned.items()}:
+            return state, moved
+    raise AssertionError(f"a storm: {shares(state)}")
+
+
+def shares(state) -> list[int]:
+    return sorted(map(len, state.assigned.values()))
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_it_comes_to_rest_at_fair_shares(segments, readers, random):
+    state, _ = settle(group(segments, readers))
+    assert shares(state)[-1] - shares(state)[0] <= 1
+    for number in range(4):
+        if len(state.readers) > 1 and random.random() < 0.5:
+            lost = random.choice(state.readers)
+            owned = len(state.assigned[lost])
+            state, moved = settle(apply(state, RemoveReader(lost, {})))
+            assert moved <= owned + 2 * len(state.readers), "more moved than was lost"
+        else:
+            state, _ = settle(apply(state, AddReader(f"new{number}")))
+        assert shares(state)[-1] - shares(state)[0] <= 1
+        assert sum(shares(state)) == segments
+
+
+def test_a_new_reader_gets_its_half_in_one_turn():
+    state, _ = settle(group(16, 1))
+    state = apply(state, AddReader("new"))
+    assert len(balance.to_release(state, "r0")) == 8
+    state = release(state, "r0")
+    assert balance.to_release(state, "r0") == []
+    assert len(balance.to_acquire(state, "new")) == 8
+
+
+def test_one_segment_more_is_no_reason_to_move():
+    state, _ = settle(group(3, 2))
+    assert shares(state) == [1, 2]
+    assert not any(balance.to_release(state, reader) for reader in state.readers)
+    # Nor is it when they told how far they are at other moments (Java's readers tell the time of day).
+    for number, reader in enumerate(state.readers):
+        state = apply(state, UpdateDistance(reader, 1_700_000_000_000 + 5_000 * number))
+    assert not any(balance.to_release(state, reader) for reader in state.readers)
+
+
+def test_the_smallest_takes_first_and_the_largest_leaves_it_time():
+    state = group(6, 3)
+    for reader, count in (("r0", 3), ("r1", 1)):
+        for segment in list(state.unassigned)[:count]:
+            state = apply(state, AcquireSegment(reader, segment))
+        state = apply(state, UpdateDistance(reader, 0))
+    pauses = [balance.acquire_pause_seconds(state, reader) for reader in ("r2", "r1", "r0")]
+    assert pauses[0] == pytest.approx(0.1)
+    assert pauses == sorted(pauses)
+    assert pauses[1] > 3  # until one that looks every 3 s has looked
+
+
+def test_pauses_have_a_bound_however_many_readers():
+    state = group(1, 1000)
+    assert max(balance.acquire_pause_seconds(state, reader) for reader in state.readers[:3]) <= 1
+    assert all(balance.sizes(state)[reader] == 0 for reader in state.readers)
+    assert state.distances["r0"] == UNBOUNDED
+
+
+def test_nothing_to_take_and_nobody_to_give_to():
+    state, _ = settle(group(4, 1))
+    assert balance.to_acquire(state, "r0") == []
+    assert balance.to_release(state, "r0") == []
