@@ -39,16 +39,19 @@ PROCESSES = 2
 PINNED = {
     8: "a table read missed keys that a checkpoint moved to the index meanwhile",
     17: "a stop during a checkpoint lost what that checkpoint had captured",
+    30: "a note of time was refused in the middle of a scale",
     1247284: "a scan given up in the middle was judged as if it were whole",
 }
 CAUGHT_BY = ("ack-before-fsync", "append-after-seal", "merge-drops-last-block")
-TWICE = (3, 6, 20, 26)
+TWICE = (3, 11, 20, 26)
 # Places that the node's rarer work begins at (`sarit.core.sometimes`), and faults.
 MUST_REACH = {
     "kill", "power_cut", "connection_broken", "storage_outage", "sync_error", "ack_learned_at_setup",
     "log_rolled", "log_file_recycled", "torn_tail_found", "tail_carried", "container_failed",
     "appends_throttled", "segment_evicted", "cache_evicted", "checkpoint_committed", "chunk_written_again",
     "extents_joining", "garbage_deleted", "orphans_swept", "scaled", "transaction_merged", "sealed",
+    "scaled_by_rate", "stream_transaction_committed", "retention_truncated", "watermark", "state_compacted",
+    "table_user_conflict", "group_checkpoint", "group_reader_crashed",
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ are asked for until an empty one comes; the token alone never tells the end.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from grpclib.client import Channel
 from grpclib.const import Status
@@ -21,9 +21,11 @@ from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 
     from sarit.core.policies import StreamConfig
+
+T = TypeVar("T")
 
 DEFAULT_PORT: Final = 9090
 CALL_SECONDS: Final = 60.0
@@ -66,7 +68,7 @@ class ControllerClient:
     async def call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
         """Call a method of `stub`; its errors by kind.  What this class does not ask, others ask through it."""
         try:
-            return await method(request, timeout=seconds)
+            return await _apart(method(request, timeout=seconds))
         except GRPCError as error:
             kind = _KINDS.get(error.status, Unavailable)
             raise kind(f"controller {self.address}: {error.message or error.status.name}") from None
@@ -246,6 +248,21 @@ class ControllerClient:
         """End the connection."""
         self._channel.close()
         await asyncio.sleep(0)
+
+
+async def _apart(call: Awaitable[T]) -> T:
+    """Await a call of grpclib in a task of its own.
+
+    When a connection is lost, grpclib cancels the task that calls, and raises another error there: the task would count
+    as cancelled ever after, and an `asyncio.timeout` around it would let CancelledError out."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        return await asyncio.ensure_future(call)
+    except Exception:
+        if task is not None and task.cancelling() > before:  # whoever cancelled us meant it
+            raise asyncio.CancelledError from None
+        raise
 
 
 def _range(found: pb.SegmentRange) -> SegmentRange:
