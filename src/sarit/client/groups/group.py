@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from sarit.client.groups import calls, cover, starting
 from sarit.client.groups.checkpoints import SILENT
 from sarit.client.groups.position import Checkpoint, Position
+from sarit.client.groups.presence import MIN_TIMEOUT_SECONDS
 from sarit.client.groups.reader import GroupReader
 from sarit.client.groups.shared import SharedState
 from sarit.client.groups.updates import (
     ClearCheckpointsBefore,
     CreateCheckpoint,
-    Init,
     RemoveOutstandingCheckpoints,
     RemoveReader,
     Update,
@@ -76,13 +76,15 @@ class ReaderGroup:
     async def reader(
         self, name: str, *, skip_truncated: bool = False, death_timeout: float | None = None
     ) -> GroupReader:
-        """Join as `name`.  Raises Conflict when a reader of that name is in the group, Invalid (the name).
+        """Join as `name`.  Raises Conflict when a reader of that name is in the group, Invalid.
 
         `skip_truncated`: go on behind data that was truncated instead of raising Truncated.
         `death_timeout`: declare other readers offline that said nothing for so many seconds (each of ours says
         something in time when it was given a time-out, too; Java's only while they are asked for events)."""
         if not is_user_name(name):
             raise Invalid(f"{name!r} is no name for a reader: letters, digits, '.' and '-', at most 250")
+        if death_timeout is not None and death_timeout < MIN_TIMEOUT_SECONDS:
+            raise Invalid(f"a time-out of {death_timeout} s: it must be {MIN_TIMEOUT_SECONDS} s or more")
         shared = await SharedState.open(self._session, self._shared.name)
         reader = GroupReader(self._session, shared, name, skip_truncated=skip_truncated, death_timeout=death_timeout)
         return await reader.open()
@@ -204,9 +206,9 @@ class ReaderGroup:
             try:
                 generation = await calls.update(self._session, *self._shared.name, wanted)
             except Conflict:
-                await self._adopt()
+                await starting.adopt(self._session, self._shared)
                 continue
-            await self._begin(replace(wanted, generation=generation))
+            await starting.begin_generation(self._session, self._shared, replace(wanted, generation=generation))
             return generation
         raise Unavailable(f"group {self.name} is changed by too many others at once; try again")
 
@@ -228,19 +230,6 @@ class ReaderGroup:
             if stream not in base.starts:
                 raise Invalid(f"group {self.name} does not read {stream}")
         return replace(base, starts={**base.starts, **{stream: dict(cut.positions) for stream, cut in found.items()}})
-
-    async def _adopt(self) -> None:
-        """Somebody else changed the configuration and did not finish: take what the controller has."""
-        held = await calls.config_of(self._session, *self._shared.name)
-        await self._begin(held)
-
-    async def _begin(self, config: GroupConfig) -> None:
-        init = await starting.initial(self._session, config)
-
-        def replace_older(state: GroupState) -> list[Init]:
-            return [init] if state.config.generation < config.generation else []
-
-        await self._shared.update(replace_older)
 
     async def delete(self) -> None:
         """Delete the group; its readers fail."""

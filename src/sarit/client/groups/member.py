@@ -1,8 +1,8 @@
 """A reader's part in its group: what it writes to the shared state, and when (what to read is in `reader.py`).
 
-Theory of operation.  A task follows the state, so that the reader knows of changes at once, and says now and then that
-the reader is there.  All that concerns segments and checkpoints is done by `manage`, which the reader calls between two
-events; at that moment everything it handed out counts as consumed.
+Theory of operation.  A task follows the state, so that the reader knows of changes at once (`presence.py`).  All that
+concerns segments and checkpoints is done by `manage`, which the reader calls between two events; at that moment
+everything it handed out counts as consumed.
 
     passed a checkpoint?   write where we stand; complete segments that ended; give some away if we have too many
     a checkpoint is due?   hand it out: it counts as passed with the next call.  Silent ones are passed here
@@ -19,12 +19,12 @@ cancellation we fetch before anything else is handed out.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.groups import balance, calls, cover
 from sarit.client.groups.checkpoints import is_silent
+from sarit.client.groups.presence import Presence
 from sarit.client.groups.updates import (
     AcquireSegment,
     CheckpointPublished,
@@ -32,15 +32,12 @@ from sarit.client.groups.updates import (
     ClearCheckpointsBefore,
     CreateCheckpoint,
     ReleaseSegment,
-    RemoveReader,
     SegmentCompleted,
     Update,
     UpdateDistance,
 )
 from sarit.client.groups.values import UNBOUNDED, GroupSegment, KeyPart
-from sarit.client.recipes.follower import Follower
-from sarit.client.recipes.silence import Silence
-from sarit.core.errors import Conflict, SaritError, Unavailable
+from sarit.core.errors import Conflict, SaritError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 EARLY_CHECKPOINT_SECONDS: Final = 0.25
-FETCH_PAUSE_SECONDS: Final = 0.02
-BEAT_UNIT_SECONDS: Final = 1.0
-BEATS_PER_TIMEOUT: Final = 4
 RELEASING: Final = 2  # retention at the last checkpoint
 
 
@@ -75,17 +69,14 @@ class Member:
     ) -> None:
         self.reader = reader
         self.shared = shared
-        self.failure: SaritError | None = None
         self._session = session
         self._clock = session.env.clock
         self._sources = sources
         self._positions = positions
-        self._wake = wake
-        self._follower = Follower(shared.copy)
-        self._silence: Silence[str] | None = None if death_timeout is None else Silence(death_timeout)
-        self._death_timeout = death_timeout
+        self.presence = Presence(session, shared, reader, self.is_me, self.distance, wake, death_timeout)
         self._joined = shared.state.joined.get(reader)
         self._seen: object = None
+        self._ended = 0  # how many segments at their ends `manage` knew of
         self._unsure = True
         self._next_due = 0.0
         self._at: str | None = None
@@ -109,7 +100,9 @@ class Member:
 
     def due(self) -> bool:
         """Whether there is something to manage."""
-        if self._unsure or self._at is not None or self.failure is not None:
+        if self._unsure or self._at is not None or self.presence.failure is not None:
+            return True
+        if len(self._sources.ended) != self._ended:
             return True
         return self._seen is not self.shared.revision or self._clock.monotonic() >= self._next_due
 
@@ -123,8 +116,8 @@ class Member:
         """Do what is due; the checkpoint to hand out, if there is one.
 
         Raises Conflict when the reader is not in the group any more."""
-        if self.failure is not None:
-            raise self.failure
+        if self.presence.failure is not None:
+            raise self.presence.failure
         if self._unsure:
             await self.shared.fetch()
         self._unsure = True
@@ -247,7 +240,7 @@ class Member:
                 return []
             chosen = [s for s in balance.to_release(state, self.reader) if s in positions]
             released: list[Update] = [ReleaseSegment(self.reader, s, positions[s]) for s in chosen]
-            return [*released, self._distance(state)] if released else []
+            return [*released, self.distance(state)] if released else []
 
         if await self.shared.update(decide):
             log.info("reader %s of %s has given segments away", self.reader, self.shared.name)
@@ -293,7 +286,7 @@ class Member:
             if not self._may_move(state):
                 return []
             taken: list[Update] = [AcquireSegment(self.reader, s) for s in balance.to_acquire(state, self.reader)]
-            return [*taken, self._distance(state)] if taken else []
+            return [*taken, self.distance(state)] if taken else []
 
         await self.shared.update(decide)
         self._free_since = None
@@ -308,7 +301,8 @@ class Member:
         self._acquire_at = self._free_since + balance.acquire_pause_seconds(state, self.reader)
         return now >= self._acquire_at
 
-    def _distance(self, state: GroupState) -> UpdateDistance:
+    def distance(self, state: GroupState) -> UpdateDistance:
+        """How far this reader is, and that it is there."""
         # Java's readers tell the time as their lag (a known mistake of theirs); sizes must be comparable.
         positions = {s: at for s, at in self._positions().items() if s in state.assigned.get(self.reader, ())}
         ranges = {segment: state.ranges.get(segment) for segment in positions}
@@ -332,64 +326,7 @@ class Member:
         elif self._release_at is not None and not state.config.checkpoint_ms:
             times.append(self._release_at)
         self._next_due = max(min(times), now)
-
-    # -- in the background ----------------------------------------------------------------------------
-
-    async def follow(self) -> None:
-        """Keep the state fresh and say that this reader is there, until it is not in the group any more."""
-        try:
-            await self._follow()
-        except SaritError as error:
-            self.failure = error
-            self._wake()
-
-    async def _follow(self) -> None:
-        backoff = self._session.backoff()
-        beat_at = self._clock.monotonic()
-        while True:
-            try:
-                await self._follower.wait(max(0.0, beat_at - self._clock.monotonic()))
-                state = await self.shared.fetch()
-                if not self.is_me(state):
-                    return
-                now = self._clock.monotonic()
-                if now >= beat_at:
-                    await self.shared.tell(self._distance(state))
-                    beat_at = now + self._beat_seconds(state)
-                    await self._remove_silent(state)
-                backoff.reset()
-                await asyncio.sleep(FETCH_PAUSE_SECONDS)
-            except Unavailable as error:
-                await backoff.wait(error)
-            finally:
-                self._wake()
-
-    def _beat_seconds(self, state: GroupState) -> float:
-        regular = BEAT_UNIT_SECONDS * (len(state.assigned) + 1)
-        return regular if self._death_timeout is None else min(regular, self._death_timeout / BEATS_PER_TIMEOUT)
-
-    async def _remove_silent(self, state: GroupState) -> None:
-        """Declare those offline who said nothing for the whole time-out."""
-        if self._silence is None:
-            return
-        beats = {reader: state.beats.get(reader, 0) for reader in state.assigned if reader != self.reader}
-        silent = self._silence.look(beats, self._clock.monotonic())
-        if not silent:
-            return
-
-        def decide(newest: GroupState) -> list[Update]:
-            return [
-                RemoveReader(reader, {})
-                for reader, count in silent.items()
-                if reader in newest.assigned and newest.beats.get(reader, 0) == count
-            ]
-
-        if await self.shared.update(decide):
-            log.warning("readers %s of %s were silent for too long: offline", sorted(silent), self.shared.name)
-
-    def end(self) -> None:
-        """Stop following."""
-        self._follower.end()
+        self._ended = len(self._sources.ended)
 
 
 def _uuid_text(data: bytes) -> str:

@@ -130,7 +130,7 @@ class GroupReader:
             self._session, self._shared, self.name, self._sources, self._positions, self._ring, self._death_timeout
         )
         self._session.opened(self)
-        self._following = self._session.background.spawn(self._member.follow(), f"reader {self.name}")
+        self._following = self._session.background.spawn(self._member.presence.run(), f"reader {self.name}")
         return self
 
     # -- what is known ------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class GroupReader:
         self._session.closed(self)
         self._sources.close()
         if self._member is not None:
-            self._member.end()
+            self._member.presence.end()
             self._member = None
         task, self._following = self._following, None
         if task is not None:
@@ -314,7 +314,7 @@ class GroupReader:
         """The client ends before the reader: to the group it is lost."""
         self._failure = Invalid("the client was closed")
         if self._member is not None:
-            self._member.end()
+            self._member.presence.end()
             self._member = None
         self._sources.close()
         self._ring()

@@ -19,6 +19,7 @@ from sarit.core.names import is_user_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Cut, Offsets
     from sarit.client.session import Session
     from sarit.core.names import StreamName
@@ -138,3 +139,20 @@ async def unread(session: Session, positions: Offsets, ends: Mapping[StreamName,
             last = min(end.positions.get(segment, info.end_offset), info.end_offset)
             total += max(0, last - first)
     return total
+
+
+async def adopt(session: Session, shared: SharedState) -> None:
+    """Begin the generation that the controller has, when who changed the configuration did not come to that."""
+    config = await calls.config_of(session, *shared.name)
+    if shared.state.config.generation < config.generation:
+        await begin_generation(session, shared, config)
+
+
+async def begin_generation(session: Session, shared: SharedState, config: GroupConfig) -> None:
+    """Begin anew under `config`, unless the group has come to its generation meanwhile."""
+    init = await initial(session, config)
+
+    def replace_older(state: GroupState) -> list[Init]:
+        return [init] if state.config.generation < config.generation else []
+
+    await shared.update(replace_older)

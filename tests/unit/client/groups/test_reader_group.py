@@ -227,6 +227,9 @@ async def test_what_is_asked_wrongly_is_refused(local):
         await group.reader("r")
     with pytest.raises(Invalid):
         await group.reader("a_b")
+    with pytest.raises(Invalid, match="time-out"):
+        await group.reader("hasty", death_timeout=0.1)
+    assert await group.online_readers() == ["r"]
     with pytest.raises(Invalid, match="manual"):
         await group.update_retention_cut(await local.client.stream_cut_tail("s/t"))
     await reader.close()

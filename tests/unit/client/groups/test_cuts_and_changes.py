@@ -1,0 +1,132 @@
+"""Reader groups against a whole node: cuts, retention, compaction, several streams, changes half done."""
+
+import asyncio
+
+import pytest
+
+from sarit.client.groups import calls, starting
+from sarit.client.groups.shared import _snapshot
+from sarit.client.groups.updates import UpdatingConfig
+from sarit.controller.keys import subscriber_key
+from sarit.controller.model.codec import decode_subscriber
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Invalid
+from sarit.core.names import StreamName
+from tests.unit.client.groups.crew import Worker, fill, total, until
+from tests.unit.client.nodes import on_node
+
+
+async def until_read(crew, count: int) -> None:
+    await until(lambda: len(total(*crew)) == count)
+
+
+@on_node
+async def test_a_half_done_merge_is_in_the_cuts_and_a_reset_to_them_reads_the_rest(local):
+    """One predecessor is read to its end and nobody's, the other is not: the cut must cover both."""
+    await local.client.create_stream("s/t", segments=2)
+    events = await fill(local.client, "s/t", 200)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    one, two = await group.reader("one"), await group.reader("two")
+    while len(one.segments) != 1 or len(two.segments) != 1:
+        await asyncio.gather(one.read_batch(1, 0.01), two.read_batch(1, 0.01))
+    assert await local.client.stream("s/t").scale(1)
+    events += await fill(local.client, "s/t", 50, 200)
+    while one.segments:
+        await one.read_batch(1000, 0.01)
+    assert len((await group.info()).waiting) == 1
+    cut = asyncio.create_task(group.stream_cuts())
+    while not cut.done():
+        await asyncio.gather(one.read_batch(1, 0.01), two.read_batch(1, 0.01))
+    (found,) = (await cut).values()
+    assert len(found.positions) == 2
+    async with local.client.reader("s/t", end=found) as before:
+        read = [event async for event in before]
+    await group.reset(found)
+    worker = await Worker(group, "again").start()
+    await until(lambda: len(worker.done) + len(read) == len(events))
+    assert sorted(worker.done + read) == sorted(events)
+    await worker.leave()
+
+
+@on_node
+async def test_consumption_is_told_at_checkpoints_or_by_hand(local):
+    await local.client.create_stream("s/t", segments=2)
+    events = await fill(local.client, "s/t", 100)
+    groups = local.client.reader_groups
+    group = await groups.create("s/auto", "s/t", automatic_checkpoint=0.05, retention="checkpoint")
+    by_hand = await groups.create("s/hand", "s/t", retention="manual")
+    name = StreamName("s", "t")
+    assert await calls.subscribers(local.client.session, name) == ["s/auto", "s/hand"]
+    worker = await Worker(group, "r").start()
+    await until(lambda: len(worker.done) == len(events))
+    tail = await local.client.stream_cut_tail("s/t")
+
+    async def released(subscriber):
+        key = subscriber_key("t", subscriber)
+        (value,) = await local.node.controller.catalog.get("s", [key])
+        return decode_subscriber(value.value).cut
+
+    wanted = {segment.packed: offset for segment, offset in tail.positions.items()}
+    while await released("s/auto") != wanted:
+        await asyncio.sleep(0.01)
+    await by_hand.update_retention_cut(tail)
+    assert await released("s/hand") == wanted
+    head = await local.client.stream_cut_head("s/t")
+    with pytest.raises(Invalid, match="cover"):
+        await by_hand.update_retention_cut(StreamCut(name, {next(iter(head.positions)): 0}))
+    await worker.leave()
+    await group.delete()
+    assert await calls.subscribers(local.client.session, name) == ["s/hand"]
+
+
+@on_node
+async def test_readers_go_on_when_the_state_is_compacted_and_connections_end(local):
+    await local.client.create_stream("s/t", segments=4)
+    events = await fill(local.client, "s/t", 200)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.05)
+    crew = [await Worker(group, f"r{number}").start() for number in range(2)]
+    for turn in range(4):
+        await group._shared.copy.compact(_snapshot)
+        local.cut_connections()
+        events += await fill(local.client, "s/t", 100, 200 + 100 * turn)
+        await until_read(crew, len(events))
+    assert sorted(total(*crew)) == sorted(events)
+    late = await Worker(group, "late").start()  # it begins at the mark
+    await until(lambda: late.reader.segments)
+    for worker in (*crew, late):
+        await worker.leave()
+
+
+@on_node
+async def test_several_streams_are_one_group(local):
+    for stream in ("s/a", "s/b"):
+        await local.client.create_stream(stream, segments=2)
+    events = await fill(local.client, "s/a", 100) + await fill(local.client, "s/b", 100, 1000)
+    group = await local.client.reader_groups.create("s/g", ["s/a", "s/b"], automatic_checkpoint=0.05)
+    one, two = [await Worker(group, name).start() for name in ("one", "two")]
+    for stream in ("s/a", "s/b"):
+        await local.client.stream(stream).scale(1)
+    events += await fill(local.client, "s/a", 100, 100) + await fill(local.client, "s/b", 100, 1100)
+    for stream in ("s/a", "s/b"):
+        await local.client.seal_stream(stream)
+    await asyncio.gather(one.task, two.task)
+    assert sorted(one.done + two.done) == sorted(events)
+    await one.leave()
+    await two.leave()
+
+
+@on_node
+async def test_a_change_whose_author_died_is_finished(local):
+    await local.client.create_stream("s/t")
+    events = await fill(local.client, "s/t", 20)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.05)
+    state = await group._shared.fetch()
+    await group._shared.update(lambda _: [UpdatingConfig(True)])
+    await calls.update(local.client.session, "s", "g", state.config)
+    session = local.client.session  # and here the author dies: the controller has generation 1, the state has 0
+    await starting.adopt(session, group._shared)
+    assert (await group.info()).generation == 1
+    await starting.adopt(session, group._shared)
+    worker = await Worker(group, "r").start()
+    await until(lambda: worker.done == events)
+    await worker.leave()
