@@ -42,6 +42,7 @@ class JavaReader:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            cwd=classes.rpartition(":")[2],  # a configuration in the packages has it write logs
         )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
