@@ -36,6 +36,11 @@ class ByteUsers:
     def __repr__(self) -> str:
         return f"<ByteUsers, {self._places[-1]} bytes>"
 
+    @property
+    def written(self) -> int:
+        """Pieces written so far."""
+        return len(self._places)
+
     def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
         """Tasks that end by themselves, and tasks to cancel."""
         if not self.cluster.options.byte_streams:

@@ -49,6 +49,11 @@ class Team:
     def __repr__(self) -> str:
         return f"<Team, {len(self.history.handed)} of {self._all} events handed out>"
 
+    @property
+    def acked_events(self) -> int:
+        """Events that are to be handed out."""
+        return self._all
+
     def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
         """Tasks that end by themselves, and tasks to cancel."""
         if not self.on:
@@ -117,10 +122,10 @@ class Team:
 
     async def _scale(self) -> None:
         client, rng = await self.client(), self.cluster.rng("team scaler")
-        for _ in range(rng.choice((0, 1, 3))):
+        for _ in range(rng.choice((0, 2, 5))):
             await asyncio.sleep(rng.random() * 3)
             try:
-                await client.stream(STREAM).scale(rng.randint(1, 4))
+                await client.stream(STREAM).scale(rng.choice((1, 2, 3, 4)))
             except (Unavailable, Conflict, Invalid) as error:
                 self.cluster.trace.note("team scale", repr(error))
         await client.close()
@@ -155,6 +160,7 @@ class TeamReader:
         self._cluster = team.cluster
         self._rng = team.cluster.rng(f"team reader {number}")
         self._number = number
+        self._pauses = self._rng.choice((0.05, 0.05, 0.5))
         self._lives = 0
 
     async def run(self) -> None:
@@ -205,7 +211,7 @@ class TeamReader:
                 self._got(reader, found.segment.segment, found.offset, [found.event])
             elif isinstance(found, EventBatch):
                 self._got(reader, found.segment.segment, found.offset, found.events)
-            if self._rng.random() < 0.05:
+            if self._rng.random() < self._pauses and not self._team.draining:
                 await asyncio.sleep(self._rng.random())
 
     def _got(self, reader: GroupReader, segment: SegmentId, offset: int, events: list[bytes]) -> None:
