@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FETCH_PAUSE_SECONDS: Final = 0.02
+FETCH_PAUSE_SECONDS: Final = 0.01  # for each reader of the group: all fetch what one writes
+MAX_FETCH_PAUSE_SECONDS: Final = 0.5
 BEAT_UNIT_SECONDS: Final = 1.0
 BEATS_PER_TIMEOUT: Final = 4
 CHANGE_SECONDS: Final = 10.0
@@ -73,7 +74,7 @@ class Presence:
 
     async def _follow(self) -> None:
         backoff = self._session.backoff()
-        beat_at = self._clock.monotonic()
+        beat_at = self._clock.monotonic() + self._beat_seconds(self._shared.state)
         while True:
             try:
                 await self._follower.wait(max(0.0, beat_at - self._clock.monotonic()))
@@ -87,7 +88,7 @@ class Presence:
                     await self._finish_change(state, now)
                     await self._remove_silent(state)
                 backoff.reset()
-                await asyncio.sleep(FETCH_PAUSE_SECONDS)
+                await asyncio.sleep(min(FETCH_PAUSE_SECONDS * len(state.assigned), MAX_FETCH_PAUSE_SECONDS))
             except Unavailable as error:
                 await backoff.wait(error)
             finally:
