@@ -210,7 +210,7 @@ def _complete(state: GroupState, update: SegmentCompleted) -> GroupState:
     future = {segment: predecessors - done for segment, predecessors in future.items()}
     begun = [segment for segment, predecessors in future.items() if not predecessors]
     ranges = {**state.ranges, **update.ranges}
-    del ranges[update.segment]
+    ranges.pop(update.segment, None)  # what older clients write says nothing of ranges
     last_read = _without(state.last_read, update.segment)
     return replace(
         state,

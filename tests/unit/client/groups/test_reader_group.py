@@ -236,7 +236,10 @@ async def test_what_is_asked_wrongly_is_refused(local):
     await reader.close()
     with pytest.raises(Invalid, match="closed"):
         await reader.read()
+    orphan = await group.reader("orphan")
     await groups.delete("s/g")
+    with pytest.raises(NotFound):
+        await orphan.read(10)
     with pytest.raises(NotFound):
         await groups.delete("s/g")
     assert await groups.list("s") == []

@@ -1,0 +1,136 @@
+"""What single updates make of a group's state, told as minutes (client_behaviour.md par. 6)."""
+
+import pytest
+
+from sarit.client.groups.state import GroupState, apply
+from sarit.client.groups.updates import (
+    AcquireSegment,
+    AddReader,
+    CheckpointReader,
+    ClearCheckpointsBefore,
+    CreateCheckpoint,
+    Init,
+    ReleaseSegment,
+    RemoveOutstandingCheckpoints,
+    RemoveReader,
+    SegmentCompleted,
+    UpdateDistance,
+)
+from sarit.client.groups.values import UNBOUNDED, GroupConfig, GroupSegment
+from sarit.core.errors import Conflict
+from sarit.core.names import SegmentId, StreamName
+
+STREAM, OTHER = StreamName("s", "t"), StreamName("s", "u")
+
+
+def segment(number: int, epoch: int = 0, stream: StreamName = STREAM) -> GroupSegment:
+    return GroupSegment(stream, SegmentId(epoch, number))
+
+
+LEFT, RIGHT, MERGED = segment(0), segment(1), segment(2, 1)
+BOTH = frozenset((LEFT, RIGHT))
+
+
+def after(*updates, start=(LEFT, RIGHT)) -> GroupState:
+    state = apply(None, Init(GroupConfig({STREAM: None}, {STREAM: None}), dict.fromkeys(start, 0), {}))
+    for update in updates:
+        state = apply(state, update)
+        state.check()
+    return state
+
+
+SHARED = (
+    AddReader("a"),
+    AddReader("b"),
+    AcquireSegment("a", LEFT),
+    AcquireSegment("b", RIGHT),
+)
+
+
+def test_a_merge_begins_when_both_predecessors_were_read():
+    half = after(*SHARED, SegmentCompleted("a", LEFT, {MERGED: BOTH}))
+    assert half.future == {MERGED: {RIGHT}}
+    assert half.unassigned == {}
+    whole = apply(half, SegmentCompleted("b", RIGHT, {MERGED: BOTH}))
+    assert (whole.future, whole.unassigned, whole.last_read) == ({}, {MERGED: 0}, {MERGED: 0})
+    ended = apply(apply(whole, AcquireSegment("a", MERGED)), SegmentCompleted("a", MERGED, {}))
+    assert ended.at_end
+
+
+def test_segments_of_one_number_in_two_streams_do_not_stand_for_each_other():
+    theirs = segment(0, stream=OTHER)
+    state = after(
+        *SHARED,
+        SegmentCompleted("b", RIGHT, {MERGED: BOTH}),
+        AcquireSegment("b", theirs),
+        SegmentCompleted("b", theirs, {}),
+        start=(LEFT, RIGHT, theirs),
+    )
+    assert state.future == {MERGED: {LEFT}}
+    taken = apply(state, AcquireSegment("b", MERGED))  # as a Java reader might, to whom it looks free
+    assert taken.assigned["b"] == {MERGED: 0}
+    assert apply(taken, SegmentCompleted("a", LEFT, {MERGED: BOTH})).unassigned == {}
+
+
+def test_a_lost_reader_goes_back_to_its_checkpoint_or_to_the_position_given():
+    state = after(*SHARED, CreateCheckpoint("c"), CheckpointReader("c", "a", {LEFT: 10}))
+    state = apply(state, UpdateDistance("a", 5, {LEFT: 15}))
+    assert apply(state, RemoveReader("a", {})).unassigned == {LEFT: 10}
+    assert apply(state, RemoveReader("a", {LEFT: 12, RIGHT: 99})).unassigned == {LEFT: 12}
+    assert apply(state, RemoveReader("nobody", {LEFT: 1})) == state
+
+
+def test_a_silent_checkpoint_does_not_say_where_a_lost_reader_stood():
+    state = after(*SHARED, CreateCheckpoint("c_SILENT_"), CheckpointReader("c_SILENT_", "a", {LEFT: 10}))
+    assert apply(state, RemoveReader("a", {})).unassigned == {LEFT: 0}
+    done = apply(state, CheckpointReader("c_SILENT_", "b", {RIGHT: 7}))
+    assert done.checkpoints.completed("c_SILENT_") == {LEFT: 10, RIGHT: 7}
+    assert done.checkpoints.last is None
+
+
+def test_a_checkpoint_is_complete_with_its_last_reader_present_or_lost():
+    state = after(*SHARED, ReleaseSegment("a", LEFT, 4), CreateCheckpoint("c"), AddReader("late"))
+    assert state.checkpoints.next_for("late") is None
+    state = apply(state, CheckpointReader("c", "b", {RIGHT: 7}))
+    assert state.checkpoints.completed("c") is None
+    with pytest.raises(Conflict):
+        apply(state, CheckpointReader("c", "b", {RIGHT: 8}))
+    state = apply(state, RemoveReader("a", {}))
+    assert state.checkpoints.completed("c") == state.checkpoints.last == {LEFT: 4, RIGHT: 7}
+    assert not state.checkpoints.published
+
+
+def test_a_checkpoint_of_nobody_is_complete_at_once():
+    assert after(CreateCheckpoint("c")).checkpoints.completed("c") == {LEFT: 0, RIGHT: 0}
+
+
+def test_checkpoints_are_passed_in_order_and_forgotten():
+    state = after(*SHARED, CreateCheckpoint("one"), CreateCheckpoint("two"), CreateCheckpoint("one"))
+    assert state.checkpoints.names == ("one", "two")
+    assert state.checkpoints.next_for("a") == "one"
+    assert apply(state, ClearCheckpointsBefore("two")).checkpoints.next_for("a") == "two"
+    assert apply(state, ClearCheckpointsBefore("three")) == state
+    assert apply(state, RemoveOutstandingCheckpoints()).checkpoints.names == ()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        AddReader("a"),
+        AcquireSegment("a", RIGHT),
+        AcquireSegment("nobody", LEFT),
+        ReleaseSegment("a", RIGHT, 0),
+        SegmentCompleted("b", LEFT, {}),
+    ],
+)
+def test_what_does_not_fit_is_refused(wrong):
+    with pytest.raises(Conflict):
+        after(*SHARED, wrong)
+
+
+def test_distances():
+    state = after(*SHARED)
+    assert state.distances == {"a": UNBOUNDED, "b": UNBOUNDED}
+    state = apply(state, UpdateDistance("a", 5, {LEFT: 3, MERGED: 1}))
+    assert (state.distances["a"], state.last_read, state.beats) == (30_000, {LEFT: 3, RIGHT: 0}, {"a": 1})
+    assert apply(state, UpdateDistance("gone", 5)).distances == state.distances
