@@ -63,10 +63,12 @@ class InProcessSegments:
         self._meters = meters
         self.port = 0
 
-    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
+    async def create(
+        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
+    ) -> None:
         """Create an empty segment; Exists when it is there."""
         await self._store.container(segment).create(
-            segment, scale_type=scale_type, target_rate=target_rate, rollover=rollover_bytes
+            segment, scale_type=scale_type, target_rate=target_rate, rollover=rollover_bytes, fresh=fresh
         )
 
     async def create_table(self, segment: str, *, key_length: int) -> None:

@@ -71,8 +71,10 @@ class Tables(Protocol):
 class Segments(Protocol):
     """Stream segments, wherever they live."""
 
-    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
-        """Create an empty segment; Exists when it is there."""
+    async def create(
+        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
+    ) -> None:
+        """Create an empty segment; Exists when it is there.  `fresh`: the caller knows that it never was."""
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
         """Create a table segment (key_length 0: keys of any length); Exists when it is there."""

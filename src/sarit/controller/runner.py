@@ -46,9 +46,11 @@ class Runner:
         """Carry one effect out; that it was done before is success."""
         segments = self.segments
         match effect:
-            case CreateSegment(segment, scale_type, rate, rollover):
+            case CreateSegment(segment, scale_type, rate, rollover, fresh):
                 with suppress(Exists):
-                    await segments.create(segment, scale_type=scale_type, target_rate=rate, rollover_bytes=rollover)
+                    await segments.create(
+                        segment, scale_type=scale_type, target_rate=rate, rollover_bytes=rollover, fresh=fresh
+                    )
             case CreateTable(segment, key_length):
                 with suppress(Exists):
                     await segments.create_table(segment, key_length=key_length)

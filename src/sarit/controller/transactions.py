@@ -42,17 +42,25 @@ MAX_LISTED: Final = 500
 _COMPLETED_MS: Final = 10 * 60 * 1000
 _PRUNE_AFTER: Final = 200
 _RETRY_SECONDS: Final = 0.5
+_SETTLING_SECONDS: Final = 0.05
 
 Live = tuple[int, TransactionRecord, int]
 
 
 @dataclass(slots=True)
 class Finisher:
-    """The background task of one stream; `again`: something came while it ran; `hints`: to what has ended."""
+    """The background task of one stream; `again`: something came while it ran; `hints`: to what has ended; `turn`: done
+    when the batch under way is."""
 
     task: asyncio.Task[None]
     again: bool = False
     hints: list[bytes] = field(default_factory=list)
+    turn: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def turned(self) -> None:
+        """A batch is over."""
+        done, self.turn = self.turn, asyncio.get_running_loop().create_future()
+        done.set_result(None)
 
 
 class Transactions:
@@ -83,7 +91,8 @@ class Transactions:
         await self._catalog.hint(keys.transaction_hint(name, txn))
         key = keys.transaction_key(name.stream, txn)
         await self._catalog.update(name.scope, [TableUpdate(key, codec.encode_transaction(record), NOT_EXISTS)])
-        await self._runner.run([CreateSegment(part) for part in _parts(name, epoch.segments, txn)])
+        # The id was drawn just now: nothing can have its parts, and they need not be looked for.
+        await self._runner.run([CreateSegment(part, fresh=True) for part in _parts(name, epoch.segments, txn)])
         # Whoever seals the stream first says so, then looks for transactions: one of us sees the other.
         found = await self._catalog.find(name)
         same = found is not None and found.record.first_number == stream.first_number
@@ -121,6 +130,16 @@ class Transactions:
         if live is not None:
             return codec.decode_transaction(live.value).state
         return TxnState.UNKNOWN if ended is None else codec.decode_completed(ended.value).state
+
+    async def settled_state(self, name: StreamName, txn: int) -> TxnState:
+        """As `state`, but what is being carried out here is waited for, for a moment: who asks would ask again."""
+        deadline = self._env.clock.monotonic() + _SETTLING_SECONDS
+        while (state := await self.state(name, txn)) in (TxnState.COMMITTING, TxnState.ABORTING):
+            finisher, left = self._finishers.get(name), deadline - self._env.clock.monotonic()
+            if finisher is None or left <= 0:
+                break
+            await asyncio.wait([finisher.turn], timeout=left)
+        return state
 
     async def completed(self, name: StreamName) -> list[tuple[int, TxnState]]:
         """The transactions that ended last, at most MAX_LISTED.  Raises NotFound."""
@@ -194,10 +213,12 @@ class Transactions:
                     _log.warning("transactions of %s are not ended yet: %s", name, error)
                     await asyncio.sleep(_RETRY_SECONDS)
                     more = True
+                finisher.turned()
                 if not (more or finisher.again or finisher.hints):
                     return
         finally:
             del self._finishers[name]
+            finisher.turned()
 
     async def _forget(self, hints: Sequence[bytes]) -> bool:
         await self._catalog.forget(hints)

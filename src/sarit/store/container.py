@@ -212,11 +212,14 @@ class Container:
         scale_type: int = 0,
         target_rate: int = 0,
         rollover: int = 0,
+        fresh: bool = False,
     ) -> None:
-        """Raises Exists, once it is durable that it does; Invalid for a name that none can have."""
+        """Raises Exists, once it is durable that it does; Invalid for a name that none can have.
+
+        `fresh`: the name was never used before, and the index is not asked."""
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
-        if await self.residency.find(name) is not None:
+        if not fresh and await self.residency.find(name) is not None:
             await self.pipeline.settled()
             raise Exists(f"segment {name} exists")
         try:

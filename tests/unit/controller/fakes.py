@@ -210,7 +210,9 @@ class FakeSegments:
             raise Sealed(segment)
         self._segment(segment).parts.append((what, length))
 
-    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
+    async def create(
+        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
+    ) -> None:
         await self._create(segment, FakeSegment((scale_type, target_rate), rollover_bytes))
 
     async def create_table(self, segment: str, *, key_length: int) -> None:

@@ -184,3 +184,28 @@ def test_a_batch_is_of_one_epoch_and_in_order():
     assert [txn for txn, _, _ in transactions.next_batch(live, 10)] == [2, 3]
     assert [txn for txn, _, _ in transactions.next_batch(live, 1)] == [2]
     assert transactions.next_batch([], 10) == []
+
+
+def test_who_asks_while_it_is_carried_out_is_told_how_it_ended():
+    async def main():
+        world, c = await prepared()
+        ways = (lambda txn: c.transactions.commit(STREAM, txn, "", 1), lambda txn: c.transactions.abort(STREAM, txn))
+        for decide in ways:
+            txn = await begin(world, c, "a")
+            await decide(txn)
+            assert await c.transactions.state(STREAM, txn) in (TxnState.COMMITTING, TxnState.ABORTING)
+            assert await c.transactions.settled_state(STREAM, txn) in (TxnState.COMMITTED, TxnState.ABORTED)
+            await quiet(c)
+
+    run(main())
+
+
+def test_who_asks_about_what_nobody_here_carries_out_is_not_kept_waiting():
+    async def main():
+        world, c = await prepared()
+        c.transactions.finish_soon = lambda name: None
+        txn = await begin(world, c, "a")
+        await c.transactions.commit(STREAM, txn, "", 1)
+        assert await c.transactions.settled_state(STREAM, txn) is TxnState.COMMITTING
+
+    run(main())

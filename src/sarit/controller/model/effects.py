@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CreateSegment:
-    """An empty segment, metered by a policy."""
+    """An empty segment, metered by a policy; `fresh`: its name was drawn at random and never used before."""
 
     segment: str
     scale_type: int = 0
     target_rate: int = 0
     rollover_bytes: int = 0
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
