@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.groups import state as groups
-from sarit.client.groups.updates import AcquireSegment, CheckpointReader, RemoveReader, SegmentCompleted
+from sarit.client.groups.updates import AcquireSegment, CheckpointReader, RemoveReader
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ def _step(kind: type, wrong: Callable[[Any, Any], Any]) -> Iterator[Callable[[An
         groups._STEPS[kind] = right
 
 
-_acquire, _remove = groups._acquire, groups._remove_reader
-_complete, _checkpoint = groups._complete, groups._checkpoint_reader
+_acquire, _remove, _checkpoint = groups._acquire, groups._remove_reader, groups._checkpoint_reader
 
 
 @mutant("reader group")
@@ -38,19 +37,6 @@ def group_segment_owned_twice() -> Iterator[None]:
         return replace(_acquire(state, update), unassigned=state.unassigned)
 
     with _step(AcquireSegment, wrong):
-        yield
-
-
-@mutant("reader group")
-@contextmanager
-def group_successor_early() -> Iterator[None]:
-    """A segment of a reader group is free when one of its predecessors is read."""
-
-    def wrong(state: Any, update: Any) -> Any:
-        alone = dict.fromkeys(update.successors, frozenset((update.segment,)))
-        return _complete(state, replace(update, successors=alone))
-
-    with _step(SegmentCompleted, wrong):
         yield
 
 
