@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak lint format bench wheel clean
+.PHONY: help setup demo test prove soak scale lint format bench wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -27,6 +27,10 @@ prove: setup  ## 500 fresh seeds, 200,000 crash states, a line in benchmarks/res
 soak: setup  ## 2,000 fresh seeds and 120 faults on real nodes, lines in benchmarks/results/reliability.jsonl (85 minutes)
 	@nice $(BIN)/python -m simulation prove --seeds 2000 --states 20000 --processes 2
 	@$(BIN)/python -m tests.chaos --faults 120 --minutes 55 --ledger
+
+scale: setup  ## ten million events through scaling and kills, then an hour of mixed load (67 minutes)
+	@$(BIN)/python -m tests.scale --ledger
+	@nice $(BIN)/python -m tests.scale --mixed --minutes 60 --ledger
 
 lint: setup  ## ruff, formatting, mypy --strict, import directions
 	@$(BIN)/ruff check .

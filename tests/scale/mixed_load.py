@@ -40,20 +40,26 @@ class Load:
         """One actor, round after round.  A round that fails is written down, and the next begins."""
         rng = random.Random(f"{self._seed} {name}")
         while not self.stopping.is_set():
-            async with await connect(self._controller) as client:
-                for _ in range(rng.randrange(1, ROUNDS_PER_CLIENT)):
-                    if self.stopping.is_set():
-                        break
-                    await self._round(name, Turn(client, rng))
+            try:
+                async with await connect(self._controller) as client:
+                    for _ in range(rng.randrange(1, ROUNDS_PER_CLIENT)):
+                        if self.stopping.is_set():
+                            break
+                        await self._round(name, Turn(client, rng))
+            except Exception as error:
+                await self._failed(name, error)
+
+    async def _failed(self, name: str, error: Exception) -> None:
+        self.failures.append(f"{name}: {type(error).__name__}: {error}")
+        if len(self.failures) <= _SHOWN:
+            traceback.print_exception(error)
+        await asyncio.sleep(1)
 
     async def _round(self, name: str, turn: Turn) -> None:
         try:
             await ACTORS[name](turn)
         except Exception as error:
-            self.failures.append(f"{name}: {type(error).__name__}: {error}")
-            if len(self.failures) <= _SHOWN:
-                traceback.print_exc()
-            await asyncio.sleep(1)
+            await self._failed(name, error)
         self.counts.update(turn.counts)
         self.counts["rounds"] += 1
 
