@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from fuzz.clients import DECODERS
 from sarit.controller import keys as controller_keys
 from sarit.controller.model import codec
 from sarit.core import cuts
@@ -342,4 +343,5 @@ TARGETS: Final[dict[str, Target]] = {
         f"controller_{name}": Target(_record(decode, encode), (Corrupt,), (codec.encode_number(5),))
         for name, (decode, encode) in CODEC.items()
     },
+    **{name: Target(*parts) for name, parts in DECODERS.items()},
 }

@@ -44,7 +44,7 @@ def decode(data: bytes) -> Watermark:
     lower, upper = _TIMES.unpack(payload.take(_TIMES.size))
     positions: dict[SegmentId, tuple[KeyRange, int]] = {}
     for _ in range(payload.compact_int()):
-        packed, low, high = _RANGE.unpack(_only(payload, "range of a watermark"))
+        packed, low, high = _RANGE.unpack(Cursor(_only(payload, "range of a watermark")).take(_RANGE.size))
         (offset,) = _LONG.unpack(payload.take(_LONG.size))
         positions[SegmentId.unpack(packed)] = (KeyRange(low, high), offset)
     return Watermark(lower, upper, positions)

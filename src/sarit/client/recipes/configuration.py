@@ -46,7 +46,7 @@ def decode(data: bytes) -> Values:
         if found["version"] != VERSION:
             raise Corrupt(f"settings of version {found['version']}; version {VERSION} is known: update this program")
         return dict(found["values"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise Corrupt("these are no shared settings") from None
 
 
@@ -56,7 +56,7 @@ def apply(values: Values, update: bytes, _: Revision) -> Values:
         found = json.loads(update)
         removed = set(found["remove"])
         return {name: value for name, value in {**values, **found["set"]}.items() if name not in removed}
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise Corrupt("this is not an update of shared settings") from None
 
 

@@ -112,7 +112,7 @@ def decode(data: bytes) -> Roster:
         members = {name: Member(name, int(m["number"]), str(m["data"])) for name, m in found["members"].items()}
         beats = {int(m["number"]): int(m["beats"]) for m in found["members"].values()}
         return Roster(int(found["lease_ms"]), int(found["next"]), members, beats)
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise Corrupt("this is not the state of a group") from None
 
 
@@ -136,7 +136,7 @@ def apply(roster: Roster, update: bytes, _: Revision) -> Roster:
             )
         described = replace(member, data=str(found["data"]))
         return replace(roster, members={**roster.members, member.name: described})
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise Corrupt("this is not an update of a group") from None
 
 
