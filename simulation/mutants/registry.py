@@ -12,12 +12,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`plant()` puts the wrong function in the place of the right one for the length of a `with`."""
+    """`plant()` puts the wrong function in the place of the right one for the length of a `with`.
+
+    `found_by`: the test that finds it, where seeds seldom come to the one moment at which it does harm."""
 
     name: str
     invariant: str
     wrong: str
     plant: Callable[[], AbstractContextManager[None]]
+    found_by: str = ""
 
 
 _all: dict[str, Mutant] = {}
@@ -25,13 +28,14 @@ _all: dict[str, Mutant] = {}
 
 def mutant(
     invariant: str,
+    found_by: str = "",
 ) -> Callable[[Callable[[], AbstractContextManager[None]]], Callable[[], AbstractContextManager[None]]]:
     """Register a context manager; its name and docstring are the mutant's."""
 
     def register(plant: Callable[[], AbstractContextManager[None]]) -> Callable[[], AbstractContextManager[None]]:
         name = plant.__name__.replace("_", "-")
         assert name not in _all, name
-        _all[name] = Mutant(name, invariant, (plant.__doc__ or "").strip().removesuffix("."), plant)
+        _all[name] = Mutant(name, invariant, (plant.__doc__ or "").strip().removesuffix("."), plant, found_by)
         return plant
 
     return register

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import SaritError
-from sarit.store import container, store
+from sarit.store import store
 from sarit.store.checkpoint import BatchBuilder
 from sarit.store.flusher import Flusher
 from sarit.store.segment import Segment
@@ -34,14 +34,6 @@ def writer_number_unchecked() -> Iterator[None]:
             attribute.owner = kept
 
     with planted(ContainerState, "append", wrong):
-        yield
-
-
-@mutant("exactly once")
-@contextmanager
-def old_session_kept() -> Iterator[None]:
-    """A set-up does not end the sessions of the writer's older connections."""
-    with planted(container, "_end_session", lambda attribute: None):
         yield
 
 
@@ -76,7 +68,7 @@ def table_read_once() -> Iterator[None]:
         yield
 
 
-@mutant("log truncated below the checkpoint alone")
+@mutant("log truncated below the checkpoint alone", found_by="tests/unit/store/test_stop.py")
 @contextmanager
 def checkpoint_cancelled_on_stop() -> Iterator[None]:
     """A stop cancels the checkpoint under way and makes another (found by this simulation)."""
@@ -99,7 +91,7 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
             yield
 
 
-@mutant("sealed is for ever; truncation monotone")
+@mutant("sealed is for ever; truncation monotone", found_by="tests/unit/store/test_stop.py")
 @contextmanager
 def unsaved_segment_evicted() -> Iterator[None]:
     """A segment that was sealed or truncated counts as idle before the index knows (found while reading)."""
@@ -114,25 +106,6 @@ def unsaved_segment_evicted() -> Iterator[None]:
             self.saved = saved
 
     with planted(Segment, "idle", property(wrong)):
-        yield
-
-
-@mutant("long-term storage is a prefix")
-@contextmanager
-def garbage_before_commit() -> Iterator[None]:
-    """Chunks that a checkpoint drops are deleted before it is committed."""
-    right = BatchBuilder.build
-
-    async def wrong(self: Any, captured: Any, frame: int, next_segment: int, garbage: set[str], *rest: Any) -> Any:
-        batch = await right(self, captured, frame, next_segment, garbage, *rest)
-        for name in sorted(garbage):
-            try:
-                await self._container.storage.delete(name)
-            except SaritError:
-                continue
-        return batch
-
-    with planted(BatchBuilder, "build", wrong):
         yield
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Unavailable
 from sarit.store import recovery, store
-from sarit.store.compaction import Compactor
 from sarit.store.flusher import Flusher
 from sarit.store.reads import ChunkReader
 from simulation.mutants.planting import planted
@@ -16,19 +14,6 @@ from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-@mutant("stable bytes")
-@contextmanager
-def joined_in_wrong_order() -> Iterator[None]:
-    """Compaction reads the start of a chunk where an extent begins in its middle."""
-    right = Compactor._bytes
-
-    async def wrong(self: Any, extent: Any) -> bytes:
-        return await right(self, replace(extent, chunk_offset=0) if extent.chunk else extent)
-
-    with planted(Compactor, "_bytes", wrong):
-        yield
 
 
 @mutant("stable bytes")
