@@ -204,16 +204,9 @@ class Container:
     # -- control operations ---------------------------------------------------------------
 
     async def create(
-        self,
-        name: str,
-        *,
-        kind: int = KIND_STREAM,
-        key_length: int = 0,
-        scale_type: int = 0,
-        target_rate: int = 0,
-        rollover: int = 0,
-        fresh: bool = False,
-    ) -> None:
+        self, name: str, *, kind: int = KIND_STREAM, key_length: int = 0, scale_type: int = 0, target_rate: int = 0,
+        rollover: int = 0, fresh: bool = False,
+    ) -> None:  # fmt: skip
         """Raises Exists, once it is durable that it does; Invalid for a name that none can have.
 
         `fresh`: the name was never used before, and the index is not asked."""
@@ -256,6 +249,14 @@ class Container:
         """Move all of source to the end of target; the target's length after it.
 
         Raises NotFound (with the missing name), Sealed, Invalid, Conflict (attributes)."""
+        length, durable = await self.begin_merge(target_name, source_name, conditions)
+        await durable
+        return length
+
+    async def begin_merge(
+        self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()
+    ) -> tuple[int, asyncio.Future[None]]:
+        """As `merge`, decided and in line when this returns; the future is done when it is durable."""
         target = await self.residency.require(target_name)
         target.pins += 1
         try:
@@ -276,8 +277,7 @@ class Container:
             raise
         finally:
             target.pins -= 1
-        await self.submit(operation)
-        return operation.offset + operation.length
+        return operation.offset + operation.length, self._queued(operation)
 
     async def _merge_source(self, target: Segment, source_name: str) -> Segment:
         source = await self.residency.find(source_name)
@@ -329,9 +329,12 @@ class Container:
 
     async def submit(self, operation: Operation) -> None:
         """Queue an outcome and wait until it is durable.  Raises Unavailable (outcome unknown)."""
+        await self._queued(operation)
+
+    def _queued(self, operation: Operation) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pipeline.add(operation, lambda error: settle(waiter, error))
-        await waiter
+        return waiter
 
     async def change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
         """Check, assign and submit in one step.  Raises NotFound and what `decide` raises, once durable."""

@@ -5,6 +5,7 @@ One method per command; each returns the reply or raises a kind of `core.errors`
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -230,14 +231,25 @@ class Requests:
 
 
 async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> list[int]:
-    """Merge sources into target in order; a missing source answers the target's length.  Raises NotFound (target)."""
+    """Merge sources into target in order; a missing source answers the target's length.  Raises NotFound (target).
+
+    All are in line before the first is waited for: many cost the disk little more than one."""
     container = store.container(target)
-    lengths = []
-    for source in sources:
-        try:
-            lengths.append(await container.merge(target, source))
-        except NotFound:
-            lengths.append(await container.length(target))
+    lengths: list[int] = []
+    durable: list[asyncio.Future[None]] = []
+    try:
+        for source in sources:
+            try:
+                length, done = await container.begin_merge(target, source)
+                durable.append(done)
+            except NotFound:
+                length = await container.length(target)
+            lengths.append(length)
+    finally:
+        outcomes = await asyncio.gather(*durable, return_exceptions=True)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
     return lengths
 
 
