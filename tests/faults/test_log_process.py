@@ -31,7 +31,8 @@ class Child:
 
     def kill(self, acked: int) -> int:
         self.process.kill()
-        for line in self.process.communicate()[0].splitlines():
+        whole, _, _ = self.process.communicate()[0].rpartition("\n")  # the last line may be cut short
+        for line in whole.splitlines():
             acked = self._judge(line, acked)
         return acked
 
