@@ -94,7 +94,9 @@ async def sync_fails(site: Site) -> None:
 async def write_fails(site: Site) -> None:
     """A positioned write answers EIO or ENOSPC now and then."""
     error = site.rng.choice(("EIO", "ENOSPC"))
-    await _bad_disk(site, "/^pwrite(64|v2?)$", f"error={error}:when={site.rng.randint(5, 60)}+{site.rng.randint(50, 400)}")
+    await _bad_disk(
+        site, "/^pwrite(64|v2?)$", f"error={error}:when={site.rng.randint(5, 60)}+{site.rng.randint(50, 400)}"
+    )
 
 
 async def disk_lies(site: Site) -> None:
