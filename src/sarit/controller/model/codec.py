@@ -350,7 +350,7 @@ def _encode_cut(cut: Mapping[int, int]) -> bytes:
 def _decode_cut(c: Cursor) -> Cut:
     count = c.compact_int()
     numbers = struct.unpack(f">{2 * count}q", c.take(16 * count))
-    return dict(zip(numbers[::2], numbers[1::2], strict=True))
+    return dict(sorted(zip(numbers[::2], numbers[1::2], strict=True)))
 
 
 Cuts = tuple[tuple[StreamName, tuple[tuple[int, int], ...]], ...]
