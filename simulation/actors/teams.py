@@ -200,11 +200,14 @@ class TeamReader:
     async def _read(self, reader: GroupReader) -> None:
         """Some events, or as long as there are any; each counts as processed when it is handed out."""
         while self._team.draining or self._rng.random() > 0.03:
-            found: Any
-            if self._rng.random() < 0.5:
-                found = await reader.read(0.5)
-            else:
-                found = await reader.read_batch(self._rng.choice((1, 5, 1000)), 0.5)
+            try:
+                found = await self._next(reader)
+            except Unavailable as error:  # the same reader may be asked again, or its process gives up
+                self._cluster.trace.note("team reader", reader.name, repr(error))
+                self._cluster.trace.mark("group_read_unavailable")
+                if self._rng.random() < 0.5:
+                    continue
+                return
             if isinstance(found, CheckpointEvent):
                 self._team.history.met(reader.name, found.name)
             elif isinstance(found, GroupEvent):
@@ -213,6 +216,11 @@ class TeamReader:
                 self._got(reader, found.segment.segment, found.offset, found.events)
             if self._rng.random() < self._pauses and not self._team.draining:
                 await asyncio.sleep(self._rng.random())
+
+    async def _next(self, reader: GroupReader) -> GroupEvent | EventBatch | CheckpointEvent | None:
+        if self._rng.random() < 0.5:
+            return await reader.read(0.5)
+        return await reader.read_batch(self._rng.choice((1, 5, 1000)), 0.5)
 
     def _got(self, reader: GroupReader, segment: SegmentId, offset: int, events: list[bytes]) -> None:
         for event in events:
