@@ -64,7 +64,6 @@ class Cluster:
         self.quiet = False
         self.node: Node | None = None
         self.storage: ChunkStorage | None = None
-        self.late_chunks: set[str] = set()
         self.failures: list[str] = []
         self.starts = 0
         self._watch_disk()
@@ -128,7 +127,7 @@ class Cluster:
             storage = await open_directory(f"{DATA}/chunks", process.env)
         else:
             rng = self.rng(f"chunks {process.number}")
-            storage = chunks = ProcessChunks(self.chunks, rng, self.outside, self.late_chunks)
+            storage = chunks = ProcessChunks(self.chunks, rng, self.outside)
             process.on_death(chunks.die)
         logs = LocalLogProvider(process.env, f"{DATA}/log", options.log_file_bytes)
         self.storage = storage

@@ -1,8 +1,7 @@
 """Long-term storage as one process sees it: it dies with the process, what is on its way may still arrive.
 
 A write that the dying process had sent off is carried out, or not, after its death: the zombie's late write
-that recovery must neither trust nor trip over.  What arrives after the sweep of its epoch stays for ever: `late` names
-such chunks, so that nobody takes them for chunks that the node forgot.
+that recovery must neither trust nor trip over, and must delete.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ class ProcessChunks:
 
     def __init__(
         self, chunks: MemoryChunks, rng: random.Random,
-        outside: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]], late: set[str],
+        outside: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]],
     ) -> None:  # fmt: skip
         self._chunks = chunks
         self._rng = rng
         self._outside = outside
-        self._late = late
         self._dead = False
 
     def die(self) -> None:
@@ -45,20 +43,8 @@ class ProcessChunks:
         if self._rng.random() < 0.5:
             await self._chunks.write(name, parts)
         else:
-            sent = self._outside(self._send(name, [bytes(part) for part in parts]))
-            try:
-                await asyncio.shield(sent)
-            except asyncio.CancelledError:
-                self._late.add(name)
-                raise
+            await asyncio.shield(self._outside(self._chunks.write(name, [bytes(part) for part in parts])))
         self._check()
-
-    async def _send(self, name: str, parts: Sequence[Buffer]) -> None:
-        try:
-            await self._chunks.write(name, parts)
-        finally:
-            if self._dead:
-                self._late.add(name)
 
     async def read(self, name: str, offset: int, length: int) -> bytes:
         """See `ChunkStorage`."""

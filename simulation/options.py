@@ -16,6 +16,7 @@ from sarit.store.store import StoreLimits
 
 KIB = 1024
 SLOW_FLUSH_SECONDS: Final = 0.2
+LATE_WRITES_SECONDS: Final = 5.0
 RETENTION_SECONDS: Final = 0.2
 WATERMARK_SECONDS: Final = 0.2
 # After which silence a writer holds no watermark back any more, in half of the seeds.
@@ -108,6 +109,7 @@ class Options:
             cache_bytes=self.cache_bytes,
             chunk_cache_bytes=self.chunk_cache_bytes,
             disk_reserve_bytes=0,
+            late_writes_seconds=LATE_WRITES_SECONDS,
             container=ContainerLimits(max_segments=self.max_segments, entry_cache_bytes=self.entry_cache_bytes),
             flush=FlushLimits(
                 interval_seconds=min(self.flush_interval, SLOW_FLUSH_SECONDS) if slow else self.flush_interval,

@@ -234,7 +234,7 @@ class Run:
         cluster = self.cluster
         assert cluster.storage is not None
         chunks = await chunks_in(cluster.storage)
-        extents, awaiting = {}, set(cluster.late_chunks)
+        extents, awaiting = {}, set[str]()
         for container in range(self.options.containers):
             rows = cluster.indexes.snapshot(container)
             extents.update(placed_in(container, rows))

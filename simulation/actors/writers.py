@@ -153,6 +153,8 @@ class WireWriter:
                 await self._progress.wait()
         except TimeoutError:
             self._lose()
+        if self._open is None:  # the store is there, the container is not: no client asks without a pause
+            await asyncio.sleep(0.02 + 0.05 * self._rng.random())
 
     def _make(self, count: int) -> None:
         options, now = self._options, asyncio.get_running_loop().time()

@@ -80,8 +80,21 @@ def sweep_takes_committed_chunks() -> Iterator[None]:
 def orphans_not_swept() -> Iterator[None]:
     """Chunks that were written and never committed stay for ever."""
 
-    async def wrong(opened: Any) -> int:
+    async def wrong(opened: Any, *, for_good: bool) -> int:
         return 0
+
+    with planted(store, "sweep_orphans", wrong):
+        yield
+
+
+@mutant("long-term storage is a prefix")
+@contextmanager
+def late_chunks_not_swept() -> Iterator[None]:
+    """An epoch is swept once only: what it had sent off, and arrives later, stays for ever."""
+    right = recovery.sweep_orphans
+
+    async def wrong(opened: Any, *, for_good: bool) -> int:
+        return 0 if for_good else await right(opened, for_good=True)
 
     with planted(store, "sweep_orphans", wrong):
         yield

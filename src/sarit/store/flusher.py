@@ -99,7 +99,10 @@ class Flusher:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a checkpoint was given up: what it had captured is in the log alone, no other may follow."""
+        """Whether a checkpoint or a compaction was given up: no checkpoint may follow.
+
+        What a checkpoint had captured is in the log alone; a chunk that a compaction wrote would never be swept once
+        another commit of this epoch settled its number."""
         return self._under_way
 
     async def run(self) -> None:
@@ -122,12 +125,12 @@ class Flusher:
             last = container.env.clock.monotonic()
             try:
                 idle = not await self.checkpoint()
-                await self.compactor.run(self._name_chunk)
+                await self._compact()
                 await self.collect_garbage()
             except SaritError as error:
                 container.fail(error)
                 return
-            except AssertionError as error:
+            except Exception as error:  # a bug: recovery begins from what is known to be right
                 container.fail(error)
                 raise
 
@@ -184,6 +187,11 @@ class Flusher:
             segment.length, segment.start, [(block.offset, block.parts, block) for block in segment.tail],
             attributes, entries, segment.id in self._truncated,
         )  # fmt: skip
+
+    async def _compact(self) -> None:
+        self._under_way = True
+        await self.compactor.run(self._name_chunk)
+        self._under_way = False
 
     # -- chunks ---------------------------------------------------------------------------------
 

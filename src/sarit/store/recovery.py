@@ -145,12 +145,13 @@ async def _settled(opened: Opened, epoch: int) -> int:
     return 0 if since is not None and epoch >= since else opened.checkpoint.chunk_sequence
 
 
-async def sweep_orphans(opened: Opened) -> int:
+async def sweep_orphans(opened: Opened, *, for_good: bool = True) -> int:
     """Delete chunks that older epochs wrote and never committed; how many there were.
 
     A chunk of an older epoch with a number above the last one that a commit of that epoch settled is
-    referenced by nothing; nor is any chunk of an epoch without a commit.  Raises Unavailable when long-term
-    storage is away: try again."""
+    referenced by nothing; nor is any chunk of an epoch without a commit.  `for_good`: nothing of these epochs is on its
+    way any more, and they need not be looked at again.  Raises Unavailable when long-term storage is away: try again.
+    """
     container, swept_key = opened.container, keys.meta_key("swept-epoch")
     swept = 0
     # Read anew each time: what swept epochs settled is forgotten in the commit that says they are swept.
@@ -172,6 +173,8 @@ async def sweep_orphans(opened: Opened) -> int:
         for name in orphans:
             await container.storage.delete(name)
         swept += len(orphans)
+    if not for_good:
+        return swept
     batch = WriteBatch()
     batch.puts[swept_key] = keys.attribute_value(container.log.epoch - 1)
     batch.range_deletes.append((settled_key(0), settled_key(container.log.epoch)))

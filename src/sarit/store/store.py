@@ -33,6 +33,8 @@ _log = logging.getLogger("sarit.store")
 _REOPEN_SECONDS = 0.1
 _MAX_REOPEN_SECONDS = 5.0
 _SWEEP_RETRY_SECONDS = 30.0
+# For so long a chunk may still appear that a lost owner sent off: a few times what one request may take.
+_LATE_WRITES_SECONDS = 180.0
 _BUDGET_POLL_SECONDS = 0.05
 _DISK_POLL_SECONDS = 0.2
 _STOP_SECONDS = 10.0
@@ -47,6 +49,7 @@ class StoreLimits:
     cache_bytes: int = CACHE_BYTES
     chunk_cache_bytes: int = 64 * MIB
     disk_reserve_bytes: int = 64 * MIB
+    late_writes_seconds: float = _LATE_WRITES_SECONDS
     container: ContainerLimits = field(default_factory=ContainerLimits)
     flush: FlushLimits = field(default_factory=FlushLimits)
 
@@ -198,9 +201,15 @@ class SegmentStore:
             delay = min(delay * 2, _MAX_REOPEN_SECONDS)
 
     async def _sweep(self, opened: Opened) -> None:
+        """Twice: what was on its way to long-term storage when its owner was lost may arrive after the first sweep."""
+        await self._sweep_once(opened, for_good=False)
+        await asyncio.sleep(self.limits.late_writes_seconds)
+        await self._sweep_once(opened, for_good=True)
+
+    async def _sweep_once(self, opened: Opened, *, for_good: bool) -> None:
         while True:
             try:
-                swept = await sweep_orphans(opened)
+                swept = await sweep_orphans(opened, for_good=for_good)
                 if swept:
                     _log.info("container %d: deleted %d chunks never referenced", opened.container.number, swept)
                 return

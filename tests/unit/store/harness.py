@@ -19,6 +19,7 @@ from sarit.wire.append import Append
 SMALL = StoreLimits(
     containers=2,
     flush=FlushLimits(interval_seconds=0.02, small_slice_bytes=200, chunk_bytes=1000, trigger_bytes=3000),
+    late_writes_seconds=0.0,
     container=ContainerLimits(max_segments=3),
 )
 

@@ -131,3 +131,65 @@ def test_epochs_before_the_first_checkpoint_are_swept() -> None:
         await store.stop()
 
     asyncio.run(main())
+
+
+def test_what_arrives_after_the_first_sweep_is_swept_by_the_second() -> None:
+    """A write that its owner had sent off when it was lost (simulation seed 3070775388)."""
+
+    async def main() -> None:
+        world = _world()
+        world.limits = replace(world.limits, late_writes_seconds=0.1)
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        await _write(store, 2)
+        lost = store.container(NAME).log.epoch
+        store = await world.crash(store)
+        swept = keys.meta_key("swept-epoch")
+        await asyncio.sleep(0.02)  # the first sweep
+        late = _orphan(world, lost, 99)
+        assert swept not in world.indexes.snapshot(0)
+        async with asyncio.timeout(10):
+            while swept not in world.indexes.snapshot(0):
+                await asyncio.sleep(0.01)
+        assert late not in world.storage.chunks
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_a_compaction_given_up_on_stop_leaves_no_chunk(monkeypatch) -> None:
+    """The last checkpoint settled the number of its chunk, which no sweep took then (simulation seed 3070775388)."""
+
+    async def main() -> None:
+        world = _world()
+        world.limits = replace(world.limits, flush=replace(world.limits.flush, interval_seconds=0.01))
+        monkeypatch.setattr("sarit.store.store._STOP_SECONDS", 0.1)
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        (opened,) = store.opened()
+        compacting = asyncio.Event()
+
+        async def compact(next_name) -> None:
+            segment = await opened.container.residency.require(NAME)
+            name, _ = next_name(segment, 0)
+            await world.storage.write(name, [b"joined"])
+            compacting.set()
+            await asyncio.sleep(1000)
+
+        monkeypatch.setattr(opened.flusher.compactor, "run", compact)
+        writer = Writer(store, NAME)
+        await writer.set_up()
+        writer.append(b"x" * 500, 1)
+        await writer.settled()
+        await compacting.wait()
+        writer.append(b"x" * 500, 2)
+        await writer.settled()
+        writer.session.close()
+        await store.stop()
+        store = await world.start()
+        await asyncio.sleep(0.05)
+        assert b"joined" not in world.storage.chunks.values()
+        assert await read_all(store, NAME) == b"x" * 1000
+        await store.stop()
+
+    asyncio.run(main())
