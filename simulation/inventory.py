@@ -38,6 +38,6 @@ def awaiting_in(rows: Mapping[bytes, bytes]) -> set[str]:
     return {keys.parse_garbage_key(key) for key in rows if key.startswith(keys.GARBAGE)}
 
 
-async def chunks_in(storage: ChunkStorage) -> dict[str, int]:
-    """Names and lengths of all chunks.  Raises Unavailable."""
-    return {name: length async for name, length in storage.list("")}
+async def chunks_in(storage: ChunkStorage, folder: str = "") -> dict[str, int]:
+    """Names and lengths of all chunks, or of those in a folder.  Raises Unavailable."""
+    return {name: length async for name, length in storage.list(folder)}

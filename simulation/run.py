@@ -239,6 +239,10 @@ class Run:
             rows = cluster.indexes.snapshot(container)
             extents.update(placed_in(container, rows))
             awaiting |= awaiting_in(rows)
+        # Looking takes its time: what was committed meanwhile is looked for again.
+        named = {chunk for placed in extents.values() for _, _, chunk, _ in placed if chunk}
+        for folder in sorted({chunk.rpartition("/")[0] for chunk in named - set(chunks)}):
+            chunks |= await chunks_in(cluster.storage, folder)
         return storage_checker.check(extents, chunks, awaiting)
 
     def reached(self, name: str) -> None:

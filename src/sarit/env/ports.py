@@ -93,7 +93,7 @@ class Files(Protocol):
         """The names in `directory`, sorted."""
 
     def make_dirs(self, path: str) -> None:
-        """Create `path` and its parents where missing, and sync each parent that changed."""
+        """Create `path` and its parents where missing; each is durable in its own parent when this returns."""
 
     def rename(self, source: str, target: str) -> None:
         """Atomically give `source` the name `target`; durable after `sync_dir`."""

@@ -12,6 +12,7 @@ import fcntl
 import mmap
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sarit.env.ports import WHOLE_BLOCK_BYTES, Buffer
@@ -169,6 +170,7 @@ class RealFile:
 
 
 _staging_of_thread = threading.local()
+_DURABLE_REMEMBERED = 10_000
 
 
 def _staging() -> memoryview:
@@ -194,6 +196,9 @@ def _after(parts: Sequence[Buffer], skipped: int) -> list[memoryview]:
 class RealFiles:
     """The machine's file system."""
 
+    def __init__(self) -> None:
+        self._durable: set[str] = set()
+
     def open(self, path: str, mode: str) -> RealFile:
         """Open a file; see `ports.Files.open`."""
         return RealFile(path, mode)
@@ -207,18 +212,28 @@ class RealFiles:
         return sorted(os.listdir(directory))
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and its parents, each made durable in its own parent."""
-        missing = []
+        """Create a directory and its parents, each durable in its own parent when this returns.
+
+        Also those that are there: another thread, or a process that was killed, may have made one and not synced it.
+        """
+        unknown = []
         at = os.path.abspath(path)
-        while not os.path.isdir(at):
-            missing.append(at)
+        while at != "/" and not (at in self._durable and os.path.isdir(at)):
+            unknown.append(at)
             at = os.path.dirname(at)
-        for directory in reversed(missing):
+        for directory in reversed(unknown):
             try:
                 os.mkdir(directory)
-            except FileExistsError:
-                continue
-            self.sync_dir(os.path.dirname(directory))
+            except OSError:  # which of many: it exists, the system is read-only there, one may not write there
+                if not os.path.isdir(directory):
+                    raise
+                with suppress(PermissionError):
+                    self.sync_dir(os.path.dirname(directory))
+            else:
+                self.sync_dir(os.path.dirname(directory))
+            if len(self._durable) >= _DURABLE_REMEMBERED:
+                self._durable.clear()
+            self._durable.add(directory)
 
     def rename(self, source: str, target: str) -> None:
         """Atomic; durable after `sync_dir`."""

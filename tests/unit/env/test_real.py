@@ -267,3 +267,28 @@ def test_a_taken_port_is_an_error() -> None:
         server.close()
 
     asyncio.run(main())
+
+
+def test_a_directory_that_somebody_else_made_is_made_durable(tmp_path, files, monkeypatch) -> None:
+    """A thread that has made one and not synced its parent yet, or could not, or a process that was killed there."""
+    (tmp_path / "x").mkdir()
+    synced: list[str] = []
+    monkeypatch.setattr(files, "sync_dir", synced.append)
+    files.make_dirs(f"{tmp_path}/x/y")
+    assert synced[-2:] == [str(tmp_path), f"{tmp_path}/x"]
+
+    def failing(path: str) -> None:
+        raise OSError(errno.EIO, path)
+
+    monkeypatch.setattr(files, "sync_dir", failing)
+    with pytest.raises(OSError, match="Errno 5"):
+        files.make_dirs(f"{tmp_path}/z/z")
+    synced.clear()
+    monkeypatch.setattr(files, "sync_dir", synced.append)
+    files.make_dirs(f"{tmp_path}/z/z")
+    assert synced == [str(tmp_path), f"{tmp_path}/z"]
+    files.make_dirs(f"{tmp_path}/z/z")
+    assert len(synced) == 2, "what is known to be durable is left alone"
+    os.rmdir(f"{tmp_path}/z/z")
+    files.make_dirs(f"{tmp_path}/z/z")
+    assert synced[2:] == [f"{tmp_path}/z"]
