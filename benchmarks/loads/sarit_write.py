@@ -58,7 +58,7 @@ async def _open_loop(writer: Any, options: dict[str, Any]) -> dict[str, Any]:
         else:
             for _ in range(end - first):
                 write(event)
-        writer.mark().add_done_callback(lambda future: acked(first, end, future))
+        writer.ack().add_done_callback(lambda future: acked(first, end, future))
 
     ticker = Ticker(tick)
     await asyncio.wait_for(done.wait(), seconds * 3 + 30)

@@ -17,7 +17,7 @@ from sarit.core.errors import SaritError
 from sarit.core.keyspace import KeyRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from sarit.client.marks import Mark
     from sarit.client.session import Session
@@ -50,6 +50,7 @@ class Spread:
         self._ranges: dict[SegmentId, KeyRange] = {}
         self._reached: dict[SegmentId, KeyRange] = {}
         self._touched: dict[LaneDriver, None] = {}
+        self._given: dict[LaneDriver, None] = {}
 
     def __repr__(self) -> str:
         return f"Spread({self.target!r}, {len(self._drivers)} segments, {self.held_bytes} bytes held)"
@@ -106,7 +107,7 @@ class Spread:
     def add(self, driver: LaneDriver, chunk: Chunk) -> None:
         """Give a chunk to a lane."""
         driver.add(chunk)
-        self._touched[driver] = None
+        self._touched[driver] = self._given[driver] = None
 
     def place(self, events: list[bytes], keys: list[str | None] | None) -> None:
         """Give events to their lanes; those without keys go to lanes drawn at random, a chunk at a time."""
@@ -165,7 +166,15 @@ class Spread:
 
     def mark(self, mark: Mark) -> None:
         """Let `mark` pass when everything placed so far is acknowledged."""
-        for driver in self._drivers.values():
+        self._mark(mark, self._drivers.values())
+
+    def mark_given(self, mark: Mark) -> None:
+        """Let `mark` pass when all lanes that were given something since the last such mark have it acknowledged."""
+        given, self._given = self._given, {}
+        self._mark(mark, given)
+
+    def _mark(self, mark: Mark, drivers: Iterable[LaneDriver]) -> None:
+        for driver in drivers:
             lane = driver.lane
             if lane.busy:
                 mark.one_more()

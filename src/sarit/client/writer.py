@@ -204,6 +204,13 @@ class EventWriter:
 
     def mark(self) -> asyncio.Future[None]:
         """A future that is done when everything written so far is durable; it fails as the writer does."""
+        return self._marked(self._spread.mark)
+
+    def ack(self) -> asyncio.Future[None]:
+        """As `mark`, for what was written since the last `ack`: other segments may be behind with what came before."""
+        return self._marked(self._spread.mark_given)
+
+    def _marked(self, place: Callable[[Mark], None]) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._failure is not None:
             future.set_exception(self._failure)
@@ -215,14 +222,11 @@ class EventWriter:
         future.add_done_callback(lambda done: self._marks.pop(done, None))
         if self._spread.opened or not self._intake:
             self._take_intake()
-            self._place_mark(future)
+            place(_passing(future))
         else:
             self._early.append(future)
         self.wake_soon()
         return future
-
-    def _place_mark(self, future: asyncio.Future[None]) -> None:
-        self._spread.mark(Mark(lambda: None if future.done() else future.set_result(None)))
 
     async def flush(self) -> None:
         """Wait until everything written so far is durable.  Raises the writer's failure."""
@@ -327,7 +331,7 @@ class EventWriter:
             return
         self._take_intake()
         for future in self._early:
-            self._place_mark(future)
+            self._spread.mark(_passing(future))
         self._early.clear()
         self._pump()
 
@@ -343,3 +347,7 @@ class EventWriter:
                 future.exception()
         if self._pumped is not None:
             self._pumped()
+
+
+def _passing(future: asyncio.Future[None]) -> Mark:
+    return Mark(lambda: None if future.done() else future.set_result(None))

@@ -50,6 +50,10 @@ class Compactor:
         if small:
             self._small[segment.id] = self._small.get(segment.id, 0) + small
 
+    def forget(self, segment: Segment) -> None:
+        """A segment is gone."""
+        self._small.pop(segment.id, None)
+
     async def run(self, next_name: NameChunk) -> None:
         """Join what is worth joining now, up to the bounds of one cycle.  Raises what the index raises."""
         ready = [segment for segment, count in self._small.items() if count >= JOIN_EXTENTS]

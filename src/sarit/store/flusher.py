@@ -279,6 +279,7 @@ class Flusher:
             segment = item.segment
             if item.gone:
                 container.state.forget(segment)
+                self.compactor.forget(segment)
                 continue
             segment.committed = True
             segment.saved = segment.id not in container.state.dirty

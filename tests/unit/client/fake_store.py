@@ -46,7 +46,8 @@ class FakeStore:
     """`segments` by name.  Faults:
 
     `drop_before` / `drop_after`: numbers of appends (counted over the store) at which the connection is cut before
-    or after the append is applied, without an ack.  `ack_delay`: seconds before acks.  `mute`: acks are not sent.
+    or after the append is applied, without an ack.  `ack_delay`: seconds before acks.  `mute`: segments that
+    acks are not sent for until `speak`.
     """
 
     def __init__(self) -> None:
@@ -55,6 +56,8 @@ class FakeStore:
         self.drop_before: set[int] = set()
         self.drop_after: set[int] = set()
         self.ack_delay = 0.0
+        self.mute: set[str] = set()
+        self.held_back: list[tuple[Peer, bytes]] = []
         self.appends = 0
         self.setups = 0
         self.port = 0
@@ -62,6 +65,13 @@ class FakeStore:
         self.lose_merge_replies = 0
         self.max_read = MAX_READ_BYTES
         self._server = None
+
+    def speak(self) -> None:
+        """Send the acks held back."""
+        self.mute.clear()
+        for peer, ack in self.held_back:
+            peer.send(ack)
+        self.held_back.clear()
 
     async def start(self, network, port: int = 0) -> None:
         self._server = await network.serve(lambda: Peer(self), "127.0.0.1", port)
@@ -180,7 +190,11 @@ class Peer(asyncio.BufferedProtocol):
         if store.appends in store.drop_after:
             self.transport.abort()
             return
-        self.later(data_appended(append.writer_id, append.last_event_number, stored, append.request_id, segment.length))
+        ack = data_appended(append.writer_id, append.last_event_number, stored, append.request_id, segment.length)
+        if name in store.mute:
+            store.held_back.append((self, ack))
+        else:
+            self.later(ack)
 
     def conditional(self, command) -> None:
         name, _ = self.writers[command.writer_id]

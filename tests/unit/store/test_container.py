@@ -341,6 +341,34 @@ def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
     run(main())
 
 
+def test_compaction_remembers_no_segment_that_is_gone():
+    """A part of every transaction would have stayed with it for as long as the node ran."""
+
+    async def main():
+        world = World(limits=replace(SMALL, flush=replace(SMALL.flush, interval_seconds=1000)))
+        store = await world.start()
+        names = [f"a/b/{number}.#epoch.0" for number in range(6)]
+        for name in names:
+            await store.container(name).create(name)
+            writer = Writer(store, name)
+            await writer.set_up()
+            writer.append(b"x" * 50, 1)
+            await writer.settled()
+            writer.session.close()
+        flushers = [opened_container.flusher for opened_container in store.opened()]
+        for flusher in flushers:
+            await flusher.checkpoint()
+        assert sum(len(flusher.compactor._small) for flusher in flushers) == len(names)
+        for name in names[1:]:
+            await store.container(name).delete(name)
+        for flusher in flushers:
+            await flusher.checkpoint()
+        assert sum(len(flusher.compactor._small) for flusher in flushers) == 1
+        await store.stop()
+
+    run(main())
+
+
 def test_of_two_creations_at_once_one_is_told_it_exists_once_that_is_durable():
     async def main():
         world = World()
