@@ -77,7 +77,7 @@ class _Guest(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self._inner.connection_made(transport)
+        self._inner.connection_made(_Gathering(self._transport))
 
     def data_received(self, data: bytes) -> None:
         if self._ended or self._inner.connection.is_closing():
@@ -131,6 +131,38 @@ class _Guest(asyncio.Protocol):
 
     def _tell(self, reason: str) -> None:
         _log.warning("API connection %s closed: it %s", self._peer, reason)
+
+
+class _Gathering:
+    """A transport that hands on at the end of the loop's turn what was written in it.
+
+    grpclib writes a reply in three parts, and many replies may come of one turn: each write would be a call of the
+    system, and wake the client once more."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._parts: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not data:
+            return
+        if not self._parts:
+            asyncio.get_running_loop().call_soon(self._hand_on)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._hand_on()
+        self._transport.close()
+
+    def _hand_on(self) -> None:
+        if self._parts:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            if not self._transport.is_closing():
+                self._transport.write(data)
 
 
 class Refused(asyncio.Protocol):
