@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId
 
 MARKS_AHEAD: Final = 1000
+# Bounds of ranges that tile the key space are sums of doubles.
+_ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,10 @@ class TimeWindows:
         return f"TimeWindows({self.stream}, behind {self._passed}, {len(self._pending)} ahead)"
 
     async def at(self, position: StreamCut) -> TimeWindow:
-        """The window at a reader's `position()`.  Raises NotFound, Invalid."""
+        """The window at a reader's `position()`.  Raises NotFound, Invalid.
+
+        Between the end of a segment and the beginning of its successor, which waits for others, a position covers less
+        than all keys; what was read of the rest is not known then, so there is no `upper`."""
         if position.stream != self.stream:
             raise Invalid(f"that is a position in {position.stream}, not in {self.stream}")
         ranges = await self._ranges.of(position.positions)
@@ -99,7 +104,8 @@ class TimeWindows:
                 break
         # At exactly a watermark's cut it is passed, and nothing beyond it was read.
         near = self._pending if self._passed is None else (self._passed, *self._pending)
-        ahead = next((mark for mark in near if watermarks.is_ahead(mark, here)), None)
+        whole = sum(keys.high - keys.low for keys in ranges.values()) > 1.0 - _ROUNDING
+        ahead = next((mark for mark in near if whole and watermarks.is_ahead(mark, here)), None)
         return TimeWindow(None if self._passed is None else self._passed.lower, None if ahead is None else ahead.upper)
 
     def _pass(self, here: Mapping[SegmentId, tuple[KeyRange, int]]) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.starting import Place
     from sarit.client.groups.values import GroupConfig, GroupSegment
     from sarit.client.loop_thread import LoopThread
+    from sarit.client.times import TimeWindow
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
 
@@ -48,6 +49,10 @@ class GroupReader:
     def position(self) -> Position:
         """Behind the last event handed out, exactly."""
         return self._made.position()
+
+    def time_window(self, stream: StreamName | str) -> TimeWindow:
+        """Between which times the group stands in one of its streams; see the twin.  Raises Invalid, Unavailable."""
+        return self._thread.run(self._made.time_window(stream))
 
     def read(self, timeout: float | None = None) -> GroupEvent | CheckpointEvent | None:
         """The next event; or a checkpoint; None after `timeout` seconds without one, or when all is read (`at_end`)."""

@@ -16,8 +16,10 @@ from sarit.client.groups.member import Member
 from sarit.client.groups.position import Position
 from sarit.client.groups.sources import Source, Sources
 from sarit.client.groups.updates import AddReader, RemoveReader, Update
+from sarit.client.groups.windows import GroupWindows
 from sarit.core.errors import Conflict, Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
+from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Ranges
     from sarit.client.session import Session
+    from sarit.client.times import TimeWindow
 
 
 class GroupEvent:
@@ -110,6 +113,7 @@ class GroupReader:
         self._failure: SaritError | None = None
         self._following: asyncio.Task[None] | None = None
         self._schema: Any = None
+        self._windows = GroupWindows(session)
 
     def __repr__(self) -> str:
         return f"GroupReader({self._shared.name}, {self.name}, {self._sources!r})"
@@ -148,6 +152,15 @@ class GroupReader:
     def position(self) -> Position:
         """Behind the last event handed out, exactly."""
         return Position(self._positions(), self._shared.state.ranges)
+
+    async def time_window(self, stream: StreamName | str) -> TimeWindow:
+        """Between which times the group stands in one of its streams: what is of `lower` or before does not come any
+        more, to no reader.
+
+        How far the others are is told every few seconds, so the window lies a little behind; after a reader was lost,
+        its last events come again.  Raises Invalid (the group does not read the stream), Unavailable."""
+        name = StreamName.parse(stream) if isinstance(stream, str) else stream
+        return await self._windows.at(name, self._shared.state, self._positions())
 
     def _positions(self) -> dict[GroupSegment, int]:
         held = self._sources.positions()

@@ -1,0 +1,68 @@
+"""The time windows of a reader group: of all readers together, never ahead of the last of them."""
+
+import asyncio
+
+import pytest
+
+from sarit.client.times import TimeWindow
+from sarit.core.errors import Invalid
+from sarit.core.names import StreamName
+from tests.unit.client.nodes import on_node
+
+NAME = StreamName("s", "t")
+
+
+async def _noted(local, time: int) -> None:
+    """20 events and a watermark behind them."""
+    async with local.client.writer(NAME, name="w") as writer:
+        for number in range(20):
+            writer.write(f"{time}:{number}", key=str(number))
+        await writer.note_time(time)
+        assert await local.node.controller.watermarks.look(NAME)
+
+
+async def _drain(reader) -> int:
+    count = 0
+    while (found := await reader.read_batch(timeout=0.3)) is not None:
+        count += len(getattr(found, "events", ()))
+    return count
+
+
+@on_node
+async def test_one_reader_sees_the_windows_of_what_it_reads(local):
+    await local.client.create_stream(NAME, segments=2)
+    await _noted(local, 100)
+    group = await local.client.reader_groups.create("s/g", NAME, automatic_checkpoint=None)
+    async with await group.reader("one") as reader:
+        assert await reader.time_window(NAME) == TimeWindow(None, 100)
+        assert await _drain(reader) == 20
+        assert await reader.time_window("s/t") == TimeWindow(100, 100)
+        await local.client.stream(NAME).scale(3)
+        await _noted(local, 200)
+        assert await _drain(reader) == 20
+        assert await reader.time_window(NAME) == TimeWindow(200, 200)
+        with pytest.raises(Invalid, match="does not read s/other"):
+            await reader.time_window("s/other")
+
+
+@on_node
+async def test_a_reader_that_stands_still_holds_the_window_of_all(local):
+    await local.client.create_stream(NAME, segments=2)
+    group = await local.client.reader_groups.create("s/g", NAME, automatic_checkpoint=0.1)
+    async with await group.reader("one") as one, await group.reader("two") as two:
+
+        async def shared() -> bool:
+            await asyncio.gather(one.read_batch(timeout=0.05), two.read_batch(timeout=0.05))
+            return len(one.segments) == len(two.segments) == 1
+
+        async with asyncio.timeout(20):
+            while not await shared():
+                pass
+        await _noted(local, 100)
+        read = await _drain(one)
+        assert 0 < read < 20
+        assert (await one.time_window(NAME)).lower is None
+        assert read + await _drain(two) == 20
+        async with asyncio.timeout(20):
+            while (await one.time_window(NAME)).lower != 100:  # until the other's place is told
+                await asyncio.gather(one.read_batch(timeout=0.2), two.read_batch(timeout=0.2))
