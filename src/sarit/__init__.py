@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.blocking import GroupReader, ReaderGroup
     from sarit.client.groups.position import Checkpoint, Position
     from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch, GroupEvent
+    from sarit.client.pointers import EventPointer
     from sarit.client.recipes.roster import Member
     from sarit.client.revisioned import Revision
     from sarit.client.tables.blocking import Table
@@ -58,6 +59,7 @@ _HOMES = {
         "StateSynchronizer",
     ),
     "sarit.client.groups.blocking": ("GroupReader", "ReaderGroup"),
+    "sarit.client.pointers": ("EventPointer",),
     "sarit.client.groups.position": ("Checkpoint", "Position"),
     "sarit.client.groups.reader": ("ArrowBatch", "CheckpointEvent", "EventBatch", "GroupEvent"),
     "sarit.client.recipes.roster": ("Member",),
@@ -97,6 +99,7 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "EventBatch",
+    "EventPointer",
     "EventReader",
     "EventWriter",
     "Exists",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sarit.client.aio import Cut
     from sarit.client.history import Epoch
     from sarit.client.loop_thread import LoopThread
+    from sarit.client.pointers import EventPointer
     from sarit.client.values import SegmentRange
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
@@ -83,6 +84,10 @@ class Stream:
         It reads what lies between to find where events begin; `approximate`: it asks the store, at no cost, for streams
         without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
         return self._thread.run(self._stream.next_cut(start, distance_bytes, approximate=approximate))
+
+    def fetch_event(self, pointer: EventPointer) -> bytes:
+        """One event again, by the pointer that came with it.  Raises Truncated (it is gone), Invalid, Unavailable."""
+        return self._thread.run(self._stream.fetch_event(pointer))
 
     def time_windows(self) -> TimeWindows:
         """Which times the positions of one reader lie between."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client import batch, history, scaling
+from sarit.client import batch, history, pointers, scaling
 from sarit.client.times import TimeWindows
 from sarit.core.errors import Invalid
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sarit.client.aio import Client, Cut
     from sarit.client.batch import BatchReader, Slice
     from sarit.client.history import Epoch
+    from sarit.client.pointers import EventPointer
     from sarit.client.values import SegmentRange
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
@@ -96,6 +97,12 @@ class Stream:
         if found is None:
             raise Invalid('that cut has no bounds: give "head", "tail", a StreamCut or its text')
         return found
+
+    async def fetch_event(self, pointer: EventPointer) -> bytes:
+        """One event again, by the pointer that came with it.  Raises Truncated (it is gone), Invalid, Unavailable."""
+        if pointer.stream != self.name:
+            raise Invalid(f"that points into {pointer.stream}, not into {self.name}")
+        return await pointers.fetch(self._session, pointer)
 
     # -- event time -----------------------------------------------------------------------------
 

@@ -310,65 +310,6 @@ def test_random_appends_with_crashes_and_evictions(seed):
     run(main())
 
 
-def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
-    async def main():
-        limits = replace(SMALL, flush=replace(SMALL.flush, small_extent_bytes=600))
-        world = World(limits=limits)
-        _, store, writer = await opened(world)
-        expected = b""
-        for number in range(1, 60):
-            data = bytes([number]) * (50 + number * 5)
-            writer.append(data, number)
-            expected += data
-            await writer.settled()
-            await asyncio.sleep(0.03)
-            if number % 20 == 0:
-                assert await read_all(store, SEGMENT) == expected
-        joined = sum(o.flusher.compactor.joined for o in store.opened())
-        assert joined > 30
-        await asyncio.sleep(0.1)
-        assert await read_all(store, SEGMENT) == expected
-        store = await world.crash(store)
-        assert await read_all(store, SEGMENT) == expected
-        await asyncio.sleep(0.1)
-        opened_container = next(o for o in store.opened() if o.container is store.container(SEGMENT))
-        segment = await opened_container.container.residency.require(SEGMENT)
-        chunks = await opened_container.container.residency.chunks(segment)
-        named = {extent.chunk for extent in chunks if extent.chunk}
-        assert set(world.storage.chunks) == named  # the joined ones are deleted, nothing else is
-        await store.stop()
-
-    run(main())
-
-
-def test_compaction_remembers_no_segment_that_is_gone():
-    """A part of every transaction would have stayed with it for as long as the node ran."""
-
-    async def main():
-        world = World(limits=replace(SMALL, flush=replace(SMALL.flush, interval_seconds=1000)))
-        store = await world.start()
-        names = [f"a/b/{number}.#epoch.0" for number in range(6)]
-        for name in names:
-            await store.container(name).create(name)
-            writer = Writer(store, name)
-            await writer.set_up()
-            writer.append(b"x" * 50, 1)
-            await writer.settled()
-            writer.session.close()
-        flushers = [opened_container.flusher for opened_container in store.opened()]
-        for flusher in flushers:
-            await flusher.checkpoint()
-        assert sum(len(flusher.compactor._small) for flusher in flushers) == len(names)
-        for name in names[1:]:
-            await store.container(name).delete(name)
-        for flusher in flushers:
-            await flusher.checkpoint()
-        assert sum(len(flusher.compactor._small) for flusher in flushers) == 1
-        await store.stop()
-
-    run(main())
-
-
 def test_of_two_creations_at_once_one_is_told_it_exists_once_that_is_durable():
     async def main():
         world = World()

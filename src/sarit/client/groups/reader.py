@@ -17,6 +17,7 @@ from sarit.client.groups.position import Position
 from sarit.client.groups.sources import Source, Sources
 from sarit.client.groups.updates import AddReader, RemoveReader, Update
 from sarit.client.groups.windows import GroupWindows
+from sarit.client.pointers import EventPointer
 from sarit.core.errors import Conflict, Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
@@ -55,6 +56,11 @@ class GroupEvent:
         """Behind this event: store it with what came of the event."""
         behind = self.offset + EVENT_HEADER_BYTES + len(self.event)
         return Position({**self._held, self.segment: behind}, self._ranges)
+
+    @property
+    def pointer(self) -> EventPointer:
+        """Where it is, to fetch it again with `client.stream(...).fetch_event`."""
+        return EventPointer(*self.segment, self.offset, EVENT_HEADER_BYTES + len(self.event))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,74 @@
+"""Marks (everything so far is durable) and acks (what came since the last one is)."""
+
+import asyncio
+
+from sarit.core.keyspace import hash_key
+from sarit.core.names import SegmentId
+from tests.unit.client.world import on_loop, until
+
+FIRST = SegmentId(0, 0)
+NAME = "s/t/0.#epoch.0"
+
+
+@on_loop
+async def test_marks_are_done_in_order_and_only_when_durable(world) -> None:
+    world.controller.create("s/t", 3)
+    world.store.ack_delay = 0.005
+    writer = world.client.writer("s/t")
+    done: list[tuple[int, int]] = []
+    for number in range(50):
+        writer.write(f"{number}", key=f"{number}")
+        mark = writer.mark()
+        mark.add_done_callback(lambda _, number=number: done.append((number, len(world.everything()))))
+        await asyncio.sleep(0.0005)
+    await writer.flush()
+    await until(lambda: len(done) == 50)
+    assert [number for number, _ in done] == list(range(50))
+    assert all(stored > number for number, stored in done)
+    await writer.close()
+
+
+@on_loop
+async def test_an_ack_waits_for_its_own_events_alone(world) -> None:
+    world.controller.create("s/t", 2)
+    writer = world.client.writer("s/t")
+    low, high = (next(k for k in map(str, range(100)) if (hash_key(k) < 0.5) is left) for left in (True, False))
+    writer.write(b"0", high)
+    await writer.flush()
+    world.store.mute.add(NAME)
+    writer.write(b"1", low)
+    first = writer.ack()
+    writer.write(b"2", high)
+    second, whole = writer.ack(), writer.mark()
+    await second
+    assert not first.done()
+    assert not whole.done()
+    writer.write(b"3", low)
+    writer.write(b"4", high)
+    both, nothing = writer.ack(), writer.ack()
+    await nothing
+    await until(lambda: b"4" in world.everything())
+    assert not both.done(), "one of its events is not acknowledged"
+    world.store.speak()
+    await asyncio.gather(first, whole, both)
+    await writer.close()
+
+
+@on_loop
+async def test_acks_survive_a_scale(world) -> None:
+    """What is placed anew is waited for by the acks of it, and by nobody less."""
+    stream = world.controller.create("s/t", 2)
+    writer = world.client.writer("s/t")
+    world.store.ack_delay = 0.002
+    done: list[tuple[int, bool]] = []
+    for number in range(60):
+        writer.write(f"{number}", f"{number}")
+        event = b"%d" % number
+        writer.ack().add_done_callback(lambda _, n=number, e=event: done.append((n, e in world.everything())))
+        if number == 30:
+            world.controller.scale(stream, [FIRST], [(0.0, 0.25), (0.25, 0.5)])
+        await asyncio.sleep(0.0005)
+    await writer.flush()
+    await until(lambda: len(done) == 60)
+    assert all(stored for _, stored in done)
+    await writer.close()
