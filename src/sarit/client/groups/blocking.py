@@ -119,8 +119,8 @@ class ReaderGroup:
     def checkpoint(self, name: str, timeout: float = CHECKPOINT_SECONDS) -> Checkpoint:
         """Begin a checkpoint and wait until all readers have passed it.
 
-        Raises Conflict (the name was used; too many are under way; it was given up), Unavailable after `timeout`
-        seconds: it may be completed later."""
+        Raises Conflict (the name was used; too many are under way; it was given up; the readers were between two scales
+        of a stream, where no cut is), Unavailable after `timeout` seconds: it may be completed later."""
         return self._thread.run(self._made.checkpoint(name, timeout))
 
     def stream_cuts(self, timeout: float = CHECKPOINT_SECONDS) -> dict[StreamName, StreamCut]:

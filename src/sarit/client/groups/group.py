@@ -123,8 +123,8 @@ class ReaderGroup:
     async def checkpoint(self, name: str, timeout: float = CHECKPOINT_SECONDS) -> Checkpoint:
         """Begin a checkpoint and wait until all readers have passed it.
 
-        Raises Conflict (the name was used; too many are under way; it was given up), Unavailable after `timeout`
-        seconds: it may be completed later."""
+        Raises Conflict (the name was used; too many are under way; it was given up; the readers were between two scales
+        of a stream, where no cut is), Unavailable after `timeout` seconds: it may be completed later."""
 
         def begin(state: GroupState) -> list[Update]:
             if name in state.checkpoints.positions:
@@ -152,7 +152,7 @@ class ReaderGroup:
             raise Conflict(f"checkpoint {name} of group {self.name} was given up, or the group was reset")
         positions = self._shared.state.checkpoints.completed(name)
         await self._shared.tell(ClearCheckpointsBefore(name))
-        cuts = await cover.cuts_of(self._session, positions or {})
+        cuts = await cover.cuts_of(self._session, positions or {}, exact=True)
         return Checkpoint(name, {cut.stream: cut for cut in cuts})
 
     async def give_up_checkpoints(self) -> None:

@@ -10,7 +10,7 @@ from sarit.client.groups.updates import UpdatingConfig
 from sarit.controller.keys import subscriber_key
 from sarit.controller.model.codec import decode_subscriber
 from sarit.core.cuts import StreamCut
-from sarit.core.errors import Invalid
+from sarit.core.errors import Conflict, Invalid
 from sarit.core.names import StreamName
 from tests.unit.client.groups.crew import Worker, fill, total, until
 from tests.unit.client.nodes import on_node
@@ -46,6 +46,41 @@ async def test_a_half_done_merge_is_in_the_cuts_and_a_reset_to_them_reads_the_re
     await until(lambda: len(worker.done) + len(read) == len(events))
     assert sorted(worker.done + read) == sorted(events)
     await worker.leave()
+
+
+@on_node
+async def test_between_two_scales_there_is_no_cut(local):
+    """One segment is not read to its end; beside it a reader has gone on, and a merged one waits (seed 4220569625)."""
+    await local.client.create_stream("s/t", segments=2)
+    await fill(local.client, "s/t", 200)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    one, two = await group.reader("one"), await group.reader("two")
+    while len(one.segments) != 1 or len(two.segments) != 1:
+        await asyncio.gather(one.read_batch(1, 0.01), two.read_batch(1, 0.01))
+
+    async def cuts(first, second):
+        """Both pass the silent checkpoint."""
+        taken = asyncio.create_task(group.stream_cuts())
+        while not taken.done():
+            await asyncio.gather(first.read_batch(1, 0.01), second.read_batch(0, 0.01))
+        return await taken
+
+    stream = local.client.stream("s/t")
+    assert await stream.scale(3)
+    await fill(local.client, "s/t", 100, 200)
+    while not any(segment.segment.epoch == 1 for segment in one.segments):
+        await one.read_batch(1000, 0.01)
+    with pytest.raises(Conflict, match="between two scales"):  # in the middle of the successor
+        await cuts(one, two)
+    assert await stream.scale(1)
+    while one.segments:
+        await one.read_batch(1000, 0.01)
+    with pytest.raises(Conflict, match="between two scales"):  # behind its end
+        await cuts(one, two)
+    while not any(segment.segment.epoch == 2 for segment in (*one.segments, *two.segments)):
+        await asyncio.gather(one.read_batch(1000, 0.01), two.read_batch(1000, 0.01))
+    (found,) = (await cuts(one, two)).values()
+    assert [segment.epoch for segment in found.positions] == [2]
 
 
 @on_node
