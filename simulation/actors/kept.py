@@ -221,7 +221,7 @@ class Kept:
 
     async def _subscribe(self, client: Client) -> None:
         controller = client.session.controller
-        head = await client.stream_cut_head(STREAM)
+        head = await insistently(lambda: client.stream_cut_head(STREAM))
         cut = {segment.packed: offset for segment, offset in head.positions.items()}
         wanted = pb.ReaderGroupConfiguration(
             scope=SCOPE, readerGroupName=GROUP, readerGroupId=_GROUP_ID, retentionType=_MANUAL,
