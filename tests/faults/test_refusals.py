@@ -67,6 +67,12 @@ class Looking:
         self._channel.close()
         await self._client.close()
 
+    async def watermarked(self, stream: str) -> None:
+        """Return when the watermark that a noted time leads to is written: at a moment of its own."""
+        mark = f"s/_MARK{stream}"
+        while not sum((await self._client.stream_cut_tail(mark)).positions.values()):
+            await asyncio.sleep(0.01)
+
     async def everything(self) -> list[str]:
         """What is looked at."""
         client, found = self._client, []
@@ -125,6 +131,7 @@ def test_transactions_and_groups_that_have_moved_on(node) -> None:
             config = group(readerGroupId="id-1", retentionType=2, startingStreamCuts=[cut({})], endingStreamCuts=[])
             assert await status_of(c, "createReaderGroup", config) == pb.CreateReaderGroupResponse.SUCCESS
             assert await status_of(c, "noteTimestampFromWriter", note({0: 200}, 10)) == pb.TimestampResponse.SUCCESS
+            await looking.watermarked("t")
             pings = [pb.PingTxnRequest(streamInfo=STREAM, txnId=one, lease=LEASE) for one in made]
             u, s, t = pb.UpdateReaderGroupResponse, pb.UpdateSubscriberStatus, pb.TimestampResponse
             other = pb.SubscriberStreamCut(

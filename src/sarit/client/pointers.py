@@ -75,7 +75,8 @@ async def fetch(session: Session, pointer: EventPointer) -> bytes:
     except NotFound as error:
         raise Truncated(f"{error}: it was truncated away", -1) from None
     if pointer.offset < info.start_offset:
-        raise Truncated(f"the event at {pointer} was truncated away: {name} begins at {info.start_offset} now", end)
+        start = info.start_offset
+        raise Truncated(f"the event at {pointer} was truncated away: {name} begins at {start} now", start)
     if end > info.end_offset:
         raise Invalid(f"there is no event at {pointer}: {name} ends at {info.end_offset}")
     events: list[bytes] = []

@@ -115,6 +115,16 @@ class Tables:
     async def scan(self, name: str, start: bytes, end: bytes | None, limit: int) -> list[Entry]:
         """Applied entries with start <= key (< end) by key, at most `limit` and one page of bytes."""
         segment = await self._require(name)
+        while True:
+            alive, last = await self._scan_some(segment, start, end, limit)
+            if alive or last is None:
+                return _page(alive, limit)
+            start = last + b"\0"
+
+    async def _scan_some(
+        self, segment: Segment, start: bytes, end: bytes | None, limit: int
+    ) -> tuple[list[Entry], bytes | None]:
+        """Entries in order, and the last key looked at; None when that is all."""
         table = segment.table
         assert table is not None
         segment.pins += 1
@@ -123,10 +133,10 @@ class Tables:
                 generation = self._container.residency.generation
                 low, high = keys.entry_range(segment.id, start, end)
                 rows: list[tuple[bytes, bytes]] = []
+                # As many more rows as the overlay could remove; it may grow while the index is read.
+                most = limit + len(table.dirty) + len(table.flushing)
                 if segment.committed:
-                    # As many more rows as the overlay could remove.
-                    overlay_size = len(table.dirty) + len(table.flushing)
-                    rows = await self._container.index.scan(low, high, limit + overlay_size)
+                    rows = await self._container.index.scan(low, high, most)
                 if generation == self._container.residency.generation:
                     break
         finally:
@@ -138,8 +148,10 @@ class Tables:
             merged[key] = Entry(key, value, version)
         for overlay in (table.flushing, table.dirty):
             merged |= {k: e for k, e in overlay.items() if k >= start and (end is None or k < end)}
-        alive = (merged[key] for key in sorted(merged) if merged[key].value is not None)
-        return _page(alive, limit)
+        # Rows of the index beyond what was scanned may come before overlay entries: stop there.
+        last = keys.parse_entry_key(rows[-1][0])[1] if rows and len(rows) == most else None
+        looked_at = sorted(key for key in merged if last is None or key <= last)
+        return [merged[key] for key in looked_at if merged[key].value is not None], last
 
     async def delta(self, name: str, position: int, limit: int) -> tuple[list[Entry], bool, int]:
         """Live entries written at or after `position`, whether the end was reached, and the next position.

@@ -62,7 +62,8 @@ async def test_a_pointer_to_nothing_says_why(local) -> None:
     with pytest.raises(Invalid, match="not into s/t"):
         await stream.fetch_event(EventPointer(StreamName("s", "u"), first, 0, 13))
     await local.client.truncate_stream(NAME, cut="tail")
-    with pytest.raises(Truncated, match="begins at 26"):
+    with pytest.raises(Truncated, match="begins at 26") as gone:
         await stream.fetch_event(EventPointer(NAME, first, 0, 13))
+    assert gone.value.start_offset == 26
     with pytest.raises((Truncated, NotFound)):
         await stream.fetch_event(EventPointer(NAME, SegmentId(3, 9), 0, 13))

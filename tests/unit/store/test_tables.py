@@ -137,6 +137,31 @@ def test_delta_reads_reach_every_update_in_pages():
     run(main())
 
 
+def test_a_scan_skips_nothing_when_the_table_changes_while_the_index_is_read(monkeypatch):
+    """A removal and a put beyond the page came meanwhile: the page was of the put, and all between was left out
+    (simulation seed 964673795)."""
+
+    async def main():
+        _, store, tables = await opened()
+        await tables.update(TABLE, [(b"k%d" % number, b"v", NOT_EXISTS) for number in range(4)])
+        (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
+        await container.flusher.checkpoint()
+        index, right = container.container.index, container.container.index.scan
+
+        async def meanwhile(*bounds):
+            rows = await right(*bounds)
+            monkeypatch.setattr(index, "scan", right)
+            await tables.update(TABLE, [(b"k0", None, NO_VERSION), (b"z", b"v", NOT_EXISTS)])
+            return rows
+
+        monkeypatch.setattr(index, "scan", meanwhile)
+        assert [entry.key for entry in await tables.scan(TABLE, b"", None, 1)] == [b"k1"]
+        assert [entry.key for entry in await tables.scan(TABLE, b"", None, 9)] == [b"k1", b"k2", b"k3", b"z"]
+        await store.stop()
+
+    run(main())
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_random_batches_with_checkpoints_and_crashes(seed):
     async def main():
