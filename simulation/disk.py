@@ -254,11 +254,9 @@ class SimulatedFile:
         self._check()
         return bytes(memoryview(self._inode.content)[offset : offset + length])
 
-    def pread_into(self, into: memoryview, offset: int) -> int:
-        """See `ports.File.pread_into`."""
-        data = self.pread(len(into), offset)
-        into[: len(data)] = data
-        return len(data)
+    def scan(self, length: int, offset: int) -> Buffer:
+        """See `ports.File.scan`."""
+        return self.pread(length, offset)
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
         """See `ports.File.pwrite`."""

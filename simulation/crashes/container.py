@@ -23,7 +23,7 @@ from sarit.storage.directory import open_directory
 from sarit.store.budget import Budget
 from sarit.store.container import ContainerLimits
 from sarit.store.flusher import FlushLimits
-from sarit.store.pace import FlushPace
+from sarit.store.pace import FlushPace, Paces, ReadPace
 from sarit.store.reads import ChunkReader, Reads
 from sarit.store.recovery import open_container, sweep_orphans
 from sarit.store.tables import Tables
@@ -165,8 +165,9 @@ async def open_on(env: Env, indexes: Any, limits: FlushLimits) -> tuple[Opened, 
     storage = await open_directory("/chunks", env, writers=1, readers=1)
     budget = Budget(_BUDGET_BYTES, 0)
     logs = LocalLogProvider(env, "/log", FILE_BYTES)
+    paces = Paces(FlushPace(env.clock, budget), ReadPace(env.clock))
     opened = await open_container(
-        0, env, logs, indexes, storage, budget, FlushPace(env.clock, budget), ContainerLimits(max_segments=4), limits,
+        0, env, logs, indexes, storage, budget, paces, ContainerLimits(max_segments=4), limits,
         lambda _container, _error: None,
     )  # fmt: skip
     return opened, storage

@@ -36,9 +36,21 @@ def test_writes_are_read_back_and_holes_are_zeros(files, root) -> None:
     assert file.pwrite([b"XY"], 6) == 2
     file.datasync()
     assert file.pread(100, 5) == b"aXYdef"
-    into = memoryview(bytearray(8))
-    assert file.pread_into(into, 7) == 4
-    assert bytes(into[:4]) == b"Ydef"
+
+
+def test_scans_begin_and_end_anywhere(files, root) -> None:
+    """Whatever the blocks of the disk are: at the end of the file, and behind it, there is less."""
+    data = bytes(n * 7919 % 251 for n in range(700_001))
+    files.open(f"{root}/a", "create").pwrite([data], 0)
+    file = files.open(f"{root}/a", "scan")
+    for offset, length in (
+        (0, 700_001), (0, 4096), (4096, 300_000), (1, 4095), (4095, 2), (262_143, 262_146), (699_000, 5000),
+        (700_000, 1), (700_001, 1), (700_500, 9), (800_000, 9), (5, 0), (0, 10_000_000),
+    ):  # fmt: skip
+        assert bytes(file.scan(length, offset)) == data[offset : offset + length], (offset, length)
+    kept = file.scan(9, 100)
+    file.scan(9, 200)
+    assert bytes(kept) == data[100:109], "the memory is the result's own"
 
 
 def test_allocate_only_grows_and_truncate_cuts_or_grows(files, root) -> None:

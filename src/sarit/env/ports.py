@@ -49,8 +49,8 @@ class File(Protocol):
     def pread(self, length: int, offset: int) -> bytes:
         """At most `length` bytes from `offset`; shorter at the end of the file only."""
 
-    def pread_into(self, into: memoryview, offset: int) -> int:
-        """Fill `into` from `offset`; returns the bytes read, fewer at the end of the file only."""
+    def scan(self, length: int, offset: int) -> Buffer:
+        """As `pread`, of a file opened with "scan", into memory of the result's own."""
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
         """Write all parts one after the other from `offset`; returns their total length."""
@@ -80,7 +80,8 @@ class Files(Protocol):
     def open(self, path: str, mode: str) -> File:
         """Open `path`; mode "read", "scan", "write" (must exist), "create" (must not exist) or "blocks".
 
-        "scan" is "read" for files that are read from front to back in large pieces.
+        "scan" is for files that are read by `scan` alone, in large pieces: past the page cache where the file
+        system can, since what is read once and in order would only push out what is of use there.
         "blocks" is "write" for files that are not read soon: large writes pass the page cache where the file
         system can, so every `pwrite` begins and ends at a multiple of WHOLE_BLOCK_BYTES (else ValueError).
         Open such a file once more, with "read" or "scan", to read it.

@@ -122,7 +122,7 @@ class _Reader(_Lane):
         self._limit = limit
         self._open: OrderedDict[str, File] = OrderedDict()
 
-    def read(self, path: str, offset: int, length: int) -> bytes:
+    def read(self, path: str, offset: int, length: int) -> Buffer:
         """On the thread: up to `length` bytes."""
         file = self._open.get(path)
         if file is None:
@@ -133,7 +133,7 @@ class _Reader(_Lane):
         else:
             self._open.move_to_end(path)
         try:
-            return file.pread(length, offset)
+            return file.scan(length, offset)
         except OSError:
             self.forget(path)
             raise
@@ -212,7 +212,7 @@ class DirectoryChunks:
             lane.load -= 1
         self._being_written.discard(name)
 
-    async def read(self, name: str, offset: int, length: int) -> bytes:
+    async def read(self, name: str, offset: int, length: int) -> Buffer:
         """See `ChunkStorage`."""
         _, path = self._paths(name)
         self._require()

@@ -28,7 +28,7 @@ class ChunkStorage(Protocol):
 
         Storage that shares a disk with the log writes in pieces and awaits `pace` before each."""
 
-    async def read(self, name: str, offset: int, length: int) -> bytes:
+    async def read(self, name: str, offset: int, length: int) -> Buffer:
         """Exactly `length` bytes from `offset`.  Corrupt when the chunk is shorter."""
 
     async def delete(self, name: str) -> None:

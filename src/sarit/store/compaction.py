@@ -22,6 +22,7 @@ from sarit.storage.layout import JOIN_EXTENTS, SMALL_EXTENT_BYTES, ChunkList, Ex
 from sarit.store.checkpoint import settle
 
 if TYPE_CHECKING:
+    from sarit.env.ports import Buffer
     from sarit.store.container import Container
     from sarit.store.segment import Segment
 
@@ -96,7 +97,7 @@ class Compactor:
         name, sequence = next_name(segment, run[0].start)
         batch = WriteBatch()
         try:
-            await container.storage.write(name, parts, container.pace)
+            await container.storage.write(name, parts, container.paces.flush)
         except (Unavailable, Exists):
             container.state.garbage.add(name)  # it may have been written
             raise Unavailable("long-term storage did not take a chunk") from None
@@ -118,7 +119,7 @@ class Compactor:
         chunks.replace(run[0].start, [joined])
         self.joined += len(run)
 
-    async def _bytes(self, extent: Extent) -> bytes:
+    async def _bytes(self, extent: Extent) -> Buffer:
         if not extent.chunk:
             return extent.inline
         return await self._container.storage.read(extent.chunk, extent.chunk_offset, extent.length)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sarit.log.port import DurableLog
     from sarit.storage.port import ChunkStorage
     from sarit.store.budget import Budget
-    from sarit.store.pace import FlushPace
+    from sarit.store.pace import Paces
     from sarit.store.segment import Attribute, Segment
     from sarit.wire.append import Append as WireAppend
 
@@ -100,7 +100,7 @@ class Container:
 
     def __init__(
         self, number: int, env: Env, log: DurableLog, index: Index, storage: ChunkStorage, budget: Budget,
-        pace: FlushPace, limits: ContainerLimits, on_failure: Callable[[Container, BaseException], None],
+        paces: Paces, limits: ContainerLimits, on_failure: Callable[[Container, BaseException], None],
     ) -> None:  # fmt: skip
         self.number = number
         self.env = env
@@ -108,7 +108,7 @@ class Container:
         self.index = index
         self.storage = storage
         self.budget = budget
-        self.pace = pace
+        self.paces = paces
         self.state = ContainerState()
         self.residency = Residency(index, self.state, limits.max_segments, limits.entry_cache_bytes)
         self.pipeline: FramePipeline
@@ -123,7 +123,7 @@ class Container:
 
     def serve(self) -> None:
         """Recovery is done: take operations."""
-        self.pipeline = FramePipeline(self.env, self.log, self.state, self._failed)
+        self.pipeline = FramePipeline(self.env, self.log, self.state, self._failed, self.paces.read.appended)
         self.budget.report(self.number, self.state.unflushed_bytes)
 
     # -- appends: no await between here and the frame ---------------------------------------

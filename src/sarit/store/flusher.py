@@ -220,7 +220,7 @@ class Flusher:
             while True:
                 name, _ = self._name_chunk(item.segment, run[0][0])
                 try:
-                    await container.storage.write(name, parts, container.pace)
+                    await container.storage.write(name, parts, container.paces.flush)
                     break
                 except (Unavailable, Exists):
                     # The write may have happened: another name, and this one is garbage.

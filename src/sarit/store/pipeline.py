@@ -28,10 +28,11 @@ Done = Callable[[BaseException | None], None]
 class GatheredFrame:
     """Operations that will be durable together."""
 
-    __slots__ = ("bytes", "done", "number", "operations", "parts", "wall_ms")
+    __slots__ = ("began", "bytes", "done", "number", "operations", "parts", "wall_ms")
 
     def __init__(self) -> None:
         self.number = 0
+        self.began = 0.0
         self.wall_ms = 0
         self.parts: list[Buffer] = [b""]
         self.bytes = FRAME_HEADER.size
@@ -43,12 +44,18 @@ class FramePipeline:
     """Order of operations in, the same order of applied operations out."""
 
     def __init__(
-        self, env: Env, log: DurableLog, state: ContainerState, on_failure: Callable[[BaseException], None]
+        self,
+        env: Env,
+        log: DurableLog,
+        state: ContainerState,
+        on_failure: Callable[[BaseException], None],
+        on_durable: Callable[[float, int], None],
     ) -> None:
         self._env = env
         self._log = log
         self._state = state
         self._on_failure = on_failure
+        self._on_durable = on_durable
         self._loop = asyncio.get_running_loop()
         self._gathering = GatheredFrame()
         self._full: deque[GatheredFrame] = deque()
@@ -70,6 +77,8 @@ class FramePipeline:
         if self._failure is not None:
             raise Unavailable("the container is recovering") from self._failure
         frame = self._gathering
+        if not frame.operations:
+            frame.began = self._env.clock.monotonic()
         frame.bytes += operation.encode(frame.parts)
         frame.operations.append(operation)
         frame.done.append(done)
@@ -149,6 +158,7 @@ class FramePipeline:
             self.fail(bug)
             raise
         state.applied_frame = frame.number
+        self._on_durable(self._env.clock.monotonic() - frame.began, frame.bytes)
         for done in frame.done:
             if done is not None:
                 done(None)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.storage.port import ChunkStorage
     from sarit.store.container import Container
+    from sarit.store.pace import ReadPace
 
 _BLOCK_BYTES = 2 * MIB
 _MAX_RELOADS = 5
@@ -38,11 +39,12 @@ class ReadResult:
 class ChunkReader:
     """Aligned blocks of chunks, cached and read ahead; shared by all containers of a node."""
 
-    def __init__(self, storage: ChunkStorage, cache_bytes: int) -> None:
+    def __init__(self, storage: ChunkStorage, cache_bytes: int, pace: ReadPace) -> None:
         self._storage = storage
+        self._pace = pace
         self._limit = cache_bytes
         self._bytes = 0
-        self._blocks: OrderedDict[tuple[str, int], asyncio.Task[bytes]] = OrderedDict()
+        self._blocks: OrderedDict[tuple[str, int], asyncio.Task[Buffer]] = OrderedDict()
 
     async def read(self, chunk: str, chunk_bytes: int, offset: int, length: int) -> list[Buffer]:
         """Bytes [offset, offset + length) of a chunk, `length` at most to the end of one block pair."""
@@ -66,7 +68,7 @@ class ChunkReader:
             offset += len(piece)
         return out
 
-    def _start(self, chunk: str, number: int, chunk_bytes: int) -> asyncio.Task[bytes]:
+    def _start(self, chunk: str, number: int, chunk_bytes: int) -> asyncio.Task[Buffer]:
         key = (chunk, number)
         task = self._blocks.get(key)
         if task is not None:
@@ -87,9 +89,10 @@ class ChunkReader:
             self._bytes -= _BLOCK_BYTES
         return task
 
-    async def _load(self, chunk: str, begin: int, length: int) -> bytes:
+    async def _load(self, chunk: str, begin: int, length: int) -> Buffer:
         if length <= 0:
             return b""
+        await self._pace(length)
         return await self._storage.read(chunk, begin, length)
 
     def _forget(self, chunk: str, number: int) -> None:

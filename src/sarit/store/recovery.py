@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sarit.log.port import LogProvider
     from sarit.storage.port import ChunkStorage
     from sarit.store.budget import Budget
-    from sarit.store.pace import FlushPace
+    from sarit.store.pace import Paces
 
 _SCAN_ROWS = 1000
 _FRAMES_PER_TURN = 16
@@ -54,7 +54,7 @@ class Opened:
 
 async def open_container(
     number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: Budget,
-    pace: FlushPace, limits: ContainerLimits, flush: FlushLimits,
+    paces: Paces, limits: ContainerLimits, flush: FlushLimits,
     on_failure: Callable[[Container, BaseException], None],
 ) -> Opened:  # fmt: skip
     """Recover a container and let it serve.  Raises Corrupt, Unavailable, Fenced."""
@@ -63,7 +63,7 @@ async def open_container(
     try:
         index = await indexes.open(number)
         checkpoint = await _read_checkpoint(index)
-        container = Container(number, env, log, index, storage, budget, pace, limits, on_failure)
+        container = Container(number, env, log, index, storage, budget, paces, limits, on_failure)
         container.state.next_segment_id = checkpoint.next_segment
         container.state.applied_frame = checkpoint.frame
         if checkpoint.settled_from is not None:

@@ -15,7 +15,7 @@ from sarit.core.sometimes import sometimes
 from sarit.store.budget import Budget
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import FlushLimits
-from sarit.store.pace import FlushPace
+from sarit.store.pace import FlushPace, Paces, ReadPace
 from sarit.store.reads import ChunkReader, Reads
 from sarit.store.recovery import Opened, open_container, sweep_orphans
 from sarit.store.tables import Tables
@@ -88,12 +88,12 @@ class SegmentStore:
         self.limits = limits
         self.budget = Budget(limits.max_unflushed_bytes, limits.cache_bytes)
         self.on_failure: Callable[[Container], None] | None = None
-        self._pace = FlushPace(env.clock, self.budget)
+        self._paces = Paces(FlushPace(env.clock, self.budget), ReadPace(env.clock))
         self._logs = logs
         self._indexes = indexes
         self._storage = storage
         self._data_dir = data_dir
-        self._chunks = ChunkReader(storage, limits.chunk_cache_bytes)
+        self._chunks = ChunkReader(storage, limits.chunk_cache_bytes, self._paces.read)
         self._slots = [Slot() for _ in range(limits.containers)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -161,7 +161,7 @@ class SegmentStore:
     async def _open(self, number: int) -> None:
         slot = self._slots[number]
         opened = await open_container(
-            number, self.env, self._logs, self._indexes, self._storage, self.budget, self._pace,
+            number, self.env, self._logs, self._indexes, self._storage, self.budget, self._paces,
             self.limits.container, self.limits.flush, self._failed,
         )  # fmt: skip
         slot.opened = opened

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sarit.env.real import RealFiles, RealThreads, real_env
+from sarit.env.real_files import SCAN_PIECE_BYTES
 
 
 @pytest.fixture
@@ -100,7 +101,55 @@ def test_small_and_large_writes_of_blocks_mix(tmp_path, files) -> None:
         file.datasync()
         expected += block
         at += len(block)
-    assert files.open(f"{tmp_path}/a", "scan").pread(len(expected) + 1, 0) == expected
+    assert files.open(f"{tmp_path}/a", "scan").scan(len(expected) + 1, 0) == expected
+
+
+def test_scans_pass_the_page_cache(tmp_path, files, monkeypatch) -> None:
+    """In pieces, so that the disk takes the syncs of others in between; what is short is asked for again."""
+    real, asked = os.preadv, []
+
+    def short(fd: int, into: list[memoryview], offset: int) -> int:
+        assert fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT
+        asked.append((offset, len(into[0])))
+        return min(real(fd, into, offset), 8192 if len(asked) == 1 else 1 << 30)
+
+    monkeypatch.setattr(os, "preadv", short)
+    files.open(f"{tmp_path}/a", "create").pwrite([b"ab" * 250_000], 0)
+    assert files.open(f"{tmp_path}/a", "scan").scan(300_000, 5000) == b"ab" * 150_000
+    piece = SCAN_PIECE_BYTES
+    assert asked == [(4096, piece), (4096 + 8192, piece), (4096 + 8192 + piece, 303_104 - 8192 - piece)]
+
+
+@pytest.mark.parametrize("refused_by", ["fcntl", "preadv"])
+def test_where_the_page_cache_cannot_be_passed_scans_go_through_it(tmp_path, files, monkeypatch, refused_by) -> None:
+    real_fcntl, real_read = fcntl.fcntl, os.preadv
+
+    def fcntl_without(fd: int, command: int, flags: int = 0) -> int:
+        if command == fcntl.F_SETFL and flags & os.O_DIRECT and refused_by == "fcntl":
+            raise OSError(errno.EINVAL, "no direct reads here")
+        return real_fcntl(fd, command, flags)
+
+    def read_without(fd: int, into: list[memoryview], offset: int) -> int:
+        if real_fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "larger blocks, please")
+        return real_read(fd, into, offset)
+
+    monkeypatch.setattr(fcntl, "fcntl", fcntl_without)
+    monkeypatch.setattr(os, "preadv", read_without)
+    files.open(f"{tmp_path}/a", "create").pwrite([b"xyz" * 200_000], 0)
+    file = files.open(f"{tmp_path}/a", "scan")
+    for _ in range(2):
+        assert file.scan(600_001, 3) == b"xyz" * 199_999
+
+
+def test_an_error_of_the_disk_reaches_who_scans(tmp_path, files, monkeypatch) -> None:
+    def failing(fd: int, into: list[memoryview], offset: int) -> int:
+        raise OSError(errno.EIO, "a bad sector")
+
+    files.open(f"{tmp_path}/a", "create").pwrite([b"x"], 0)
+    monkeypatch.setattr(os, "preadv", failing)
+    with pytest.raises(OSError, match="bad sector"):
+        files.open(f"{tmp_path}/a", "scan").scan(1, 0)
 
 
 def test_a_write_without_progress_is_an_error_not_a_loop(tmp_path, files, monkeypatch) -> None:
@@ -113,8 +162,7 @@ def test_more_parts_than_one_system_call_takes(tmp_path, files) -> None:
     file = files.open(f"{tmp_path}/a", "create")
     parts = [bytes([n % 251]) * (n % 7) for n in range(5000)]
     assert file.pwrite(parts, 0) == sum(map(len, parts))
-    into = memoryview(bytearray(20_000))
-    assert bytes(into[: file.pread_into(into, 0)]) == b"".join(parts)
+    assert file.pread(20_000, 0) == b"".join(parts)
 
 
 def test_modes_and_directory_calls(tmp_path, files) -> None:

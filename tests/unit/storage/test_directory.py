@@ -127,7 +127,7 @@ def test_a_failed_read_closes_the_file_and_opens_it_anew(tmp_path, disk, env):
         chunks = await open_directory(str(tmp_path), env, readers=1)
         await chunks.write("a", [b"data"])
         assert await chunks.read("a", 0, 4) == b"data"
-        disk.fail["pread"] = errno.EIO
+        disk.fail["scan"] = errno.EIO
         with pytest.raises(Unavailable):
             await chunks.read("a", 0, 4)
         assert await chunks.read("a", 0, 4) == b"data"

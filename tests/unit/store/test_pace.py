@@ -1,11 +1,18 @@
-"""How fast chunks are written: as fast as bytes come, without bound when memory runs short."""
+"""How fast chunks are written and read: as fast as bytes come, and as fast as appends bear it."""
 
 import asyncio
 from dataclasses import dataclass
 
 from sarit.core.limits import MIB
 from sarit.store.budget import Budget
-from sarit.store.pace import MIN_BYTES_PER_SECOND, FlushPace
+from sarit.store.pace import (
+    FAST_APPEND_SECONDS,
+    MAX_READ_WAIT_SECONDS,
+    MIN_BYTES_PER_SECOND,
+    MIN_READ_BYTES_PER_SECOND,
+    FlushPace,
+    ReadPace,
+)
 
 
 @dataclass
@@ -89,3 +96,100 @@ def test_after_a_pause_there_is_no_burst(monkeypatch):
 
     asyncio.run(main())
     assert sum(waited) > 0.15, "20 MiB at 100 MiB/s, less the slack"
+
+
+class Machine:
+    """One reader that takes what it gets, and appends every 2 ms, which take longer the faster it reads."""
+
+    def __init__(self, monkeypatch, *, disk=800 * MIB, appends=100 * MIB // 4, alone=0.0004, beside=lambda rate: 0.0):
+        self.clock = Clock()
+        self.pace = ReadPace(self.clock)
+        self._disk, self._append_bytes, self._alone, self._beside = disk, appends // 500, alone, beside
+        self._next_append = 0.0
+        self.rate = 0.0
+        monkeypatch.setattr(asyncio, "sleep", self._sleep)
+
+    async def _sleep(self, seconds):
+        self._until(self.clock.now + seconds)
+
+    def _until(self, then):
+        self.clock.now = then
+        while self._next_append <= then:
+            self._next_append += 0.002
+            if self._append_bytes:
+                self.pace.appended(self._alone + self._beside(self.rate), self._append_bytes)
+
+    def quiet(self, seconds):
+        """Nobody reads."""
+        self.rate = 0.0
+        self._until(self.clock.now + seconds)
+
+    def read(self, seconds):
+        """Read for so long; the bytes a second, of the last half of it."""
+
+        async def main():
+            began, half, taken = self.clock.now, None, 0
+            while self.clock.now < began + seconds:
+                before = self.clock.now
+                await self.pace(2 * MIB)
+                self._until(max(self.clock.now, before + 2 * MIB / self._disk))
+                self.rate += 0.2 * (2 * MIB / (self.clock.now - before) - self.rate)
+                if self.clock.now > began + seconds / 2:
+                    half = half or self.clock.now
+                    taken += 2 * MIB
+            return taken / (self.clock.now - half)
+
+        return asyncio.run(main())
+
+
+def test_reads_that_harm_nobody_are_not_held_back(monkeypatch):
+    assert Machine(monkeypatch, appends=0).read(10) > 780 * MIB
+    assert Machine(monkeypatch).read(10) > 780 * MIB
+
+
+def test_reads_slow_down_to_what_appends_bear(monkeypatch):
+    machine = Machine(monkeypatch, beside=lambda rate: 0.004 * max(0, rate - 300 * MIB) / (500 * MIB))
+    machine.quiet(1)
+    assert 250 * MIB < machine.read(20) < 400 * MIB
+
+
+def test_reads_gain_on_appends_however_slow_those_get(monkeypatch):
+    for appends, least in ((10 * MIB, MIN_READ_BYTES_PER_SECOND), (100 * MIB, 200 * MIB)):
+        machine = Machine(monkeypatch, appends=appends, beside=lambda rate: 1.0 if rate else 0.0)
+        machine.quiet(1)
+        assert 0.95 * least < machine.read(20) < 1.3 * least
+
+
+def test_a_log_that_is_slow_by_itself_holds_no_reads_back(monkeypatch):
+    machine = Machine(monkeypatch, alone=0.008)
+    for _ in range(60):  # a read now and then
+        machine.quiet(0.5)
+        asyncio.run(machine.pace(MIB))
+    assert machine.read(10) > 780 * MIB
+
+
+def test_reads_are_fast_again_when_the_appends_end(monkeypatch):
+    machine = Machine(monkeypatch, beside=lambda rate: 1.0 if rate else 0.0)
+    machine.quiet(1)
+    assert machine.read(10) < 100 * MIB
+    machine._append_bytes = 0
+    assert machine.read(2) > 780 * MIB
+
+
+def test_no_read_waits_longer_than_the_bound_however_many_there_are(monkeypatch):
+    machine = Machine(monkeypatch, beside=lambda rate: 1.0 if rate else 0.0)
+    machine.quiet(1)
+    machine.read(5)
+    waits = []
+
+    async def sleep(seconds):
+        waits.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+
+    async def main():
+        for _ in range(1000):
+            await machine.pace(2 * MIB)
+
+    asyncio.run(main())
+    assert FAST_APPEND_SECONDS < max(waits) <= MAX_READ_WAIT_SECONDS
