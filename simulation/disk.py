@@ -277,6 +277,12 @@ class SimulatedFile:
             raise _error(errno.EIO, self._path)
         return len(data)
 
+    def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
+        """See `ports.File.pwrite_durably`; either half may fail, or the machine between them."""
+        written = self.pwrite(parts, offset)
+        self.datasync()
+        return written
+
     def datasync(self) -> None:
         """See `ports.File.datasync`."""
         self._check()

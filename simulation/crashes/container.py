@@ -152,7 +152,7 @@ async def recover(disk: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBat
     await index.close()
     opened, storage = await open_on(env, indexes, _NEVER)
     try:
-        return await look(opened, ChunkReader(storage, 1), names)
+        return await look(opened, ChunkReader(storage, 1, opened.container.paces.read), names)
     finally:
         await opened.container.log.close()
         await opened.container.index.close()
@@ -200,7 +200,7 @@ async def look(opened: Opened, chunks: ChunkReader, names: list[str]) -> Seen:
 async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, number: int) -> None:
     env, model = machine.env(), judge.model
     opened, storage = await open_on(env, WatchedIndexes(judge.indexes, judge), _LIMITS)
-    seen = await look(opened, ChunkReader(storage, 1), model.names)
+    seen = await look(opened, ChunkReader(storage, 1, opened.container.paces.read), model.names)
     begun = model.matching(seen)
     assert begun is not None, f"life {number}: {model.difference(seen)}"
     model.go_on_from(begun)

@@ -24,8 +24,9 @@ class _OtherSync:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def datasync(self) -> None:
+    def pwrite_durably(self, parts: Any, offset: int) -> None:
         """The wrong one."""
+        self._file.pwrite(parts, offset)
         self._sync(self._file)
 
 

@@ -75,6 +75,9 @@ async def pause_and_kill(site: Site) -> None:
     await kill(site)
 
 
+_SYNCS = "/^(fdatasync|pwritev2)$"
+
+
 async def _bad_disk(site: Site, call: str, fault: str) -> None:
     await site.node.crash()
     try:
@@ -87,8 +90,8 @@ async def _bad_disk(site: Site, call: str, fault: str) -> None:
 
 
 async def sync_fails(site: Site) -> None:
-    """fdatasync answers EIO now and then: the log's, a chunk's, the index's."""
-    await _bad_disk(site, "fdatasync", f"error=EIO:when={site.rng.randint(5, 60)}+{site.rng.randint(20, 400)}")
+    """What makes durable answers EIO now and then: the log's (written and synced at once), a chunk's, the index's."""
+    await _bad_disk(site, _SYNCS, f"error=EIO:when={site.rng.randint(5, 60)}+{site.rng.randint(20, 400)}")
 
 
 async def write_fails(site: Site) -> None:
@@ -100,13 +103,13 @@ async def write_fails(site: Site) -> None:
 
 
 async def disk_lies(site: Site) -> None:
-    """fdatasync says yes and does nothing: a crash of the process alone must lose nothing by that."""
+    """fdatasync (of a chunk, of the index) says yes and does nothing: a mere kill loses nothing by it."""
     await _bad_disk(site, "fdatasync", "retval=0")
 
 
 async def slow_disk(site: Site) -> None:
-    """fdatasync takes its time."""
-    await _bad_disk(site, "fdatasync", f"delay_enter={site.rng.choice((20_000, 200_000))}")
+    """What makes durable takes its time."""
+    await _bad_disk(site, _SYNCS, f"delay_enter={site.rng.choice((20_000, 200_000))}")
 
 
 async def reset(site: Site) -> None:

@@ -38,6 +38,18 @@ def test_writes_are_read_back_and_holes_are_zeros(files, root) -> None:
     assert file.pread(100, 5) == b"aXYdef"
 
 
+def test_durable_writes_are_writes(files, root) -> None:
+    file = files.open(f"{root}/a", "create")
+    assert file.pwrite_durably([b"abc", memoryview(b"de")], 2) == 5
+    assert file.pwrite_durably([b"X"], 3) == 1
+    assert file.pread(100, 0) == b"\0\0aXcde"
+    blocks = files.open(f"{root}/a", "blocks")
+    assert blocks.pwrite_durably([b"1" * 4096, b"2" * 4096], 4096) == 8192
+    with pytest.raises(ValueError, match="whole blocks"):
+        blocks.pwrite_durably([b"abc"], 0)
+    assert file.pread(8192, 4096) == b"1" * 4096 + b"2" * 4096
+
+
 def test_scans_begin_and_end_anywhere(files, root) -> None:
     """Whatever the blocks of the disk are: at the end of the file, and behind it, there is less."""
     data = bytes(n * 7919 % 251 for n in range(700_001))

@@ -61,4 +61,4 @@ NO_VERSION: Final = -(1 << 63)
 NOT_EXISTS: Final = -1
 
 # -- threads -----------------------------------------------------------------------------------
-SWITCH_INTERVAL_SECONDS: Final = 0.0002
+SWITCH_INTERVAL_SECONDS: Final = 0.0001

@@ -55,6 +55,9 @@ class File(Protocol):
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
         """Write all parts one after the other from `offset`; returns their total length."""
 
+    def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
+        """As `pwrite`, then `datasync`, in one step where the system has one."""
+
     def datasync(self) -> None:
         """fdatasync: data and length are on the disk when this returns."""
 

@@ -29,6 +29,8 @@ _FLAGS: Final = {
     "create": os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
     "blocks": os.O_RDWR | os.O_CLOEXEC,
 }
+_WRITE_AND_SYNC: Final = getattr(os, "RWF_DSYNC", 0)
+_UNKNOWN_FLAG: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
 _STAGING_BYTES: Final = 4 << 20
 BYPASS_BYTES: Final = 1 << 20
 # Large ones hold up the syncs of the log: the disk takes them whole.
@@ -42,6 +44,7 @@ class RealFile:
         self.path = path
         self._blocks = mode == "blocks"
         self._bypassing = self._never_bypass = False
+        self._syncs_writes = _WRITE_AND_SYNC != 0
         self._fd = os.open(path, _FLAGS[mode], 0o644)
         if mode == "scan":
             with suppress(OSError):
@@ -100,26 +103,46 @@ class RealFile:
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
         """Write all parts one after the other; short writes go on where they stopped."""
+        size = self._checked_size(parts, offset)
         if self._blocks:
-            size = sum(map(len, parts))
-            if size % WHOLE_BLOCK_BYTES or offset % WHOLE_BLOCK_BYTES:
-                raise ValueError(f"{size} bytes at {offset} of {self.path} are no whole blocks")
             if size >= BYPASS_BYTES and not self._never_bypass and self._write_blocks(parts, offset, size):
                 return size
             self._bypass(False)
         total = 0
         for at in range(0, len(parts), _MAX_PARTS_PER_WRITE):
-            group = parts[at : at + _MAX_PARTS_PER_WRITE]
-            size = sum(len(part) for part in group)
-            written = os.pwritev(self._fd, group, offset + total)
-            while written < size:
-                rest = _after(group, written)
-                count = os.pwritev(self._fd, rest, offset + total + written)
-                if not count:
-                    raise OSError(errno.EIO, "the write made no progress", self.path)
-                written += count
-            total += size
+            total += self._write_group(parts[at : at + _MAX_PARTS_PER_WRITE], offset + total, 0)
         return total
+
+    def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
+        """`pwrite` and `datasync`, as one system call if they are not large or many (docs/decisions/0306)."""
+        size = self._checked_size(parts, offset)
+        if self._syncs_writes and size < BYPASS_BYTES and len(parts) <= _MAX_PARTS_PER_WRITE:
+            self._bypass(False)
+            try:
+                return self._write_group(parts, offset, _WRITE_AND_SYNC)
+            except OSError as error:
+                if error.errno not in _UNKNOWN_FLAG:
+                    raise
+                self._syncs_writes = False  # refused before anything was written
+        self.pwrite(parts, offset)
+        self.datasync()
+        return size
+
+    def _checked_size(self, parts: Sequence[Buffer], offset: int) -> int:
+        size = sum(map(len, parts))
+        if self._blocks and (size % WHOLE_BLOCK_BYTES or offset % WHOLE_BLOCK_BYTES):
+            raise ValueError(f"{size} bytes at {offset} of {self.path} are no whole blocks")
+        return size
+
+    def _write_group(self, group: Sequence[Buffer], offset: int, flags: int) -> int:
+        size = sum(map(len, group))
+        written = os.pwritev(self._fd, group, offset, flags)
+        while written < size:
+            count = os.pwritev(self._fd, _after(group, written), offset + written, flags)
+            if not count:
+                raise OSError(errno.EIO, "the write made no progress", self.path)
+            written += count
+        return written
 
     def _write_blocks(self, parts: Sequence[Buffer], offset: int, size: int) -> bool:
         """Past the page cache, by way of aligned memory.  False, and nothing written, where that cannot be."""

@@ -142,8 +142,7 @@ class LogWriter:
             outcome.frames.append(self.queue.popleft())
             group.add(FRAME, self._epoch, frame.number, self.durable, frame.payload)
         length = group.finish()
-        file.file.pwrite(group.parts, file.position)
-        file.file.datasync()
+        file.file.pwrite_durably(group.parts, file.position)
         if file.first is None:
             file.first = outcome.frames[0].number
         file.position += length
@@ -156,7 +155,6 @@ class LogWriter:
         group = GroupWriter(file.header, file.position)
         group.add(MARK, self._epoch, self.durable, self.durable, ())
         length = group.finish()
-        file.file.pwrite(group.parts, file.position)
-        file.file.datasync()
+        file.file.pwrite_durably(group.parts, file.position)
         file.position += length
         self.marked = self.durable

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sarit.env.real import RealFiles, RealThreads, real_env
-from sarit.env.real_files import SCAN_PIECE_BYTES
+from sarit.env.real_files import BYPASS_BYTES, SCAN_PIECE_BYTES
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_parts_are_written_one_after_the_other(tmp_path, files) -> None:
 def test_a_short_write_goes_on_where_it_stopped(tmp_path, files, monkeypatch) -> None:
     """Cut at every place, also inside a part and between two."""
     real = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda fd, parts, offset: real(fd, [b"".join(parts)[:3]], offset))
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, offset, flags: real(fd, [b"".join(parts)[:3]], offset))
     file = files.open(f"{tmp_path}/a", "create")
     parts = [b"ab", b"cdef", b"", b"ghi", b"jklmnopqrstuvw"]
     assert file.pwrite(parts, 5) == 23
@@ -104,6 +104,70 @@ def test_small_and_large_writes_of_blocks_mix(tmp_path, files) -> None:
     assert files.open(f"{tmp_path}/a", "scan").scan(len(expected) + 1, 0) == expected
 
 
+@pytest.fixture
+def calls(monkeypatch) -> list[tuple[str, int]]:
+    """The writes and syncs there were, with their flags."""
+    made: list[tuple[str, int]] = []
+    write, sync = os.pwritev, os.fdatasync
+
+    def pwritev(fd: int, parts: Any, offset: int, flags: int = 0) -> int:
+        made.append(("write", flags))
+        return min(write(fd, parts, offset, flags), 5)
+
+    def fdatasync(fd: int) -> None:
+        made.append(("sync", 0))
+        sync(fd)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    return made
+
+
+def test_a_durable_write_is_one_call_that_syncs_what_it_writes(tmp_path, files, calls) -> None:
+    """All of it: what a short write left is synced, too."""
+    file = files.open(f"{tmp_path}/a", "create")
+    assert file.pwrite_durably([b"abc", b"defgh"], 2) == 8
+    assert file.pread(99, 0) == b"\0\0abcdefgh"
+    assert calls == [("write", os.RWF_DSYNC)] * 2
+
+
+def test_large_and_many_parts_are_written_and_then_synced(tmp_path, files, calls) -> None:
+    for parts in ([bytes(BYPASS_BYTES)], [b"1"] * 1025):
+        calls.clear()
+        files.open(f"{tmp_path}/{len(parts)}", "create").close()
+        file = files.open(f"{tmp_path}/{len(parts)}", "blocks" if len(parts) == 1 else "write")
+        assert file.pwrite_durably(parts, 0) == sum(map(len, parts))
+        assert calls[-1] == ("sync", 0)
+        assert ("write", os.RWF_DSYNC) not in calls
+
+
+def test_where_no_write_syncs_it_is_done_in_two_steps(tmp_path, files, calls, monkeypatch) -> None:
+    counted = os.pwritev
+
+    def pwritev(fd: int, parts: Any, offset: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "no such flag")
+        return counted(fd, parts, offset, flags)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    file = files.open(f"{tmp_path}/a", "create")
+    for at in (0, 3):
+        calls.clear()
+        assert file.pwrite_durably([b"abc"], at) == 3
+        assert calls == [("write", 0), ("sync", 0)]
+    assert file.pread(99, 0) == b"abcabc"
+
+
+def test_a_failed_durable_write_is_not_tried_in_another_way(tmp_path, files, calls, monkeypatch) -> None:
+    def pwritev(fd: int, parts: Any, offset: int, flags: int = 0) -> int:
+        raise OSError(errno.EIO, "a bad sector")
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    with pytest.raises(OSError, match="bad sector"):
+        files.open(f"{tmp_path}/a", "create").pwrite_durably([b"abc"], 0)
+    assert calls == []
+
+
 def test_scans_pass_the_page_cache(tmp_path, files, monkeypatch) -> None:
     """In pieces, so that the disk takes the syncs of others in between; what is short is asked for again."""
     real, asked = os.preadv, []
@@ -153,7 +217,7 @@ def test_an_error_of_the_disk_reaches_who_scans(tmp_path, files, monkeypatch) ->
 
 
 def test_a_write_without_progress_is_an_error_not_a_loop(tmp_path, files, monkeypatch) -> None:
-    monkeypatch.setattr(os, "pwritev", lambda fd, parts, offset: 0)
+    monkeypatch.setattr(os, "pwritev", lambda fd, parts, offset, flags: 0)
     with pytest.raises(OSError, match="no progress"):
         files.open(f"{tmp_path}/a", "create").pwrite([b"abc"], 0)
 
