@@ -42,7 +42,8 @@ class InProcessTables:
     async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
         """Apply all updates atomically; Conflict when an expectation does not hold."""
         changes = [(update.key, update.value, update.expected) for update in updates]
-        return await self._store.tables(table).update(table, changes)
+        fresh = {update.key for update in updates if update.fresh}
+        return await self._store.tables(table).update(table, changes, fresh=fresh)
 
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
         """Up to `limit` entries with start <= key (< end), ascending."""

@@ -190,9 +190,9 @@ class Catalog:
 
     # -- hints ------------------------------------------------------------------------------------
 
-    async def hint(self, key: bytes) -> None:
-        """Remember that there may be something to do."""
-        await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, b"\x01", NO_VERSION)])
+    async def hint(self, key: bytes, *, fresh: bool = False) -> None:
+        """Remember that there may be something to do.  `fresh`: nobody ever said so under this key."""
+        await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, b"\x01", NO_VERSION, fresh)])
 
     async def forget(self, hints: Sequence[bytes]) -> None:
         """There is nothing more to do."""

@@ -29,12 +29,14 @@ class TableUpdate:
     """One change of a batch.  `value` None removes the key.
 
     `expected` is the version the key must have now: `limits.NO_VERSION` for any,
-    `limits.NOT_EXISTS` for none.
+    `limits.NOT_EXISTS` for none.  `fresh`: the caller knows that the key never was in the table (it drew it just
+    now), so nobody needs to look.
     """
 
     key: bytes
     value: bytes | None
     expected: int
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

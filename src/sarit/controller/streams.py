@@ -366,13 +366,18 @@ def _tag_updates(name: StreamName, before: StreamRecord, after: StreamRecord) ->
     return updates + [TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in sorted(new - old)]
 
 
-def ended(name: StreamName, transaction: int, state: TxnState, now_ms: int) -> list[TableUpdate]:
-    """What is stored when a transaction has ended."""
+def ended(
+    name: StreamName, transaction: int, state: TxnState, now_ms: int, version: int = NO_VERSION
+) -> list[TableUpdate]:
+    """What is stored when a transaction has ended.
+
+    `version` is that of its record: then one alone ends it, and nothing was stored of its end before."""
     completed = codec.encode_completed(CompletedRecord(state, now_ms))
+    first = version != NO_VERSION
     return [
-        TableUpdate(keys.transaction_key(name.stream, transaction), None, NO_VERSION),
-        TableUpdate(keys.completed_key(name.stream, transaction), completed, NO_VERSION),
-        TableUpdate(keys.ending_key(name.stream, now_ms, transaction), b"", NO_VERSION),
+        TableUpdate(keys.transaction_key(name.stream, transaction), None, version),
+        TableUpdate(keys.completed_key(name.stream, transaction), completed, NO_VERSION, fresh=first),
+        TableUpdate(keys.ending_key(name.stream, now_ms, transaction), b"", NO_VERSION, fresh=first),
     ]
 
 

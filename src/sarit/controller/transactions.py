@@ -88,9 +88,10 @@ class Transactions:
         epoch = stream.current
         record = transactions.begin(epoch.number, lease_ms, self._env.clock.wall_ms())
         txn = transactions.transaction_id(epoch.number, self._env.random.bytes(12))
-        await self._catalog.hint(keys.transaction_hint(name, txn))
+        await self._catalog.hint(keys.transaction_hint(name, txn), fresh=True)
         key = keys.transaction_key(name.stream, txn)
-        await self._catalog.update(name.scope, [TableUpdate(key, codec.encode_transaction(record), NOT_EXISTS)])
+        began = TableUpdate(key, codec.encode_transaction(record), NOT_EXISTS, fresh=True)
+        await self._catalog.update(name.scope, [began])
         # The id was drawn just now: nothing can have its parts, and they need not be looked for.
         await self._runner.run([CreateSegment(part, fresh=True) for part in _parts(name, epoch.segments, txn)])
         # Whoever seals the stream first says so, then looks for transactions: one of us sees the other.
@@ -124,11 +125,11 @@ class Transactions:
 
     async def state(self, name: StreamName, txn: int) -> TxnState:
         """Where a transaction is; UNKNOWN when it never was, or ended long ago.  Raises NotFound (scope)."""
-        live, ended = await self._catalog.get(
-            name.scope, [keys.transaction_key(name.stream, txn), keys.completed_key(name.stream, txn)]
-        )
+        # One after the other: of one that lives there is no end, and the store would look for it on disk.
+        (live,) = await self._catalog.get(name.scope, [keys.transaction_key(name.stream, txn)])
         if live is not None:
             return codec.decode_transaction(live.value).state
+        (ended,) = await self._catalog.get(name.scope, [keys.completed_key(name.stream, txn)])
         return TxnState.UNKNOWN if ended is None else codec.decode_completed(ended.value).state
 
     async def settled_state(self, name: StreamName, txn: int) -> TxnState:
@@ -338,7 +339,9 @@ class Transactions:
         if any(record.timestamp is not None and record.writer for _, record, _ in batch):
             await self._catalog.watch(keys.WATCHED_FOR_TIME, name)
         now = self._env.clock.wall_ms()
-        updates = [update for txn in ids for update in ended(name, txn, TxnState.COMMITTED, now)]
+        updates: list[TableUpdate] = []
+        for txn, _, version in batch:
+            updates += ended(name, txn, TxnState.COMMITTED, now, version)
         for at, (_, record, _) in enumerate(batch):
             if record.timestamp is not None and record.writer:
                 position = {target: length[at] for target, length in zip(targets.values(), lengths, strict=True)}
@@ -352,11 +355,11 @@ class Transactions:
         if not aborting:
             return found
         updates: list[TableUpdate] = []
-        for txn, record, _ in aborting:
+        for txn, record, version in aborting:
             epochs = await self._catalog.epochs(name, found.record, record.epoch)
             if epochs:
                 await self._runner.run([DeleteSegment(part) for part in _parts(name, epochs[0].segments, txn)])
-            updates += ended(name, txn, TxnState.ABORTED, self._env.clock.wall_ms())
+            updates += ended(name, txn, TxnState.ABORTED, self._env.clock.wall_ms(), version)
         found = await self._update(name, found, updates)
         await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in aborting])
         await self._prune(name, len(aborting))

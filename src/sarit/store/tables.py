@@ -23,7 +23,7 @@ from sarit.index import keys
 from sarit.store.operations import ENTRY_HEADER_BYTES, KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from sarit.store.container import Container
     from sarit.store.segment import Segment, TableState
@@ -57,9 +57,17 @@ class Tables:
 
         await self._container.change(name, decide)
 
-    async def update(self, name: str, changes: Sequence[Change], expected_length: int | None = None) -> list[int]:
+    async def update(
+        self,
+        name: str,
+        changes: Sequence[Change],
+        expected_length: int | None = None,
+        *,
+        fresh: Collection[bytes] = (),
+    ) -> list[int]:
         """Apply a batch atomically; the version of each change in order (NOT_EXISTS for a removal).
 
+        The index is not asked for keys that are `fresh`: the caller knows that they never were in the table.
         Raises NotFound, Conflict, Invalid, Truncated (table position)."""
         segment = await self._require(name)
         _check_sizes(segment, changes)
@@ -70,10 +78,10 @@ class Tables:
         try:
             wanted = list(dict.fromkeys(key for key, _, _ in changes))
             while True:
-                unknown = [key for key in wanted if _in_memory(table, key) is None]
+                unknown = [key for key in wanted if key not in fresh and _in_memory(table, key) is None]
                 generation = residency.generation
                 stored = await residency.stored_entries(segment, unknown) if unknown else {}
-                known = all(key in stored or _in_memory(table, key) is not None for key in wanted)
+                known = all(key in fresh or key in stored or _in_memory(table, key) is not None for key in wanted)
                 if known and (generation == residency.generation or not unknown):
                     break
 

@@ -120,6 +120,7 @@ class FakeTables:
         self.tables: dict[str, dict[bytes, TableValue]] = {}
         self.page = page
         self._position = [0]  # shared by all handles on these tables
+        self._ever: set[tuple[str, bytes]] = set()
 
     async def create(self, table: str) -> None:
         at = await self.faults.enter(f"tables.create {table}")
@@ -146,6 +147,8 @@ class FakeTables:
                 raise Conflict(f"{update.key!r}", expected=update.expected, actual=actual)
         versions = []
         for update in updates:
+            assert not (update.fresh and (table, update.key) in self._ever), f"{update.key!r} was there before"
+            self._ever.add((table, update.key))
             if update.value is None:
                 entries.pop(update.key, None)
                 versions.append(NOT_EXISTS)

@@ -103,6 +103,35 @@ def test_limits_and_key_length():
     run(main())
 
 
+def test_the_index_is_not_asked_for_fresh_keys(monkeypatch):
+    async def main():
+        _, store, tables = await opened()
+        await tables.update(TABLE, [(b"old", b"1", NOT_EXISTS)])
+        (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
+        await container.flusher.checkpoint()
+        index, asked = container.container.index, []
+        right = index.get
+
+        async def get(keys):
+            asked.extend(keys)
+            return await right(keys)
+
+        monkeypatch.setattr(index, "get", get)
+        await tables.update(TABLE, [(b"new", b"2", NOT_EXISTS), (b"any", b"3", NO_VERSION)], fresh={b"new", b"any"})
+        assert not asked
+        with pytest.raises(Conflict):  # what memory knows is minded
+            await tables.update(TABLE, [(b"new", b"4", NOT_EXISTS)], fresh={b"new"})
+        await tables.update(TABLE, [(b"absent", b"5", NOT_EXISTS)])
+        assert len(asked) == 1
+        assert [(e.key, e.value) for e in await tables.scan(TABLE, b"", None, 9)] == [
+            (b"absent", b"5"), (b"any", b"3"), (b"new", b"2"), (b"old", b"1"),
+        ]  # fmt: skip
+        assert (await tables.info(TABLE)).entries == 4
+        await store.stop()
+
+    run(main())
+
+
 def test_delta_reads_reach_every_update_in_pages():
     async def main():
         world, store, tables = await opened()
