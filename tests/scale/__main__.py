@@ -30,6 +30,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=10_000_000, help="acknowledged, for the proof (10 million)")
     parser.add_argument("--writers", type=int, default=2, help="processes (2)")
     parser.add_argument("--readers", type=int, default=2, help="processes, each reads all (2)")
+    parser.add_argument(
+        "--members", type=int, default=2, help="of a reader group, processes, together they read all (2)"
+    )
     parser.add_argument("--kill-seconds", type=float, default=2.0, help="mean time between two kills (2)")
     parser.add_argument("--scale-seconds", type=float, default=0.3, help="mean pause between two scales (0.3)")
     parser.add_argument("--mixed", action="store_true", help="mixed load over time instead of the proof")
@@ -62,7 +65,13 @@ def _mixed(directory: Path, options: argparse.Namespace, seed: int) -> bool:
 def _proof(directory: Path, options: argparse.Namespace, seed: int) -> bool:
     started = time.time()
     plan = proof.Plan(
-        options.events, seed, options.writers, options.readers, options.kill_seconds, options.scale_seconds
+        options.events,
+        seed,
+        options.writers,
+        options.readers,
+        options.members,
+        options.kill_seconds,
+        options.scale_seconds,
     )
     result = proof.run_proof(directory, plan)
     print(proof.summary(result), flush=True)

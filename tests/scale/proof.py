@@ -1,7 +1,8 @@
 """The proof: a stream scales under full load, writers and readers are killed, and every acknowledged event is read
 exactly once, in order per key, by every reader.
 
-1. Writers write as fast as they can; readers read all of the stream, each for itself.  The stream goes from one number
+1. Writers write as fast as they can; readers read all of the stream, each for itself, and the members of a reader
+   group read it all together.  The stream goes from one number
    of segments to another without a pause; every now and then a writer or a reader is killed with -9 and begun again.
 2. When enough is acknowledged the writers end, the stream is sealed, and the readers read on to its end.
 3. `judge.py` compares what the readers stored with what the writers were told.
@@ -27,13 +28,14 @@ from sarit.client.aio import connect
 from sarit.core.errors import Conflict
 from tests.scale.judge import Life, Written, judge
 from tests.scale.node import LoadedNode
-from tests.scale.records import END, EVENT_BYTES, recovered, said
+from tests.scale.records import END, EVENT_BYTES, recovered, said, together
 
 if TYPE_CHECKING:
     from sarit.client.aio import Client
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 STREAM: Final = "proof/events"
+GROUP: Final = "proof/together"
 MOST_SEGMENTS: Final = 16
 LOOK_SECONDS: Final = 0.2
 STANDSTILL_SECONDS: Final = 90.0
@@ -48,6 +50,7 @@ class Plan:
     seed: int
     writers: int = 2
     readers: int = 2
+    members: int = 2
     kill_seconds: float = 2.0
     scale_seconds: float = 0.3
 
@@ -121,6 +124,7 @@ class Run:
         self._lives: dict[int, int] = {}
         self.writers = [Child("writer", self._next_life(writer), self._errors) for writer in range(plan.writers)]
         self.readers = [Child("reader", self._reading(reader), self._errors) for reader in range(plan.readers)]
+        self.readers += [Child("group_reader", self._member(member), self._errors) for member in range(plan.members)]
 
     @property
     def _errors(self) -> Path:
@@ -135,6 +139,10 @@ class Run:
     def _reading(self, reader: int) -> dict[str, Any]:
         file = str(self._directory / f"reader-{reader}")
         return {"controller": self._controller, "stream": STREAM, "file": file}
+
+    def _member(self, member: int) -> dict[str, Any]:
+        file = str(self._directory / f"member-{member}")
+        return {"controller": self._controller, "group": GROUP, "name": f"member-{member}", "file": file}
 
     def lives(self) -> dict[int, Life]:
         """What the writers said."""
@@ -219,6 +227,11 @@ class Run:
             columns = found.columns()
             self.result.read.append(len(columns[0]))
             self.result.violations += judge(written, reader, columns)
+        if self.plan.members:
+            found = together([recovered(self._directory / f"member-{member}") for member in range(self.plan.members)])
+            columns = found.columns()
+            self.result.read.append(len(columns[0]))
+            self.result.violations += judge(written, self.plan.readers, columns, keep_order=False)
         self.result.judging_seconds = time.monotonic() - begun
 
     async def _learn_segments(self, written: Written) -> None:
@@ -244,6 +257,7 @@ async def _run(directory: Path, plan: Plan, controller: str) -> Result:
     async with await connect(controller) as client:
         await client.create_scope(STREAM.partition("/")[0])
         await client.create_stream(STREAM, segments=2)
+        await client.reader_groups.create(GROUP, STREAM, automatic_checkpoint=None)
         run = Run(directory, plan, client, controller)
         try:
             await run.write()
@@ -272,7 +286,7 @@ def summary(result: Result) -> str:
         f"{result.writing_seconds:.0f} s ({rate:.0f}/s), read on for {result.reading_seconds:.0f} s, "
         f"judged in {result.judging_seconds:.0f} s",
         f"{result.scales} scales, {result.segments} segments; {result.writers_killed} writers and "
-        f"{result.readers_killed} readers killed; the readers were handed {result.read} events",
+        f"{result.readers_killed} readers killed; the readers, and the group, were handed {result.read} events",
         f"{len(result.violations)} violations",
     ]
     lines += [f"  {violation}" for violation in result.violations[:10]]

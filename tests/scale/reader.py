@@ -20,7 +20,7 @@ from tests.scale.records import END, EVENT_BYTES, parse, record, recovered
 MOST: Final = 50_000
 
 
-def _rows(events: pa.Array) -> Any:
+def rows(events: pa.Array) -> Any:
     """Events as rows of bytes.  Raises pa.ArrowInvalid when one has another length."""
     fixed = events.cast(pa.binary(EVENT_BYTES))
     data = np.frombuffer(fixed.buffers()[1], np.uint8)
@@ -39,7 +39,7 @@ async def run(options: dict[str, Any]) -> None:
         client.reader(options["stream"], before or "head") as reader,
     ):
         while (batch := await reader.read_arrow(MOST)) is not None:
-            lives, numbers, whole = parse(_rows(batch.column(0)))
+            lives, numbers, whole = parse(rows(batch.column(0)))
             assert whole.all(), f"an event was damaged: {batch.column(0)[int(np.argmin(whole))]}"
             segments = batch.column(1).to_numpy()
             data = record(lives, numbers, segments, str(reader.position()))

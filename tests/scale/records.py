@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 EVENT_BYTES: Final = 100
@@ -98,12 +98,13 @@ def said(path: Path) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Results:
-    """All that a reader was handed, in order, over all its lives."""
+    """All that a reader was handed, in order, over all its lives; a piece for each record, and its position."""
 
     lives: list[Any] = field(default_factory=list)
     numbers: list[Any] = field(default_factory=list)
     segments: list[Any] = field(default_factory=list)
     position: str = ""
+    positions: list[str] = field(default_factory=list)
 
     def columns(self) -> tuple[Any, Any, Any]:
         """Lives, numbers, segments."""
@@ -114,6 +115,20 @@ class Results:
     def parts(self) -> tuple[list[Any], list[Any], list[Any]]:
         """The columns in pieces."""
         return self.lives, self.numbers, self.segments
+
+
+def together(members: Sequence[Results]) -> Results:
+    """What the members of a group were handed, as the segments have it: each record is of one segment, and its position
+    begins with the offset where it begins."""
+    pieces = [
+        (int(segments[0]), int(position.partition(":")[0]), lives, numbers, segments)
+        for member in members
+        for lives, numbers, segments, position in zip(*member.parts(), member.positions, strict=True)
+        if len(segments)
+    ]
+    # By the first epoch of a segment, then by offset: predecessors come before successors.
+    pieces.sort(key=lambda piece: piece[:2])
+    return Results([p[2] for p in pieces], [p[3] for p in pieces], [p[4] for p in pieces])
 
 
 def record(lives: Any, numbers: Any, segments: Any, position: str) -> bytes:
@@ -134,6 +149,7 @@ def recovered(path: Path, *, columns: bool = True) -> Results:
             values = np.frombuffer(body, np.int64).reshape(3, count)
             for kept, part in zip(found.parts(), values, strict=True):
                 kept.append(part)
+            found.positions.append(position)
         found.position, good = position, end
     if good < len(data):
         os.truncate(path, good)

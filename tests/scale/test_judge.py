@@ -7,7 +7,7 @@ import pytest
 
 from tests.scale import records
 from tests.scale.judge import Life, Written, judge
-from tests.scale.records import KEYS, SideFile, events_of, parse, record, recovered, said
+from tests.scale.records import KEYS, SideFile, events_of, parse, record, recovered, said, together
 
 COUNT = 10 * KEYS
 
@@ -120,3 +120,30 @@ def test_what_a_writer_said_last_counts(tmp_path) -> None:
         file.write(b"half")
     assert said(tmp_path / "side") == (200, 60)
     assert records.GROUP % KEYS == 0
+
+
+def members(tmp_path, *pieces):
+    """Results of two members; a piece is (member, segment, its first row, its rows), each row a key's next event."""
+    for member, segment, first, count in pieces:
+        numbers = np.arange(first, first + count, dtype=np.int64)
+        lives, segments = np.full(count, 1, np.int64), np.full(count, segment, np.int64)
+        with (tmp_path / f"member-{member}").open("ab") as file:
+            file.write(record(lives, numbers, segments, f"{first * 108}:00"))
+    return together([recovered(tmp_path / f"member-{member}") for member in range(2)]).columns()
+
+
+def test_members_of_a_group_read_everything_together(tmp_path) -> None:
+    written, *_ = history()
+    del written.lives[2]
+    half = COUNT // 2
+    columns = members(tmp_path, (0, 1, half, half), (1, 1, 0, half))
+    assert list(columns[1]) == list(range(COUNT))
+    assert judge(written, 0, columns, keep_order=False) == []
+
+
+@pytest.mark.parametrize(("first", "kind"), [(COUNT // 2 - KEYS, "key-order"), (COUNT // 2 + KEYS, "key-gap")])
+def test_what_a_group_reads_twice_or_leaves_out_is_found(tmp_path, first, kind) -> None:
+    written, *_ = history()
+    del written.lives[2]
+    columns = members(tmp_path, (0, 1, 0, COUNT // 2), (1, 1, first, COUNT - first))
+    assert kind in {violation.kind for violation in judge(written, 0, columns, keep_order=False)}
