@@ -243,6 +243,7 @@ class SimulatedFile:
         self._inode = inode
         self._writable = mode not in ("read", "scan")
         self._whole_blocks = mode == "blocks"
+        self._scanned = mode == "scan"
         self._boot = disk.boot
         self._closed = False
 
@@ -251,12 +252,15 @@ class SimulatedFile:
 
     def pread(self, length: int, offset: int) -> bytes:
         """See `ports.File.pread`."""
+        assert not self._scanned, f"{self._path} was opened to be scanned"
         self._check()
         return bytes(memoryview(self._inode.content)[offset : offset + length])
 
     def scan(self, length: int, offset: int) -> Buffer:
         """See `ports.File.scan`."""
-        return self.pread(length, offset)
+        assert self._scanned, f"{self._path} was not opened to be scanned"
+        self._check()
+        return memoryview(bytes(self._inode.content[offset : offset + length]))
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
         """See `ports.File.pwrite`."""
@@ -279,6 +283,7 @@ class SimulatedFile:
 
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
         """See `ports.File.pwrite_durably`; either half may fail, or the machine between them."""
+        assert not self._inode.pending, f"{self._path}: what was written before may not become durable by this"
         written = self.pwrite(parts, offset)
         self.datasync()
         return written

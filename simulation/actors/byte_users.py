@@ -17,6 +17,7 @@ from simulation.events import BrokenBytes, History, SegmentParser, body, framed
 if TYPE_CHECKING:
     from checkers.log import Violation
     from sarit.client.aio import Client
+    from sarit.client.byte_streams import ByteWriter
     from simulation.cluster import Cluster
 
 STREAM: Final = StreamName(SCOPE, "bytes")
@@ -61,7 +62,7 @@ class ByteUsers:
         client, options = await self._client(), self.cluster.options
         rng, log = self.cluster.rng("byte writer"), self.history.log
         segment = self.history.segment(_NAME)
-        writer = client.byte_writer(STREAM)
+        writer = await insistently(lambda: self._opened(client))
         for number in range(1, options.events + 1):
             data = framed(body(_WRITER, number, rng.randrange(options.event_bytes)))
             log.sent(_WRITER, number, segment, len(data), now())
@@ -78,6 +79,12 @@ class ByteUsers:
         log.info(segment, 0, end, begun, now())
         await writer.close()
         await client.close()
+
+    async def _opened(self, client: Client) -> ByteWriter:
+        """A writer that has found its segment: one that gives up before that takes nothing any more."""
+        writer = client.byte_writer(STREAM)
+        await writer.flush()
+        return writer
 
     async def _read(self) -> None:
         """From the beginning, and again from other places."""

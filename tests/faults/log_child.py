@@ -1,16 +1,19 @@
 """A process that owns a log: `python log_child.py DIRECTORY`; killed, or given failing syncs, from outside.
 
 Prints `open END` when it has replayed and checked the log, `acked NUMBER` for each durable frame, and
-`dead` when the log failed; then it recovers by opening again, as a container does.
+`dead` when the log failed; then it recovers by opening again, as a container does.  With TWO_STEPS in its environment
+it writes and syncs in two calls, as where the system has none that does both.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 
 from sarit.core.errors import Unavailable
+from sarit.env import real_files
 from sarit.env.real import real_env
 from sarit.log.local import LocalLog, LocalLogProvider
 
@@ -58,6 +61,8 @@ async def own(log: LocalLog, number: int) -> None:
 
 
 async def main() -> None:
+    if os.environ.get("TWO_STEPS"):
+        real_files._WRITE_AND_SYNC = 0
     provider = LocalLogProvider(real_env(), sys.argv[1], FILE_BYTES)
     while True:
         try:

@@ -72,8 +72,10 @@ def _can_inject() -> bool:
 
 
 @pytest.mark.skipif(not _can_inject(), reason="needs strace, and leave to trace: it makes the system calls fail")
-@pytest.mark.parametrize("call", ["/^pwrite(64|v2?)$", "fsync"])
-def test_failing_system_calls_end_an_epoch_and_never_what_was_acknowledged(tmp_path, call) -> None:
+@pytest.mark.parametrize("call", ["/^pwrite(64|v2?)$", "fdatasync", "fsync"])
+def test_failing_system_calls_end_an_epoch_and_never_what_was_acknowledged(tmp_path, call, monkeypatch) -> None:
+    if call == "fdatasync":  # what is written stands in the page cache then, and recovery reads it
+        monkeypatch.setenv("TWO_STEPS", "1")
     inject = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e"]
     when = "12+9" if call == "fsync" else "15+40"
     child = Child(tmp_path, *inject, f"inject={call}:error=EIO:when={when}")

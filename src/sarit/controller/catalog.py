@@ -115,6 +115,11 @@ class Catalog:
         end = keys.after_prefix(prefix)
         return await self._in_scope(scope, lambda table: self._scan_all(table, start, end, limit or PAGE))
 
+    async def look(self, scope: str, prefix: bytes, after: bytes = b"") -> list[tuple[bytes, TableValue]]:
+        """As `scan`, but what one look at the table gives: all of one moment; nothing at the end only."""
+        start, end = max(prefix, after + b"\0") if after else prefix, keys.after_prefix(prefix)
+        return await self._in_scope(scope, lambda table: self.tables.scan(table, start, end, PAGE))
+
     async def page(self, scope: str, prefix: bytes, token: str) -> list[str]:
         """The next names behind a prefix after `token`, without what is being deleted."""
         after = prefix + token.encode() if token else b""

@@ -309,18 +309,18 @@ class Transactions:
         return Found(found.record, versions[0])
 
     async def live(self, name: StreamName) -> list[Live]:
-        """All transactions that have not ended.  Read until two readings agree, if it takes several pages: the order
+        """All transactions that have not ended.  Read until two readings agree, if it takes several looks: the order
         of commits is only known of a set that was there at one moment."""
         before: list[Live] | None = None
         while True:
-            prefix, after, out, pages = keys.of_stream(name.stream, keys.LIVE), b"", list[Live](), 0
-            while rows := await self._catalog.scan(name.scope, prefix, after):
-                after, pages = rows[-1][0], pages + 1
+            prefix, after, out, looks = keys.of_stream(name.stream, keys.LIVE), b"", list[Live](), 0
+            while rows := await self._catalog.look(name.scope, prefix, after):
+                after, looks = rows[-1][0], looks + 1
                 out += (
                     (keys.transaction_of(key), codec.decode_transaction(value.value), value.version)
                     for key, value in rows
                 )
-            if pages <= 1 or out == before:
+            if looks <= 1 or out == before:
                 return out
             before = out
 

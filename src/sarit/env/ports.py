@@ -56,7 +56,9 @@ class File(Protocol):
         """Write all parts one after the other from `offset`; returns their total length."""
 
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
-        """As `pwrite`, then `datasync`, in one step where the system has one."""
+        """As `pwrite`; what it writes is durable when this returns, with the length that reaches it.
+
+        In one step where the system has one.  What was written before, and is not synced, may not be durable."""
 
     def datasync(self) -> None:
         """fdatasync: data and length are on the disk when this returns."""

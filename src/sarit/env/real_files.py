@@ -93,8 +93,13 @@ class RealFile:
                 self._read_ahead()
                 continue
             got += count
-            if not count or (self._bypassing and count % WHOLE_BLOCK_BYTES):
+            if not count:
                 break
+            if self._bypassing and count % WHOLE_BLOCK_BYTES:
+                if offset + got >= self.size():
+                    break
+                self._bypass(False)  # a file system that reads half blocks: the rest begins within one
+                self._read_ahead()
         return got
 
     def _read_ahead(self) -> None:

@@ -231,7 +231,7 @@ class Flusher:
                     delay = min(delay * 2, _MAX_RETRY_SECONDS)
             self.statistics.chunks += 1
             self.statistics.chunk_bytes += sum(block.length for _, _, block in run)
-            self._mark(run, name, garbage)
+            self._mark(run, name)
         finally:
             self._writes.release()
 
@@ -241,19 +241,22 @@ class Flusher:
         prefix = chunk_prefix(self._container.number, self._container.log.epoch)
         return f"{prefix}{self._sequence:012d}-s{segment.id}-{start}", self._sequence
 
-    def _mark(self, run: list[Run], name: str, garbage: set[str]) -> None:
-        """The blocks of `run` stand in chunk `name` now."""
+    def _mark(self, run: list[Run], name: str) -> None:
+        """The blocks of `run` stand in chunk `name` now.
+
+        Also those that were released meanwhile (truncated, deleted): this checkpoint is of a moment at which they were
+        there, and extents have no gaps.  The next one takes them out, and a chunk that holds nothing else."""
+        state = self._container.state
         at = 0
-        alive = False
         for _, _, block in run:
+            block.chunk = name
+            block.chunk_offset = at
             if not block.released:
-                alive = True
-                block.chunk = name
-                block.chunk_offset = at
-                self._container.state.unflushed_bytes -= block.length
+                state.unflushed_bytes -= block.length
             at += block.length
-        if not alive:
-            garbage.add(name)
+        if all(block.released for _, _, block in run):
+            sometimes("chunk_written_for_nothing")
+            state.garbage.add(name)
         self._account()
 
     def _reference(self, item: Captured) -> None:

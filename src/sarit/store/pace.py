@@ -7,20 +7,22 @@ half of the bound on un-flushed bytes nothing is held back, and pieces are large
 
 Reading.  A reader of a backlog takes all there is of a small machine (docs/decisions/0305).  While it does not
 show in how long appends take to be durable, nothing is held back; when it does, reads get slower by steps, and
-faster again when it does not.  They stay faster than appends come, so every reader catches up, and none waits longer
-than MAX_READ_WAIT_SECONDS for its turn, however many there are.
+faster again when it does not.  Each reader stays faster than appends come, so every one catches up, and none waits
+longer than MAX_READ_WAIT_SECONDS for its turn, however many there are.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.limits import KIB, MIB
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from sarit.env.ports import Clock
     from sarit.store.budget import Budget
 
@@ -31,15 +33,19 @@ SMALL_PIECE_BYTES: Final = 256 * KIB
 LARGE_PIECE_BYTES: Final = 4 * MIB
 _SLACK_SECONDS: Final = 0.02
 
-# Reads are held back when appends take longer than this on average, and DISTURBED times what they do when nobody reads.
+# Reads are held back when appends take longer on average, and DISTURBED times what they do when nobody reads.
 FAST_APPEND_SECONDS: Final = 0.0007
 DISTURBED: Final = 1.5
 MIN_READ_BYTES_PER_SECOND: Final = 64 * MIB
 READS_TO_APPENDS: Final = 2
 MAX_READ_WAIT_SECONDS: Final = 1.0
-# The rate is looked at so often; fewer groups of appends than that are no load to give way to.
+# The rate is looked at so often.  Fewer groups of appends than that, with hardly one under way at a time, are no load
+# to give way to.
 _LOOK_SECONDS: Final = 0.1
 _LOAD_GROUPS: Final = 10
+_LOAD_UNDER_WAY: Final = 0.1
+# Appends that take longer than a look are not there in every one.
+_NO_APPENDS_SECONDS: Final = 1.0
 _SLOWER: Final = 0.8
 _FASTER: Final = 1.1
 _REMEMBERED: Final = 0.1
@@ -76,6 +82,18 @@ class FlushPace:
         return size
 
 
+@dataclass(slots=True)
+class _Window:
+    """What happened since `since`."""
+
+    since: float
+    groups: int = 0
+    waited: float = 0.0
+    appended: int = 0
+    read: int = 0
+    readers: set[Hashable] = field(default_factory=set)
+
+
 class ReadPace:
     """One for all readers of a node's chunks: they take turns."""
 
@@ -84,9 +102,8 @@ class ReadPace:
         self._next = 0.0
         self._rate = inf
         self._undisturbed = FAST_APPEND_SECONDS
-        self._since = clock.monotonic()
-        self._groups = self._appended = self._read = 0
-        self._waited = 0.0
+        self._last_append = -inf
+        self._window = _Window(clock.monotonic())
 
     def __repr__(self) -> str:
         return f"<ReadPace {self._rate / MIB:.0f} MiB/s>"
@@ -96,37 +113,50 @@ class ReadPace:
         """The rate reads are held to now; infinite when they are not."""
         return self._rate
 
-    def appended(self, seconds: float, size: int) -> None:
-        """A group of appends of `size` bytes was durable `seconds` after the first of it came."""
-        self._groups += 1
-        self._waited += seconds
-        self._appended += size
-
-    async def __call__(self, size: int) -> None:
-        """Wait for the turn to read `size` bytes of a chunk."""
+    def appended(self, began: float, size: int) -> None:
+        """A group of appends of `size` bytes is durable now; the first of it came at `began`."""
         now = self._clock.monotonic()
-        if now - self._since >= _LOOK_SECONDS:
-            self._look(now - self._since)
-            self._since = now
-        self._read += size
+        window = self._current(now)
+        window.groups += 1
+        window.waited += now - began
+        window.appended += size
+        self._last_append = now
+
+    async def __call__(self, size: int, reader: Hashable) -> None:
+        """Wait for the turn to read `size` bytes of a chunk; `reader` tells those apart that read elsewhere."""
+        now = self._clock.monotonic()
+        window = self._current(now)
+        window.read += size
+        window.readers.add(reader)
         start = min(max(self._next, now - _SLACK_SECONDS), now + MAX_READ_WAIT_SECONDS)
         self._next = start + size / self._rate
         if start > now:
             await asyncio.sleep(start - now)
 
-    def _look(self, seconds: float) -> None:
-        groups, waited, appended, read = self._groups, self._waited, self._appended, self._read
-        self._groups = self._appended = self._read = 0
-        self._waited = 0.0
-        if groups < _LOAD_GROUPS * seconds / _LOOK_SECONDS:
-            self._rate = inf
+    def _current(self, now: float) -> _Window:
+        window = self._window
+        seconds = now - window.since
+        if seconds >= _LOOK_SECONDS:
+            self._look(window, now)
+            window = self._window = _Window(now)
+        return window
+
+    def _look(self, window: _Window, now: float) -> None:
+        if not window.groups:
+            if now - self._last_append >= _NO_APPENDS_SECONDS:
+                self._rate = inf
             return
-        mean, done = waited / groups, read / seconds
-        if done < MIN_READ_BYTES_PER_SECOND:  # hardly anything was read: this is how long appends take by themselves
+        seconds, mean = now - window.since, window.waited / window.groups
+        if not window.read:
             self._undisturbed += _REMEMBERED * (mean - self._undisturbed)
-        if mean > max(FAST_APPEND_SECONDS, DISTURBED * self._undisturbed):
-            least = max(MIN_READ_BYTES_PER_SECOND, READS_TO_APPENDS * appended / seconds)
-            self._rate = max(least, min(self._rate, done) * _SLOWER)
+            return
+        few = window.groups < _LOAD_GROUPS * seconds / _LOOK_SECONDS
+        if few and window.waited < _LOAD_UNDER_WAY * seconds:
+            self._rate = inf
+        elif mean > max(FAST_APPEND_SECONDS, DISTURBED * self._undisturbed):
+            least = max(MIN_READ_BYTES_PER_SECOND, READS_TO_APPENDS * window.appended / seconds)
+            slower = min(self._rate, window.read / seconds) * _SLOWER
+            self._rate = max(least * len(window.readers), slower)
         else:
             self._rate *= _FASTER
 

@@ -158,7 +158,7 @@ class FramePipeline:
             self.fail(bug)
             raise
         state.applied_frame = frame.number
-        self._on_durable(self._env.clock.monotonic() - frame.began, frame.bytes)
+        self._on_durable(frame.began, frame.bytes)
         for done in frame.done:
             if done is not None:
                 done(None)

@@ -17,6 +17,8 @@ from sarit.core.limits import MAX_READ_BYTES, MIB, READAHEAD_BYTES
 from sarit.store.segment import Block, Segment, block_offset, slice_blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from sarit.env.ports import Buffer
     from sarit.storage.port import ChunkStorage
     from sarit.store.container import Container
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 _BLOCK_BYTES = 2 * MIB
 _MAX_RELOADS = 5
+# Readers of a segment that are further apart do not share what is cached.
+_APART_BYTES = 128 * MIB
 
 
 @dataclass(slots=True)
@@ -46,17 +50,19 @@ class ChunkReader:
         self._bytes = 0
         self._blocks: OrderedDict[tuple[str, int], asyncio.Task[Buffer]] = OrderedDict()
 
-    async def read(self, chunk: str, chunk_bytes: int, offset: int, length: int) -> list[Buffer]:
-        """Bytes [offset, offset + length) of a chunk, `length` at most to the end of one block pair."""
+    async def read(self, chunk: str, chunk_bytes: int, offset: int, length: int, reader: Hashable) -> list[Buffer]:
+        """Bytes [offset, offset + length) of a chunk, `length` at most to the end of one block pair.
+
+        `reader` tells those apart that read in different places."""
         out: list[Buffer] = []
         end = min(offset + length, chunk_bytes)
         sequential = (chunk, offset // _BLOCK_BYTES - 1) in self._blocks or offset < _BLOCK_BYTES
         while offset < end:
             number = offset // _BLOCK_BYTES
-            task = self._start(chunk, number, chunk_bytes)
+            task = self._start(chunk, number, chunk_bytes, reader)
             if sequential:
                 for ahead in range(1, READAHEAD_BYTES // _BLOCK_BYTES + 1):
-                    self._start(chunk, number + ahead, chunk_bytes)
+                    self._start(chunk, number + ahead, chunk_bytes, reader)
             try:
                 data = await asyncio.shield(task)
             except BaseException:
@@ -68,7 +74,7 @@ class ChunkReader:
             offset += len(piece)
         return out
 
-    def _start(self, chunk: str, number: int, chunk_bytes: int) -> asyncio.Task[Buffer]:
+    def _start(self, chunk: str, number: int, chunk_bytes: int, reader: Hashable) -> asyncio.Task[Buffer]:
         key = (chunk, number)
         task = self._blocks.get(key)
         if task is not None:
@@ -76,7 +82,7 @@ class ChunkReader:
             return task
         begin = number * _BLOCK_BYTES
         length = min(_BLOCK_BYTES, chunk_bytes - begin)
-        task = asyncio.ensure_future(self._load(chunk, begin, length))
+        task = asyncio.ensure_future(self._load(chunk, begin, length, reader))
         if length <= 0:
             return task
         self._blocks[key] = task
@@ -89,10 +95,10 @@ class ChunkReader:
             self._bytes -= _BLOCK_BYTES
         return task
 
-    async def _load(self, chunk: str, begin: int, length: int) -> Buffer:
+    async def _load(self, chunk: str, begin: int, length: int, reader: Hashable) -> Buffer:
         if length <= 0:
             return b""
-        await self._pace(length)
+        await self._pace(length, reader)
         return await self._storage.read(chunk, begin, length)
 
     def _forget(self, chunk: str, number: int) -> None:
@@ -162,13 +168,14 @@ class Reads:
             segment.pins -= 1
 
     async def _from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
+        reader = (segment.name, offset // _APART_BYTES)
         block = self._tail_reference(segment, offset)
         if block is not None:
             assert block.chunk is not None
             into = offset - block.offset
             size = min(limit, block.length - into)
             begin = block.chunk_offset + into
-            parts = await self._chunks.read(block.chunk, block.chunk_offset + block.length, begin, size)
+            parts = await self._chunks.read(block.chunk, block.chunk_offset + block.length, begin, size, reader)
             return self._result(segment, offset, parts)
         chunks = await self._container.residency.chunks(segment)
         extent = chunks.locate(offset)
@@ -182,7 +189,7 @@ class Reads:
         if not extent.chunk:
             return self._result(segment, offset, [memoryview(extent.inline)[into : into + size]])
         begin = extent.chunk_offset + into
-        parts = await self._chunks.read(extent.chunk, extent.chunk_offset + extent.length, begin, size)
+        parts = await self._chunks.read(extent.chunk, extent.chunk_offset + extent.length, begin, size, reader)
         return self._result(segment, offset, parts)
 
     async def event_boundary(self, name: str, target: int) -> int:

@@ -8,7 +8,6 @@ entries not yet in the index overlay what the index holds.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError
@@ -121,18 +120,19 @@ class Tables:
         return out
 
     async def scan(self, name: str, start: bytes, end: bytes | None, limit: int) -> list[Entry]:
-        """Applied entries with start <= key (< end) by key, at most `limit` and one page of bytes."""
+        """Applied entries with start <= key (< end) by key, at most `limit` and one page of bytes, of one moment."""
         segment = await self._require(name)
+        most = limit
         while True:
-            alive, last = await self._scan_some(segment, start, end, limit)
-            if alive or last is None:
+            alive, whole = await self._scan_some(segment, start, end, most)
+            if alive or whole:
                 return _page(alive, limit)
-            start = last + b"\0"
+            most *= 2  # all that was looked at is gone: look at more, from the start, as it must be of one moment
 
     async def _scan_some(
         self, segment: Segment, start: bytes, end: bytes | None, limit: int
-    ) -> tuple[list[Entry], bytes | None]:
-        """Entries in order, and the last key looked at; None when that is all."""
+    ) -> tuple[list[Entry], bool]:
+        """Entries in order, and whether these are all there are up to `end`."""
         table = segment.table
         assert table is not None
         segment.pins += 1
@@ -151,15 +151,15 @@ class Tables:
             segment.pins -= 1
         merged: dict[bytes, Entry] = {}
         for row_key, row in rows:
+            _, key = keys.parse_entry_key(row_key)
             version, value = keys.parse_entry_value(row)
-            key = keys.parse_entry_key(row_key)[1]
             merged[key] = Entry(key, value, version)
         for overlay in (table.flushing, table.dirty):
             merged |= {k: e for k, e in overlay.items() if k >= start and (end is None or k < end)}
         # Rows of the index beyond what was scanned may come before overlay entries: stop there.
         last = keys.parse_entry_key(rows[-1][0])[1] if rows and len(rows) == most else None
         looked_at = sorted(key for key in merged if last is None or key <= last)
-        return [merged[key] for key in looked_at if merged[key].value is not None], last
+        return [merged[key] for key in looked_at if merged[key].value is not None], last is None
 
     async def delta(self, name: str, position: int, limit: int) -> tuple[list[Entry], bool, int]:
         """Live entries written at or after `position`, whether the end was reached, and the next position.
@@ -172,6 +172,17 @@ class Tables:
             raise Invalid(f"position {position} is behind the end {segment.length} of table {name}")
         if position == segment.length:
             return [], True, 0
+        while True:
+            live, last = await self._delta_some(segment, position, limit)
+            if live or last is None:
+                break
+            position = last + 1  # all up to there was replaced meanwhile: those entries stand further on
+        page = _page(live, limit)
+        reached_end = last is None and len(page) == len(live)
+        return page, reached_end, segment.length if reached_end else page[-1].version + _serialized_bytes(page[-1])
+
+    async def _delta_some(self, segment: Segment, position: int, limit: int) -> tuple[list[Entry], int | None]:
+        """Live entries in order, and the last version looked at; None when these are all."""
         table = segment.table
         assert table is not None
         segment.pins += 1
@@ -179,10 +190,10 @@ class Tables:
             while True:
                 generation = self._container.residency.generation
                 rows: list[tuple[bytes, bytes]] = []
-                overlay_size = len(table.dirty) + len(table.flushing)
+                most = limit + len(table.dirty) + len(table.flushing)
                 if segment.committed:
                     low, high = keys.offset_range(keys.VERSION, segment.id, position, segment.length + 1)
-                    rows = await self._container.index.scan(low, high, limit + overlay_size)
+                    rows = await self._container.index.scan(low, high, most)
                 wanted = [row[1] for row in rows]
                 stored = await self._container.residency.stored_entries(segment, wanted) if wanted else {}
                 if generation == self._container.residency.generation:
@@ -192,18 +203,14 @@ class Tables:
         latest: dict[bytes, Entry] = {key: entry for key, entry in stored.items() if entry is not None}
         latest.update(table.flushing)
         latest.update(table.dirty)
-        versions = sorted((e.version, e.key) for e in latest.values() if e.version >= position and e.value is not None)
-        # Rows of the index beyond what was scanned may come before overlay entries: stop there.
-        if len(rows) == limit + overlay_size:
-            last = keys.parse_version_key(rows[-1][0])[1]
-            versions = versions[: bisect_left(versions, (last + 1, b""))]
-            complete = False
-        else:
-            complete = True
-        page = _page((latest[key] for _, key in versions), limit)
-        reached_end = complete and len(page) == len(versions)
-        after = segment.length if reached_end or not page else page[-1].version + _serialized_bytes(page[-1])
-        return page, reached_end, after
+        # As in a scan: rows beyond those may come before overlay entries.
+        last = keys.parse_version_key(rows[-1][0])[1] if rows and len(rows) == most else None
+        versions = sorted(
+            (e.version, e.key)
+            for e in latest.values()
+            if e.version >= position and e.value is not None and (last is None or e.version <= last)
+        )
+        return [latest[key] for _, key in versions], last
 
     async def info(self, name: str) -> Segment:
         """The table's segment (applied state).  Raises NotFound, Invalid."""

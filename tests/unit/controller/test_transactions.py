@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sarit.controller import keys
 from sarit.controller.model import transactions
 from sarit.controller.model.records import TransactionRecord, TxnState
 from sarit.core.errors import Conflict, Invalid
@@ -46,6 +47,34 @@ def test_commits_are_merged_in_the_order_they_were_decided():
         await quiet(c)
         assert parts(world, segment(0)) == parts(world, segment(1)) == list("eafcb")
         assert await c.transactions.completed(STREAM) != []
+        world.check()
+
+    run(main())
+
+
+def test_the_order_holds_when_they_are_decided_while_the_finisher_looks_for_them():
+    """Between its looks at the table one is decided that it saw open, and then one behind that, new to it."""
+
+    async def main():
+        world, c = await prepared(1)
+        first = await begin(world, c, "first")
+        right, looks = c.catalog.tables.scan, []
+
+        async def scan(table, start, end, limit):
+            rows = await right(table, start, end, limit)
+            if start == keys.of_stream(STREAM.stream, keys.LIVE) and rows and not looks:
+                looks.append(start)
+                await c.transactions.commit(STREAM, first, "", 1)
+                while (second := await begin(world, c, "second")) < first:
+                    await c.transactions.abort(STREAM, second)
+                await c.transactions.commit(STREAM, second, "", 1)
+            return rows
+
+        c.catalog.tables.scan = scan
+        c.transactions.finish_soon(STREAM)
+        await quiet(c)
+        assert looks
+        assert parts(world, segment(0)) == ["first", "second"]
         world.check()
 
     run(main())

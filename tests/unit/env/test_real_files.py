@@ -181,6 +181,20 @@ def test_scans_pass_the_page_cache(tmp_path, files, monkeypatch) -> None:
     assert asked == [(4096, piece), (4096 + 8192, piece), (4096 + 8192 + piece, 303_104 - 8192 - piece)]
 
 
+def test_half_blocks_in_the_middle_of_a_file_are_not_its_end(tmp_path, files, monkeypatch) -> None:
+    real = os.preadv
+
+    def odd(fd: int, into: list[memoryview], offset: int) -> int:
+        direct = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT
+        return min(real(fd, into, offset), 5000) if direct else real(fd, into, offset)
+
+    monkeypatch.setattr(os, "preadv", odd)
+    files.open(f"{tmp_path}/a", "create").pwrite([b"ab" * 150_000], 0)
+    file = files.open(f"{tmp_path}/a", "scan")
+    for _ in range(2):
+        assert file.scan(400_000, 0) == b"ab" * 150_000
+
+
 @pytest.mark.parametrize("refused_by", ["fcntl", "preadv"])
 def test_where_the_page_cache_cannot_be_passed_scans_go_through_it(tmp_path, files, monkeypatch, refused_by) -> None:
     real_fcntl, real_read = fcntl.fcntl, os.preadv

@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass
 
+import pytest
+
 from sarit.core.limits import MIB
 from sarit.store.budget import Budget
 from sarit.store.pace import (
@@ -99,47 +101,64 @@ def test_after_a_pause_there_is_no_burst(monkeypatch):
 
 
 class Machine:
-    """One reader that takes what it gets, and appends every 2 ms, which take longer the faster it reads."""
+    """Readers that take what they get, and appends that take longer the faster those read.
 
-    def __init__(self, monkeypatch, *, disk=800 * MIB, appends=100 * MIB // 4, alone=0.0004, beside=lambda rate: 0.0):
-        self.clock = Clock()
+    `closed`: one container, whose appends wait for those before them; else one every 2 ms, however long they take."""
+
+    def __init__(
+        self, monkeypatch, *, disk=800 * MIB, appends=25 * MIB, alone=0.0004, beside=lambda rate: 0.0, closed=False
+    ):
+        self.clock = Clock(100.0)
         self.pace = ReadPace(self.clock)
-        self._disk, self._append_bytes, self._alone, self._beside = disk, appends // 500, alone, beside
-        self._next_append = 0.0
+        self.appends, self._disk, self._alone, self._beside, self._closed = appends, disk, alone, beside, closed
+        self._began = self._next = 100.0
         self.rate = 0.0
+        self.waits = []
         monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
     async def _sleep(self, seconds):
         self._until(self.clock.now + seconds)
 
     def _until(self, then):
+        while self._next <= then:
+            self.clock.now = self._next
+            taken = self._alone + self._beside(self.rate)
+            if self.appends:
+                began = self._began if self._closed else self.clock.now - taken
+                self.waits.append(self.clock.now - began)
+                self.pace.appended(began, int(self.appends * (self.clock.now - self._began)))
+            self._began = self.clock.now
+            self._next += max(taken, 0.001) if self._closed else 0.002
         self.clock.now = then
-        while self._next_append <= then:
-            self._next_append += 0.002
-            if self._append_bytes:
-                self.pace.appended(self._alone + self._beside(self.rate), self._append_bytes)
 
     def quiet(self, seconds):
         """Nobody reads."""
         self.rate = 0.0
         self._until(self.clock.now + seconds)
 
-    def read(self, seconds):
+    def read(self, seconds, readers=1):
         """Read for so long; the bytes a second, of the last half of it."""
 
         async def main():
-            began, half, taken = self.clock.now, None, 0
+            began, half, taken, turn = self.clock.now, None, 0, 0
             while self.clock.now < began + seconds:
                 before = self.clock.now
-                await self.pace(2 * MIB)
+                turn += 1
+                await self.pace(2 * MIB, turn % readers)
                 self._until(max(self.clock.now, before + 2 * MIB / self._disk))
                 self.rate += 0.2 * (2 * MIB / (self.clock.now - before) - self.rate)
                 if self.clock.now > began + seconds / 2:
-                    half = half or self.clock.now
+                    if half is None:
+                        half = self.clock.now
+                        self.waits.clear()
                     taken += 2 * MIB
             return taken / (self.clock.now - half)
 
         return asyncio.run(main())
+
+
+def always_slow(rate):
+    return 1.0 if rate else 0.0
 
 
 def test_reads_that_harm_nobody_are_not_held_back(monkeypatch):
@@ -153,31 +172,45 @@ def test_reads_slow_down_to_what_appends_bear(monkeypatch):
     assert 250 * MIB < machine.read(20) < 400 * MIB
 
 
-def test_reads_gain_on_appends_however_slow_those_get(monkeypatch):
-    for appends, least in ((10 * MIB, MIN_READ_BYTES_PER_SECOND), (100 * MIB, 200 * MIB)):
-        machine = Machine(monkeypatch, appends=appends, beside=lambda rate: 1.0 if rate else 0.0)
+@pytest.mark.parametrize("slow", [0.005, 0.02, 0.1, 0.5])
+def test_the_more_reads_harm_the_more_they_are_held_back(monkeypatch, slow):
+    """Also where appends get so slow beside them that there are but a few."""
+    machine = Machine(monkeypatch, beside=lambda rate: slow * rate / (800 * MIB), closed=True)
+    machine.quiet(1)
+    assert machine.read(30) < 250 * MIB
+    assert sum(machine.waits) / len(machine.waits) < max(0.002, slow / 5)
+
+
+@pytest.mark.parametrize("readers", [1, 5])
+def test_readers_gain_on_appends_however_slow_those_get(monkeypatch, readers):
+    for appends, least in ((10 * MIB, MIN_READ_BYTES_PER_SECOND), (60 * MIB, 120 * MIB)):
+        machine = Machine(monkeypatch, appends=appends, beside=always_slow)
         machine.quiet(1)
-        assert 0.95 * least < machine.read(20) < 1.3 * least
+        assert 0.95 * least * readers < machine.read(20, readers) < 1.3 * least * readers
 
 
 def test_a_log_that_is_slow_by_itself_holds_no_reads_back(monkeypatch):
     machine = Machine(monkeypatch, alone=0.008)
-    for _ in range(60):  # a read now and then
-        machine.quiet(0.5)
-        asyncio.run(machine.pace(MIB))
+    machine.quiet(10)
     assert machine.read(10) > 780 * MIB
 
 
+def test_what_appends_take_beside_reads_is_not_learned(monkeypatch):
+    machine = Machine(monkeypatch, appends=10 * MIB, beside=always_slow)
+    machine.quiet(1)
+    assert machine.read(100) < 100 * MIB
+
+
 def test_reads_are_fast_again_when_the_appends_end(monkeypatch):
-    machine = Machine(monkeypatch, beside=lambda rate: 1.0 if rate else 0.0)
+    machine = Machine(monkeypatch, beside=always_slow)
     machine.quiet(1)
     assert machine.read(10) < 100 * MIB
-    machine._append_bytes = 0
-    assert machine.read(2) > 780 * MIB
+    machine.appends = 0
+    assert machine.read(4) > 780 * MIB
 
 
 def test_no_read_waits_longer_than_the_bound_however_many_there_are(monkeypatch):
-    machine = Machine(monkeypatch, beside=lambda rate: 1.0 if rate else 0.0)
+    machine = Machine(monkeypatch, beside=always_slow)
     machine.quiet(1)
     machine.read(5)
     waits = []
@@ -189,7 +222,7 @@ def test_no_read_waits_longer_than_the_bound_however_many_there_are(monkeypatch)
 
     async def main():
         for _ in range(1000):
-            await machine.pace(2 * MIB)
+            await machine.pace(2 * MIB, 0)
 
     asyncio.run(main())
     assert FAST_APPEND_SECONDS < max(waits) <= MAX_READ_WAIT_SECONDS

@@ -103,6 +103,60 @@ def test_limits_and_key_length():
     run(main())
 
 
+def test_a_delta_read_leaves_nothing_out_when_all_it_looked_at_is_replaced_meanwhile(monkeypatch):
+    async def main():
+        _, store, tables = await opened()
+        await tables.update(TABLE, [(b"k%d" % number, b"v", NOT_EXISTS) for number in range(4)])
+        (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
+        await container.flusher.checkpoint()
+        index, right = container.container.index, container.container.index.scan
+
+        async def meanwhile(*bounds):
+            rows = await right(*bounds)
+            monkeypatch.setattr(index, "scan", right)
+            await tables.update(TABLE, [(b"k0", b"new", NO_VERSION)])
+            return rows
+
+        monkeypatch.setattr(index, "scan", meanwhile)
+        seen, position, complete = [], 0, False
+        while not complete:
+            page, complete, position = await tables.delta(TABLE, position, 1)
+            assert page or complete
+            seen += [(entry.key, entry.value) for entry in page]
+        assert seen == [(b"k1", b"v"), (b"k2", b"v"), (b"k3", b"v"), (b"k0", b"new")]
+        await store.stop()
+
+    run(main())
+
+
+def test_a_page_is_of_one_moment(monkeypatch):
+    """Of two keys put one after the other, the second is never seen without the first."""
+
+    async def main():
+        _, store, tables = await opened()
+        await tables.update(TABLE, [(b"k%d" % number, b"v", NOT_EXISTS) for number in range(2, 6)])
+        (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
+        await container.flusher.checkpoint()
+        index, right, looks = container.container.index, container.container.index.scan, []
+
+        async def meanwhile(*bounds):
+            rows = await right(*bounds)
+            looks.append(rows)
+            if len(looks) == 1:  # all that is looked at goes
+                await tables.update(TABLE, [(b"k2", None, NO_VERSION)])
+            if len(looks) == 2:
+                await tables.update(TABLE, [(b"k1", b"first", NOT_EXISTS)])
+                await tables.update(TABLE, [(b"k9", b"second", NOT_EXISTS)])
+            return rows
+
+        monkeypatch.setattr(index, "scan", meanwhile)
+        assert [entry.key for entry in await tables.scan(TABLE, b"", None, 1)] == [b"k1"]
+        assert len(looks) == 2
+        await store.stop()
+
+    run(main())
+
+
 def test_the_index_is_not_asked_for_fresh_keys(monkeypatch):
     async def main():
         _, store, tables = await opened()

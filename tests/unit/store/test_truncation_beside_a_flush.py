@@ -1,0 +1,67 @@
+"""A segment is truncated while its bytes are being written to chunks: extents have no gap all the same."""
+
+import asyncio
+
+import pytest
+
+from tests.unit.store.harness import World, Writer, read_all
+
+NAME = "scope/stream/0.#epoch.0"
+DATA = b"a" * 300 + b"b" * 300 + b"c" * 300 + b"d" * 300 + b"e" * 300
+
+
+def flusher_of(store):
+    """The flusher of the segment's container, which works when told to and not by itself."""
+    for task in [task for slot in store._slots for task in slot.tasks]:
+        task.cancel()
+    return next(one for one in store.opened() if one.container is store.container(NAME)).flusher
+
+
+@pytest.mark.parametrize("crash", [False, True])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("start", [100, 300, 500, 700, 1300, 1500])
+def test_what_is_left_is_read_and_what_went_is_collected(start, known, crash):
+    """`known`: the segment's extents are in memory."""
+
+    async def main():
+        world = World()
+        store = await world.start()
+        container, flusher = store.container(NAME), flusher_of(store)
+        await container.create(NAME)
+        writer = Writer(store, NAME)
+        await writer.set_up()
+        segment = await container.residency.require(NAME)
+        writer.append(DATA[:300], 1)
+        await writer.settled()
+        assert await flusher.checkpoint()
+        if known:
+            await container.residency.chunks(segment)
+        for number in range(2, 6):
+            writer.append(DATA[300 * number - 300 : 300 * number], number)
+        await writer.settled()
+        write = world.storage.write
+
+        async def meanwhile(*arguments):
+            world.storage.write = write
+            await container.truncate(NAME, start)
+            await write(*arguments)
+
+        world.storage.write = meanwhile  # two chunks: of 900 bytes, and of 300
+        assert await flusher.checkpoint()
+        assert await read_all(store, NAME) == DATA[start:]
+        assert [(one.start, one.end) for one in await container.residency.chunks(segment)][1:] == [
+            (300, 1200), (1200, 1500),
+        ]  # fmt: skip
+        if crash:
+            store = await world.crash(store)
+            flusher = flusher_of(store)
+            assert await read_all(store, NAME) == DATA[start:]
+        await flusher.checkpoint()
+        await flusher.collect_garbage()
+        left = [name async for name, _ in world.storage.list("")]
+        assert len(left) == sum(start < end for end in (300, 1200, 1500))
+        assert await read_all(store, NAME) == DATA[start:]
+        assert flusher._container.state.unflushed_bytes == 0
+        await store.stop()
+
+    asyncio.run(main())
