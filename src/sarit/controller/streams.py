@@ -15,7 +15,7 @@ from sarit.controller.locks import Locks
 from sarit.controller.model import codec, streams
 from sarit.controller.model.cuts import is_cut, segments_between
 from sarit.controller.model.effects import RemoveMark
-from sarit.controller.model.epochs import Epoch, SegmentRange, known_segments, successors
+from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, known_segments, successors
 from sarit.controller.model.records import CompletedRecord, State, StreamRecord, TxnState
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import every
@@ -136,6 +136,9 @@ class Streams:
     async def truncate(self, name: StreamName, cut: Mapping[int, int]) -> None:
         """Drop everything before a cut.  Raises NotFound, Sealed, Invalid."""
         record = await self.ready(name)
+        # A segment that is made only after its offset was looked at would be taken at any offset.
+        if newer := [s for s in cut if creation_epoch(s) > record.current.number]:
+            raise Invalid(f"stream {name} has no segment {SegmentId.unpack(newer[0])}")
         await self._check_offsets(name, await self.catalog.epochs_of(name, record, list(streams.head(record))), cut)
         await self.change(name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True)
 
