@@ -184,8 +184,10 @@ class Groups:
                 cut = before.cut if before is not None and kept else {}
                 entry = codec.encode_subscriber(SubscriberRecord(record.generation, record.group_id, cut))
                 expected = NOT_EXISTS if value is None else value.version
+                # The stream's record gets another version: retention has not looked at this subscriber yet.
+                looked = TableUpdate(keys.stream_key(name.stream), stream.value, stream.version)
                 with suppress(Conflict):
-                    await self._catalog.update(name.scope, [TableUpdate(key, entry, expected)])
+                    await self._catalog.update(name.scope, [looked, TableUpdate(key, entry, expected)])
                     break
 
     async def _unsubscribe(self, subscriber: str, streams: Sequence[StreamName]) -> None:

@@ -98,6 +98,34 @@ def test_a_group_that_begins_anew_holds_what_it_begins_at():
     run(main())
 
 
+def test_a_group_that_begins_while_retention_looks_finds_what_it_was_promised():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        retention = RetentionPolicy(RetentionType.TIME, 100_000, 0)
+        await c.streams.create(STREAM, StreamConfig(ScalingPolicy(min_segments=1), retention=retention))
+        for number in range(5):
+            world.segments.append(segment(0), f"{number}", 10)
+            await c.retention.look(STREAM)
+            world.pass_time(60)
+        record = GroupRecord(State.ACTIVE, "id", 0, 3000, 30_000, 3, 1, 0, ((STREAM, ()),), ((STREAM, ()),))
+        promised = []
+
+        async def begins():
+            await c.groups.create("s", "g", record)
+            promised.append(world.segments.segments[segment(0)].start)
+
+        between(c.retention, "_tail", begins, after=True)
+        world.pass_time(3600)
+        with suppress(SaritError):
+            await c.retention.look(STREAM)
+        await c.retention.look(STREAM)
+        assert promised == [world.segments.segments[segment(0)].start]
+
+    run(main())
+
+
 def test_a_ping_that_was_answered_is_not_followed_by_an_abort():
     async def main():
         world, c = await prepared()
