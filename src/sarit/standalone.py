@@ -9,12 +9,14 @@ import logging
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.inprocess import InProcessSegments, InProcessTables
+from sarit.storage.owner import claim_storage
 from sarit.store.meters import Meters
 from sarit.store.server import StoreServer
 from sarit.store.store import SegmentStore
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.node")
 
 META_VERSION = 1
+# In the data directory once long-term storage holds the node's mark.
+STORAGE_MARKED: Final = "storage-marked"
 _BACKLOG = 4096
 
 
@@ -40,6 +44,7 @@ class Node:
     ) -> None:
         self.config = config
         self.env = env
+        self.storage = storage
         self.store = SegmentStore(env, logs, indexes, storage, config.limits, config.data_dir)
         self.server = StoreServer(self.store, max_connections=config.max_connections)
         self.meters = Meters(self.store, env.clock, config.times.scaling)
@@ -107,7 +112,16 @@ def advertised_address(config: NodeConfig) -> str:
         raise Invalid(f"the host name {host!r} cannot be resolved: {error}") from None
 
 
-def claim_directory(config: NodeConfig, env: Env) -> File:
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A data directory that is this process's: its lock, the node's id, and whether it was made just now."""
+
+    lock: File
+    node: str
+    new: bool
+
+
+def claim_directory(config: NodeConfig, env: Env) -> Claimed:
     """Lock the data directory and check, or write, what it says of itself.
 
     Blocks.  Raises Unavailable (another node runs on it), Invalid (it is of other settings)."""
@@ -138,7 +152,7 @@ def claim_directory(config: NodeConfig, env: Env) -> File:
         file.close()
         files.rename(temporary, meta_path)
         files.sync_dir(directory)
-        return lock
+        return Claimed(lock, node, new=True)
     file = files.open(meta_path, "read")
     try:
         meta = json.loads(file.pread(file.size(), 0))
@@ -149,7 +163,16 @@ def claim_directory(config: NodeConfig, env: Env) -> File:
     for name, value, option in (("containers", config.containers, "--containers"), ("storage", storage, "--storage")):
         if meta.get(name) != value:
             raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
-    return lock
+    return Claimed(lock, str(meta["node"]), new=False)
+
+
+async def claim_chunks(node: Node, claimed: Claimed) -> None:
+    """See that long-term storage is this node's alone.  Raises Invalid, Unavailable."""
+    files, marked = node.env.files, f"{node.config.data_dir}/{STORAGE_MARKED}"
+    await claim_storage(node.storage, claimed.node, marked=files.exists(marked), new=claimed.new)
+    if not files.exists(marked):
+        files.open(marked, "create").close()
+        files.sync_dir(node.config.data_dir)
 
 
 async def open_node(config: NodeConfig, env: Env) -> Node:
@@ -175,9 +198,10 @@ async def _serve(config: NodeConfig, env: Env) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    lock = claim_directory(config, env)
+    claimed = claim_directory(config, env)
     node = await open_node(config, env)
     try:
+        await claim_chunks(node, claimed)
         await node.start()
         gc.collect()
         gc.freeze()
@@ -190,7 +214,7 @@ async def _serve(config: NodeConfig, env: Env) -> None:
         _log.info("stopping: flushing to long-term storage")
     finally:
         await node.stop()
-        lock.close()
+        claimed.lock.close()
     print("sarit stopped; everything acknowledged is on disk", flush=True)
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "examples" / "README.md").read_text()
 CHAPTER = re.compile(r"^## (.+?)\n.*?```sh\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL | re.MULTILINE)
 CHAPTERS = {name: (commands, shown) for name, commands, shown in CHAPTER.findall(PAGE)}
-# What runs until Ctrl-C is given it after so long, by which it has long said what it says.
+# What runs until Ctrl-C is given it after so long, by which it has long said what it says; once (--foreground).
 UNTIL = 5
 
 
@@ -36,7 +36,9 @@ def test_the_page_lists_what_there_is() -> None:
 def test_the_commands_run(node, tmp_path, chapter) -> None:
     commands, shown = CHAPTERS[chapter]
     commands = re.sub(r"(python examples/\S+)", rf"\1 --controller {node.controller}", commands)
-    commands = re.sub(r"^(.*?)  # until Ctrl-C$", rf"timeout --preserve-status -s INT {UNTIL} \1", commands, flags=re.M)
+    commands = re.sub(
+        r"^(.*?)  # until Ctrl-C$", rf"timeout --foreground --preserve-status -s INT {UNTIL} \1", commands, flags=re.M
+    )
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -204,12 +204,17 @@ class Catalog:
         if hints:
             await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, None, NO_VERSION) for key in hints])
 
-    async def hints(self) -> list[bytes]:
-        """What there may be to do."""
-        out: list[bytes] = []
+    async def strike(self, hint: bytes, version: int) -> None:
+        """There is nothing more to do, unless somebody said so again since the hint was of this version."""
+        with suppress(Conflict):
+            await self.tables.update(keys.WORK_TABLE, [TableUpdate(hint, None, version)])
+
+    async def hints(self) -> list[tuple[bytes, int]]:
+        """What there may be to do, each with the version of its entry."""
+        out: list[tuple[bytes, int]] = []
         start = b""
         while rows := await self.tables.scan(keys.WORK_TABLE, start, None, PAGE):
-            out += (key for key, _ in rows)
+            out += ((key, value.version) for key, value in rows)
             start = rows[-1][0] + b"\0"
         return out
 

@@ -164,7 +164,9 @@ class Groups:
         raise _contended(scope, group)
 
     async def _subscribe(self, subscriber: str, record: GroupRecord) -> None:
-        """Enter the group with its streams; a subscriber keeps what it has released.  A missing stream is left out."""
+        """Enter the group with its streams; a missing one is left out.
+
+        A subscriber keeps what it has released, but not into another generation: it may begin before that."""
         for name in groups.subscribed(record):
             key = keys.subscriber_key(name.stream, subscriber)
             for _ in range(MAX_ATTEMPTS):
@@ -177,12 +179,15 @@ class Groups:
                 before = None if value is None else codec.decode_subscriber(value.value)
                 if before is not None and before.generation > record.generation:
                     break
-                same = before is not None and before.group_id == record.group_id
-                cut = before.cut if before is not None and same else {}
+                told = (record.group_id, record.generation)
+                kept = before is not None and (before.group_id, before.generation) == told
+                cut = before.cut if before is not None and kept else {}
                 entry = codec.encode_subscriber(SubscriberRecord(record.generation, record.group_id, cut))
                 expected = NOT_EXISTS if value is None else value.version
+                # The stream's record gets another version: retention has not looked at this subscriber yet.
+                looked = TableUpdate(keys.stream_key(name.stream), stream.value, stream.version)
                 with suppress(Conflict):
-                    await self._catalog.update(name.scope, [TableUpdate(key, entry, expected)])
+                    await self._catalog.update(name.scope, [looked, TableUpdate(key, entry, expected)])
                     break
 
     async def _unsubscribe(self, subscriber: str, streams: Sequence[StreamName]) -> None:

@@ -75,7 +75,8 @@ class Retention:
         target = retention.truncation(record.config.retention, tail, cuts, bound, epochs)
         if target is not None and target != head and follows(known, head, target):
             with suppress(Invalid):  # somebody truncated it further
-                await self._streams.truncate(name, target)
+                # Who subscribes changes the record, or has been looked at.
+                await self._streams.truncate(name, target, found.version)
                 _log.info("%s was truncated by its retention policy", name)
         doomed = {cut.time_ms for cut in retention.surplus(cuts)}
         await self._forget(name, [entry for entry in kept if entry[0].time_ms in doomed])

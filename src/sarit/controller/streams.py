@@ -15,7 +15,7 @@ from sarit.controller.locks import Locks
 from sarit.controller.model import codec, streams
 from sarit.controller.model.cuts import is_cut, segments_between
 from sarit.controller.model.effects import RemoveMark
-from sarit.controller.model.epochs import Epoch, SegmentRange, known_segments, successors
+from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, known_segments, successors
 from sarit.controller.model.records import CompletedRecord, State, StreamRecord, TxnState
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import every
@@ -133,11 +133,14 @@ class Streams:
         brought = [s for s in epoch.segments if SegmentId.unpack(s.segment).epoch == epoch.number]
         return epoch.number - 1, tuple(sorted(brought, key=lambda s: s.segment))
 
-    async def truncate(self, name: StreamName, cut: Mapping[int, int]) -> None:
-        """Drop everything before a cut.  Raises NotFound, Sealed, Invalid."""
+    async def truncate(self, name: StreamName, cut: Mapping[int, int], seen: int | None = None) -> None:
+        """Drop everything before a cut.  Raises NotFound, Sealed, Invalid; Conflict as `change`."""
         record = await self.ready(name)
+        # A segment that is made only after its offset was looked at would be taken at any offset.
+        if newer := [s for s in cut if creation_epoch(s) > record.current.number]:
+            raise Invalid(f"stream {name} has no segment {SegmentId.unpack(newer[0])}")
         await self._check_offsets(name, await self.catalog.epochs_of(name, record, list(streams.head(record))), cut)
-        await self.change(name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True)
+        await self.change(name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True, seen=seen)
 
     async def seal(self, name: StreamName) -> None:
         """Raises NotFound.  Sealing a sealed stream succeeds."""
@@ -154,16 +157,21 @@ class Streams:
                 return
         await self.change(name, lambda record, _: streams.delete(record))
 
-    async def change(self, name: StreamName, decide: Decide, *, history: bool = False) -> StreamRecord:
+    async def change(
+        self, name: StreamName, decide: Decide, *, history: bool = False, seen: int | None = None
+    ) -> StreamRecord:
         """Replace the record by what `decide` makes of it, and carry out what that asks for; the record decided.
 
-        With `history`, `decide` gets all epochs from the head on.  Raises NotFound, and what `decide` raises."""
+        With `history`, `decide` gets all epochs from the head on.  Raises NotFound, and what `decide` raises; Conflict
+        when the record is of another version than `seen`."""
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._settle(name)
                 if found is None:
                     raise NotFound(f"stream {name} does not exist")
                 record, version = found
+                if seen not in (None, version):
+                    raise Conflict(f"stream {name} changed meanwhile")
                 first = list(streams.head(record)) if history else ()
                 changed = decide(
                     record, await self.catalog.epochs_of(name, record, first) if history else record.epochs

@@ -58,45 +58,45 @@ class Sweeper:
     async def sweep(self) -> None:
         """Look at every hint once."""
         hints = await self._catalog.hints()
-        alive = set(hints)
+        alive = {key for key, _ in hints}
         self._seen = {key: seen for key, seen in self._seen.items() if key in alive}
-        for key in hints:
+        for key, version in hints:
             try:
-                await self._look_at(key)
+                await self._look_at(key, version)
             except SaritError as error:
                 _log.warning("%s cannot be finished yet: %s", key.decode(), error)
 
-    async def _look_at(self, key: bytes) -> None:
+    async def _look_at(self, key: bytes, version: int) -> None:
         if key.startswith(keys.SCOPE_HINTS):
             if self._age(key, 0) >= PATIENCE_SECONDS:
                 await self._scopes.settle(keys.last_part(key))
-                await self._catalog.forget([key])
+                await self._catalog.strike(key, version)
             return
         name, txn = keys.parse_hint(key)
         if txn is None:
-            await self._look_at_stream(key, name)
+            await self._look_at_stream(key, version, name)
         else:
-            await self._look_at_transaction(key, name, txn)
+            await self._look_at_transaction(key, version, name, txn)
 
-    async def _look_at_stream(self, key: bytes, name: StreamName) -> None:
+    async def _look_at_stream(self, key: bytes, version: int, name: StreamName) -> None:
         if self._age(key, 0) >= PATIENCE_SECONDS:
             await self._streams.settle(name)
-            await self._catalog.forget([key])
+            await self._catalog.strike(key, version)
 
-    async def _look_at_transaction(self, key: bytes, name: StreamName, txn: int) -> None:
+    async def _look_at_transaction(self, key: bytes, version: int, name: StreamName, txn: int) -> None:
         record = await self._find(name, txn)
         if record is None:
             # It ended, or is about to be written.
             if self._age(key, -1) >= PATIENCE_SECONDS:
-                await self._catalog.forget([key])
+                await self._catalog.strike(key, version)
             return
         age = self._age(key, record.renewal)
         if record.state is not TxnState.OPEN:
             self._transactions.finish_soon(name)
         elif age * 1000 >= record.lease_ms:
             try:
-                await self._transactions.abort(name, txn)
-                _log.info("transaction %032x of %s outlived its lease of %d ms", txn, name, record.lease_ms)
+                if await self._transactions.expire(name, txn, record.renewal):
+                    _log.info("transaction %032x of %s outlived its lease of %d ms", txn, name, record.lease_ms)
             except (Conflict, NotFound):
                 return
 

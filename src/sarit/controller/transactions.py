@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
+from sarit.controller.finisher import Finisher
 from sarit.controller.model import codec, streams, transactions
 from sarit.controller.model.effects import CreateSegment, DeleteSegment
 from sarit.controller.model.epochs import stand_ins
@@ -22,6 +22,7 @@ from sarit.controller.model.records import State, StreamRecord, TransactionRecor
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import every
 from sarit.controller.streams import MAX_ATTEMPTS, ended
+from sarit.controller.writers import later_notes
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, transaction_segment
@@ -47,20 +48,11 @@ _SETTLING_SECONDS: Final = 0.05
 Live = tuple[int, TransactionRecord, int]
 
 
-@dataclass(slots=True)
-class Finisher:
-    """The background task of one stream; `again`: something came while it ran; `hints`: to what has ended; `turn`: done
-    when the batch under way is."""
+class Reading(NamedTuple):
+    """The transactions of a stream that have not ended; `due`: those of which no earlier one is missing."""
 
-    task: asyncio.Task[None]
-    again: bool = False
-    hints: list[bytes] = field(default_factory=list)
-    turn: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-    def turned(self) -> None:
-        """A batch is over."""
-        done, self.turn = self.turn, asyncio.get_running_loop().create_future()
-        done.set_result(None)
+    live: list[Live]
+    due: list[Live]
 
 
 class Transactions:
@@ -122,6 +114,13 @@ class Transactions:
     async def abort(self, name: StreamName, txn: int) -> None:
         """Decide against a transaction.  Raises NotFound (transaction), Conflict (it was decided for)."""
         await self._decide(name, txn, TxnState.ABORTED, transactions.abort)
+
+    async def expire(self, name: StreamName, txn: int, renewal: int) -> bool:
+        """Abort, unless it was renewed since `renewal`; whether it was aborted.  Raises NotFound, Conflict."""
+        changed = await self._change(name, txn, lambda r: transactions.abort(r) if r.renewal == renewal else r)
+        if aborting := changed.state is TxnState.ABORTING:
+            self.finish_soon(name)
+        return aborting
 
     async def state(self, name: StreamName, txn: int) -> TxnState:
         """Where a transaction is; UNKNOWN when it never was, or ended long ago.  Raises NotFound (scope)."""
@@ -228,7 +227,7 @@ class Transactions:
     async def _finish_some(self, name: StreamName, finisher: Finisher) -> bool:
         """End what is decided, as far as one batch goes; whether there may be more."""
         # In this order: a transaction is of the stream there is now, or it has ended and its parts are gone.
-        live = await self.live(name)
+        live, due = await self.live(name)
         found = await self._catalog.find(name)
         if found is None:
             await self._forget_orphans(name)
@@ -237,7 +236,7 @@ class Transactions:
             await self._streams.settle(name)
             return True
         found = await self._end_aborts(name, found, [entry for entry in live if entry[1].state is TxnState.ABORTING])
-        batch = transactions.next_batch(live, COMMITS_AT_ONCE)
+        batch = transactions.next_batch(due, COMMITS_AT_ONCE)
         if not batch:
             return False
         if await self._merge(name, found, batch) is None:
@@ -263,7 +262,7 @@ class Transactions:
     async def _forget_orphans(self, name: StreamName) -> None:
         """A stream went while a transaction began: nobody was told of it."""
         try:
-            live = await self.live(name)
+            live, _ = await self.live(name)
             gone = [TableUpdate(keys.transaction_key(name.stream, txn), None, NO_VERSION) for txn, _, _ in live]
             still = TableUpdate(keys.stream_key(name.stream), None, NOT_EXISTS)
             await self._catalog.update(name.scope, [still, *gone])
@@ -276,7 +275,10 @@ class Transactions:
 
         It has work to do first if some must be rolled in.  Every change names the record's version: the stream we were
         told to drain must not be another by now.  Raises Conflict."""
-        while live := await self.live(name):
+        while True:
+            live, due = await self.live(name)
+            if not live:
+                return found
             opened = [entry for entry in live if entry[1].state is TxnState.OPEN]
             if opened:
                 updates = [
@@ -290,7 +292,7 @@ class Transactions:
                 found = await self._update(name, found, updates)
                 continue
             found = await self._end_aborts(name, found, [e for e in live if e[1].state is TxnState.ABORTING])
-            batch = transactions.next_batch(live, COMMITS_AT_ONCE)
+            batch = transactions.next_batch(due, COMMITS_AT_ONCE)
             if not batch:
                 continue
             merged = await self._merge(name, found, batch)
@@ -300,7 +302,6 @@ class Transactions:
                 return await self._update(name, Found(rolled, found.version), [])
             await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in batch])
             found = merged
-        return found
 
     async def _update(self, name: StreamName, found: Found, updates: Sequence[TableUpdate]) -> Found:
         """Change records of a stream while its own is at a version.  Raises Conflict."""
@@ -308,10 +309,12 @@ class Transactions:
         versions = await self._catalog.update(name.scope, [guard, *updates])
         return Found(found.record, versions[0])
 
-    async def live(self, name: StreamName) -> list[Live]:
-        """All transactions that have not ended.  Read until two readings agree, if it takes several looks: the order
-        of commits is only known of a set that was there at one moment."""
-        before: list[Live] | None = None
+    async def live(self, name: StreamName) -> Reading:
+        """All transactions that have not ended, and which of them have their turn.
+
+        The order of commits is only known of a set that was there at one moment.  If it takes several looks, all that
+        was decided before the youngest decided one of a first reading is in a second one: versions rise."""
+        youngest: int | None = None
         while True:
             prefix, after, out, looks = keys.of_stream(name.stream, keys.LIVE), b"", list[Live](), 0
             while rows := await self._catalog.look(name.scope, prefix, after):
@@ -320,9 +323,11 @@ class Transactions:
                     (keys.transaction_of(key), codec.decode_transaction(value.value), value.version)
                     for key, value in rows
                 )
-            if looks <= 1 or out == before:
-                return out
-            before = out
+            if looks <= 1:
+                return Reading(out, out)
+            if youngest is not None:
+                return Reading(out, [entry for entry in out if entry[2] <= youngest])
+            youngest = max((v for _, record, v in out if record.state is TxnState.COMMITTING), default=NO_VERSION)
 
     async def _merge(self, name: StreamName, found: Found, batch: Sequence[Live]) -> Found | None:
         """Merge transactions into the active segments and say so; None when their epoch has passed."""
@@ -342,11 +347,13 @@ class Transactions:
         updates: list[TableUpdate] = []
         for txn, _, version in batch:
             updates += ended(name, txn, TxnState.COMMITTED, now, version)
+        notes: dict[str, WriterRecord] = {}
         for at, (_, record, _) in enumerate(batch):
-            if record.timestamp is not None and record.writer:
+            before = notes.get(record.writer)
+            if record.timestamp is not None and record.writer and (not before or before.time <= record.timestamp):
                 position = {target: length[at] for target, length in zip(targets.values(), lengths, strict=True)}
-                note = codec.encode_writer(WriterRecord(record.timestamp, position))
-                updates.append(TableUpdate(keys.writer_key(name.stream, record.writer), note, NO_VERSION))
+                notes[record.writer] = WriterRecord(record.timestamp, position)
+        updates += await later_notes(self._catalog, name, notes)
         found = await self._update(name, found, updates)
         await self._prune(name, len(ids))
         return found

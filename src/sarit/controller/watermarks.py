@@ -16,7 +16,7 @@ from sarit.controller.model import codec, streams, watermarks
 from sarit.controller.model.records import State
 from sarit.controller.model.watermarks import MARK_ATTRIBUTE, Noted, Watermark
 from sarit.controller.ports import TableUpdate
-from sarit.core.errors import Conflict, Truncated, Unavailable
+from sarit.core.errors import Conflict, NotFound, Truncated, Unavailable
 from sarit.core.limits import MIB, NULL_ATTRIBUTE_VALUE
 from sarit.core.names import SegmentId
 
@@ -54,11 +54,15 @@ class Watermarks:
         """Write the next mark of a stream if it is time; False when it has no writers that note.
 
         Raises Unavailable; NotFound, Conflict, Sealed when the stream changes meanwhile."""
+        # In this order: the record knows every segment that a note names.
+        try:
+            rows = await self._catalog.owned(name, keys.WRITERS)
+        except NotFound:
+            return False
         found = await self._catalog.find(name)
         if found is None or found.record.state is State.DELETING:
             return False
         record = found.record
-        rows = await self._catalog.owned(name, keys.WRITERS)
         prefix = len(keys.of_stream(name.stream, keys.WRITERS))
         notes = [(key[prefix:].decode(), codec.decode_writer(value.value), value.version) for key, value in rows]
         if not notes:

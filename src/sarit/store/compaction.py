@@ -10,10 +10,11 @@ merge moves extents, and must not move those that are about to be replaced.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.errors import Exists, NotFound, Unavailable
+from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
 from sarit.core.limits import CHUNK_TARGET_BYTES, MIB
 from sarit.core.sometimes import sometimes
 from sarit.index import keys
@@ -29,8 +30,14 @@ if TYPE_CHECKING:
 # Gives a segment's next chunk, which begins at an offset, a name and its sequence number.
 NameChunk = Callable[["Segment", int], tuple[str, int]]
 
+_log = logging.getLogger("sarit.store")
+
 MAX_BYTES_PER_CYCLE: Final = 64 * MIB
 MAX_SEGMENTS_PER_CYCLE: Final = 64
+
+
+class StorageAway(Exception):
+    """Long-term storage gives or takes nothing now: later."""
 
 
 class Compactor:
@@ -40,6 +47,7 @@ class Compactor:
         self._container = container
         self._small_bytes = small_bytes
         self._small: dict[int, int] = {}
+        self._damaged: set[int] = set()
         self.joined = 0
 
     def __repr__(self) -> str:
@@ -54,6 +62,7 @@ class Compactor:
     def forget(self, segment: Segment) -> None:
         """A segment is gone."""
         self._small.pop(segment.id, None)
+        self._damaged.discard(segment.id)
 
     async def run(self, next_name: NameChunk) -> None:
         """Join what is worth joining now, up to the bounds of one cycle.  Raises what the index raises."""
@@ -67,15 +76,18 @@ class Compactor:
             if segment is None:
                 # Evicted: it is looked at again when it has grown again.
                 continue
-            if segment.assigned_deleted or segment.is_table:
+            if segment.assigned_deleted or segment.is_table or segment_id in self._damaged:
                 continue
             segment.pins += 1
             segment.compacting = True
             try:
                 budget -= await self._compact(segment, next_name)
-            except (Unavailable, NotFound):
-                self._small[segment_id] = JOIN_EXTENTS  # long-term storage is away: later
+            except StorageAway:
+                self._small[segment_id] = JOIN_EXTENTS
                 return
+            except Corrupt as error:  # who reads those bytes is told; all others are served on
+                self._damaged.add(segment_id)
+                _log.error("segment %s is not compacted any more: %s", segment.name, error)
             finally:
                 segment.compacting = False
                 segment.pins -= 1
@@ -93,14 +105,17 @@ class Compactor:
 
     async def _join(self, segment: Segment, chunks: ChunkList, run: list[Extent], next_name: NameChunk) -> None:
         container = self._container
-        parts = [await self._bytes(extent) for extent in run]
+        try:
+            parts = [await self._bytes(extent) for extent in run]
+        except (Unavailable, NotFound) as error:
+            raise StorageAway from error
         name, sequence = next_name(segment, run[0].start)
         batch = WriteBatch()
         try:
             await container.storage.write(name, parts, container.paces.flush)
         except (Unavailable, Exists):
             container.state.garbage.add(name)  # it may have been written
-            raise Unavailable("long-term storage did not take a chunk") from None
+            raise StorageAway from None
         joined = Extent(run[0].start, sum(extent.length for extent in run), name)
         for extent in run:
             key = keys.extent_key if extent.chunk else keys.slice_key

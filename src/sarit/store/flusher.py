@@ -40,6 +40,8 @@ _RETRY_SECONDS = 0.5
 _MAX_RETRY_SECONDS = 10.0
 _SCAN_ROWS = 1000
 _GARBAGE_PER_CYCLE = 1000
+_GARBAGE_SECONDS = 1.0
+_GARBAGE_FAILURES = 3
 _COMMITS_REMEMBERED = 10_000
 
 
@@ -81,6 +83,7 @@ class Flusher:
         self._truncated: dict[int, Segment] = {}
         self._ending = False
         self._under_way = False
+        self._garbage_from: bytes | None = None
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
         self.compactor = Compactor(container, limits.small_extent_bytes)
@@ -328,17 +331,24 @@ class Flusher:
     # -- garbage ----------------------------------------------------------------------------------
 
     async def collect_garbage(self) -> None:
-        """Delete chunks that a durable commit dropped; what fails is tried at the next cycle."""
+        """Delete chunks that a durable commit dropped, for a while; what is left, or fails, at later cycles."""
         container = self._container
+        clock, failures = container.env.clock, 0
+        end = clock.monotonic() + _GARBAGE_SECONDS
         low, high = keys.kind_range(keys.GARBAGE)
-        rows = await container.index.scan(low, high, _GARBAGE_PER_CYCLE)
+        rows = await container.index.scan(self._garbage_from or low, high, _GARBAGE_PER_CYCLE)
         batch = WriteBatch()
+        self._garbage_from = None
         for key, _ in rows:
+            if failures >= _GARBAGE_FAILURES or clock.monotonic() >= end:
+                self._garbage_from = key  # those that cannot be deleted do not keep the others
+                break
             try:
                 await container.storage.delete(keys.parse_garbage_key(key))
             except Unavailable:
-                break
-            batch.deletes.add(key)
+                failures += 1
+            else:
+                batch.deletes.add(key)
         if batch.deletes:
             sometimes("garbage_deleted")
             await container.index.commit(batch)

@@ -331,7 +331,7 @@ class ContainerState:
 
     def _apply_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> None:
         for key, value in attributes:
-            segment.attributes[key].applied = value
+            segment.attributes.setdefault(key, Attribute(value)).applied = value  # evicted, if it had this value before
             segment.dirty_attributes.add(key)
 
     def _apply_table(self, segment: Segment, operation: UpdateTable) -> None:

@@ -1,0 +1,60 @@
+"""Whose chunks these are: one node's, and the same place every time."""
+
+import asyncio
+
+import pytest
+
+from sarit.core.errors import Invalid, Unavailable
+from sarit.storage.memory import MemoryChunks
+from sarit.storage.owner import MARKER, claim_storage
+
+MINE, OTHER = "1" * 32, "2" * 32
+
+
+def claim(storage, node=MINE, *, marked=False, new=True):
+    asyncio.run(claim_storage(storage, node, marked=marked, new=new))
+
+
+def holding(*names):
+    storage = MemoryChunks()
+    for name in names:
+        asyncio.run(storage.write(name, [b"data"]))
+    return storage
+
+
+def test_the_first_node_leaves_its_mark_and_finds_it_again():
+    storage = holding()
+    claim(storage)
+    claim(storage, marked=True, new=False)
+    claim(storage, new=False)  # it ended before it noted that it had
+    assert bytes(storage.chunks[MARKER]).decode() == MINE
+
+
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("new", [False, True])
+def test_another_node_is_refused(marked, new):
+    storage = holding()
+    claim(storage)
+    before = dict(storage.chunks)
+    with pytest.raises(Invalid, match="belongs to the node 1111"):
+        claim(storage, OTHER, marked=marked, new=new)
+    assert storage.chunks == before
+
+
+def test_chunks_of_nobody_known_are_not_a_new_nodes():
+    storage = holding("c0000/e0000000001/000000000001-s1-0")
+    with pytest.raises(Invalid, match="not this node's"):
+        claim(storage)
+    assert MARKER not in storage.chunks
+    claim(storage, new=False)  # a node from before there were marks
+
+
+def test_a_place_that_has_lost_the_mark_is_not_the_place():
+    with pytest.raises(Unavailable, match="is it mounted"):
+        claim(holding(), marked=True, new=False)
+
+
+def test_a_damaged_mark_is_nobodys():
+    storage = holding(MARKER)
+    with pytest.raises(Invalid, match="damaged"):
+        claim(storage)

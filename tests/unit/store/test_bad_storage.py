@@ -1,0 +1,176 @@
+"""Long-term storage and an index that fail here and there: the others are served on, and nothing is kept for ever."""
+
+import asyncio
+from dataclasses import replace
+
+from sarit.core.errors import Unavailable
+from sarit.index import keys
+from sarit.store import residency
+from sarit.store.recovery import sweep_orphans
+from tests.unit.store.harness import SMALL, World, Writer, read_all
+
+NAME = "a/b/0.#epoch.0"
+BY_HAND = replace(SMALL.flush, interval_seconds=1000, small_slice_bytes=1, small_extent_bytes=100_000)
+
+
+def run(main):
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+async def written(world, store, first, last):
+    """Small chunks, one for each append."""
+    writer = Writer(store, NAME)
+    await writer.set_up()
+    (opened,) = store.opened()
+    for number in range(first, last):
+        writer.append(b"%d" % (number % 10) * 300, number)
+        await writer.settled()
+        await opened.flusher.checkpoint()
+    writer.session.close()
+    return opened
+
+
+def test_a_compaction_that_is_not_committed_leaves_no_chunk():
+    async def main():
+        world = World(limits=replace(SMALL, containers=1, cache_bytes=0, flush=BY_HAND))
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        opened = await written(world, store, 1, 10)
+        commit = opened.container.index.commit
+
+        async def full(batch):
+            if keys.meta_key("frame") not in batch.puts:
+                raise Unavailable("commit: database or disk is full (SQLITE_FULL)")
+            await commit(batch)
+
+        opened.container.index.commit = full
+        try:
+            await opened.flusher._compact()
+        except Unavailable:
+            assert opened.flusher.interrupted
+        else:
+            raise AssertionError("nobody was told")
+        opened.container.index.commit = commit
+        store = await world.crash(store)
+        (opened,) = store.opened()
+        await sweep_orphans(opened)
+        segment = await opened.container.residency.require(NAME)
+        extents = await opened.container.residency.chunks(segment)
+        assert set(world.storage.chunks) == {extent.chunk for extent in extents}
+        assert len(await read_all(store, NAME)) == 9 * 300
+        await store.stop()
+
+    run(main)
+
+
+def test_a_damaged_chunk_is_an_error_for_its_readers_alone(caplog):
+    async def main():
+        world = World(limits=replace(SMALL, containers=1, cache_bytes=0, flush=BY_HAND))
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        opened = await written(world, store, 1, 10)
+        damaged = min(world.storage.chunks)
+        world.storage.chunks[damaged] = world.storage.chunks[damaged][:100]
+        for first in (10, 20):
+            await opened.flusher._compact()
+            await written(world, store, first, first + 10)
+        assert opened.container.failure is None
+        assert sum("is not compacted" in line for line in caplog.messages) == 1
+        await store.stop()
+
+    run(main)
+
+
+def test_a_chunk_that_cannot_be_deleted_does_not_keep_the_others():
+    async def main():
+        world = World(limits=replace(SMALL, containers=1, flush=BY_HAND))
+        store = await world.start()
+        names = [f"a/{number}/0.#epoch.0" for number in range(20)]
+        (opened,) = store.opened()
+        for name in names:
+            await store.container(name).create(name)
+            writer = Writer(store, name)
+            await writer.set_up()
+            writer.append(b"x" * 900, 1)
+            await writer.settled()
+            writer.session.close()
+        await opened.flusher.checkpoint()
+        assert len(world.storage.chunks) == 20
+        stuck, delete = set(sorted(world.storage.chunks)[:5]), world.storage.delete
+
+        async def some(name):
+            if name in stuck:
+                raise Unavailable("Operation not permitted")
+            await delete(name)
+
+        world.storage.delete = some
+        for name in names:
+            await store.container(name).delete(name)
+        await opened.flusher.checkpoint()
+        for _ in range(4):
+            await opened.flusher.collect_garbage()
+        assert set(world.storage.chunks) == stuck
+        stuck.clear()
+        for _ in range(3):
+            await opened.flusher.collect_garbage()
+        assert world.storage.chunks == {}
+        await store.stop()
+
+    run(main)
+
+
+def test_deletes_that_take_long_do_not_keep_a_checkpoint_waiting(monkeypatch):
+    async def main():
+        world = World(limits=replace(SMALL, containers=1, flush=BY_HAND))
+        store = await world.start()
+        (opened,) = store.opened()
+        await opened.container.index.commit(_garbage(200))
+        deleted = []
+
+        async def slowly(name):
+            deleted.append(name)
+            await asyncio.sleep(0.01)
+
+        world.storage.delete = slowly
+        monkeypatch.setattr("sarit.store.flusher._GARBAGE_SECONDS", 0.1)
+        for _ in range(50):
+            before = len(deleted)
+            await opened.flusher.collect_garbage()
+            assert len(deleted) - before < 20
+            if len(deleted) == 200:
+                break
+        assert sorted(deleted) == [f"gone-{number:03d}" for number in range(200)]
+        await store.stop()
+
+    run(main)
+
+
+def _garbage(count):
+    from sarit.index.port import WriteBatch
+
+    return WriteBatch(puts={keys.garbage_key(f"gone-{number:03d}"): b"" for number in range(count)})
+
+
+def test_an_attribute_that_is_set_to_what_it_is_may_be_evicted_meanwhile(monkeypatch):
+    monkeypatch.setattr(residency, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 8)
+
+    async def main():
+        world = World(limits=replace(SMALL, containers=1, flush=BY_HAND))
+        store = await world.start()
+        container = store.container(NAME)
+        (opened,) = store.opened()
+        await container.create(NAME)
+        key = b"k" * 16
+        await container.update_attribute(NAME, key, 5, -(1 << 63))
+        await opened.flusher.checkpoint()
+        world.logs.delay_seconds = 0.05
+        setting = asyncio.ensure_future(container.update_attribute(NAME, key, 5, 5))
+        await asyncio.sleep(0.01)
+        for number in range(20):
+            await container.get_attribute(NAME, bytes([number]) * 16)
+        await setting
+        assert container.failure is None
+        assert await container.get_attribute(NAME, key) == 5
+        await store.stop()
+
+    run(main)
