@@ -114,11 +114,12 @@ def advertised_address(config: NodeConfig) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A data directory that is this process's: its lock, the node's id, and whether it was made just now."""
+    """A data directory that is this process's: its lock, the node's id, and whether it writes to long-term storage only
+    since that holds the node's mark (directories of earlier versions do not say so)."""
 
     lock: File
     node: str
-    new: bool
+    marks: bool
 
 
 def claim_directory(config: NodeConfig, env: Env) -> Claimed:
@@ -142,6 +143,7 @@ def claim_directory(config: NodeConfig, env: Env) -> Claimed:
             "containers": config.containers,
             "storage": storage,
             "index": "sqlite",
+            "marks": True,
         }
         temporary = meta_path + ".new"
         if files.exists(temporary):
@@ -152,7 +154,7 @@ def claim_directory(config: NodeConfig, env: Env) -> Claimed:
         file.close()
         files.rename(temporary, meta_path)
         files.sync_dir(directory)
-        return Claimed(lock, node, new=True)
+        return Claimed(lock, node, marks=True)
     file = files.open(meta_path, "read")
     try:
         meta = json.loads(file.pread(file.size(), 0))
@@ -163,16 +165,26 @@ def claim_directory(config: NodeConfig, env: Env) -> Claimed:
     for name, value, option in (("containers", config.containers, "--containers"), ("storage", storage, "--storage")):
         if meta.get(name) != value:
             raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
-    return Claimed(lock, str(meta["node"]), new=False)
+    return Claimed(lock, str(meta["node"]), marks=bool(meta.get("marks")))
 
 
 async def claim_chunks(node: Node, claimed: Claimed) -> None:
     """See that long-term storage is this node's alone.  Raises Invalid, Unavailable."""
-    files, marked = node.env.files, f"{node.config.data_dir}/{STORAGE_MARKED}"
-    await claim_storage(node.storage, claimed.node, marked=files.exists(marked), new=claimed.new)
-    if not files.exists(marked):
-        files.open(marked, "create").close()
-        files.sync_dir(node.config.data_dir)
+    config, files = node.config, node.env.files
+    if (config.storage_url or "").startswith("memory:"):
+        return
+    path = f"{config.data_dir}/{STORAGE_MARKED}"
+    marked = files.exists(path)
+    try:
+        new = claimed.marks and not marked
+        await claim_storage(node.storage, claimed.node, config.containers, marked=marked, new=new)
+    except Unavailable as error:
+        if not marked:
+            raise
+        _log.warning("long-term storage is away; it was this node's when it was there last: %s", error)
+    if not marked:
+        files.open(path, "create").close()
+        files.sync_dir(config.data_dir)
 
 
 async def open_node(config: NodeConfig, env: Env) -> Node:

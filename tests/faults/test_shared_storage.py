@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
@@ -22,12 +23,34 @@ def test_each_has_a_place_of_its_own(tmp_path) -> None:
     with RunningNode(tmp_path / "one", *storage):
         pass
     before = sorted(path.relative_to(tmp_path) for path in (tmp_path / "chunks").rglob("*"))
-    said = refusal(tmp_path / "two", *storage)
-    assert "belongs to the node" in said
-    assert "Traceback" not in said
+    for _ in range(2):  # the second try is as wrong as the first
+        said = refusal(tmp_path / "two", *storage)
+        assert "belongs to the node" in said
+        assert "Traceback" not in said
     assert sorted(path.relative_to(tmp_path) for path in (tmp_path / "chunks").rglob("*")) == before
     with RunningNode(tmp_path / "one", *storage):
         pass
+
+
+def test_chunks_without_a_mark_are_not_taken_by_a_new_node_at_its_second_try(tmp_path) -> None:
+    """As a node of an earlier version left them, which takes them at its next start."""
+    storage = ("--storage", f"file://{tmp_path}/chunks")
+    with RunningNode(tmp_path / "one", *storage):
+        pass
+    mark = tmp_path / "chunks" / "node" / "owner.chunk"
+    folder = tmp_path / "chunks" / "c0000" / "e0000000001"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "000000000099-s1-0.chunk").write_bytes(b"x")
+    mark.unlink()
+    for _ in range(2):
+        assert "chunks that are not this node" in refusal(tmp_path / "two", *storage)
+    assert not mark.exists()
+    meta = json.loads((tmp_path / "one" / "meta").read_text())
+    del meta["marks"]
+    (tmp_path / "one" / "meta").write_text(json.dumps(meta))
+    (tmp_path / "one" / "storage-marked").unlink()
+    with RunningNode(tmp_path / "one", *storage):
+        assert mark.exists()
 
 
 def test_a_place_that_is_not_mounted_is_not_taken_for_an_empty_one(tmp_path) -> None:

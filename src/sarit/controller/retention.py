@@ -72,11 +72,15 @@ class Retention:
             await self._store(name, tail)
         valid = [cut if is_cut(known, cut) else {} for cut in released]
         bound = retention.released_by_all(head, valid, epochs)
+
+        async def still() -> bool:
+            # Who subscribes later changes the stream's record, too.
+            return await self._released(name) == released
+
         target = retention.truncation(record.config.retention, tail, cuts, bound, epochs)
         if target is not None and target != head and follows(known, head, target):
             with suppress(Invalid):  # somebody truncated it further
-                # Who subscribes changes the record, or has been looked at.
-                await self._streams.truncate(name, target, found.version)
+                await self._streams.truncate(name, target, still)
                 _log.info("%s was truncated by its retention policy", name)
         doomed = {cut.time_ms for cut in retention.surplus(cuts)}
         await self._forget(name, [entry for entry in kept if entry[0].time_ms in doomed])

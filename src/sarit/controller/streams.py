@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Epochs = tuple[Epoch, ...]
 Decide: TypeAlias = "Callable[[StreamRecord, Epochs], StreamRecord]"
+Still: TypeAlias = "Callable[[], Awaitable[bool]]"
 Drain: TypeAlias = "Callable[[StreamName, Found], Awaitable[Found]]"
 
 MAX_ATTEMPTS: Final = 50
@@ -133,14 +134,14 @@ class Streams:
         brought = [s for s in epoch.segments if SegmentId.unpack(s.segment).epoch == epoch.number]
         return epoch.number - 1, tuple(sorted(brought, key=lambda s: s.segment))
 
-    async def truncate(self, name: StreamName, cut: Mapping[int, int], seen: int | None = None) -> None:
+    async def truncate(self, name: StreamName, cut: Mapping[int, int], still: Still | None = None) -> None:
         """Drop everything before a cut.  Raises NotFound, Sealed, Invalid; Conflict as `change`."""
         record = await self.ready(name)
         # A segment that is made only after its offset was looked at would be taken at any offset.
         if newer := [s for s in cut if creation_epoch(s) > record.current.number]:
             raise Invalid(f"stream {name} has no segment {SegmentId.unpack(newer[0])}")
         await self._check_offsets(name, await self.catalog.epochs_of(name, record, list(streams.head(record))), cut)
-        await self.change(name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True, seen=seen)
+        await self.change(name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True, still=still)
 
     async def seal(self, name: StreamName) -> None:
         """Raises NotFound.  Sealing a sealed stream succeeds."""
@@ -158,19 +159,19 @@ class Streams:
         await self.change(name, lambda record, _: streams.delete(record))
 
     async def change(
-        self, name: StreamName, decide: Decide, *, history: bool = False, seen: int | None = None
+        self, name: StreamName, decide: Decide, *, history: bool = False, still: Still | None = None
     ) -> StreamRecord:
         """Replace the record by what `decide` makes of it, and carry out what that asks for; the record decided.
 
         With `history`, `decide` gets all epochs from the head on.  Raises NotFound, and what `decide` raises; Conflict
-        when the record is of another version than `seen`."""
+        when, with the record that is changed, it is not `still` so."""
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._settle(name)
                 if found is None:
                     raise NotFound(f"stream {name} does not exist")
                 record, version = found
-                if seen not in (None, version):
+                if still is not None and not await still():
                     raise Conflict(f"stream {name} changed meanwhile")
                 first = list(streams.head(record)) if history else ()
                 changed = decide(

@@ -26,6 +26,11 @@ def check_name(name: str) -> None:
         raise Invalid(f"{name!r} is not the name of a chunk")
 
 
+def container_prefix(number: int) -> str:
+    """The folder of all chunks of a container."""
+    return f"c{number:04d}"
+
+
 def check_prefix(prefix: str) -> None:
     """A prefix is whole parts of a name without a final `/`, or empty.  Raises Invalid."""
     if prefix:

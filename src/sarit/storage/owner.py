@@ -11,7 +11,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
+from sarit.core.errors import Corrupt, Exists, Invalid, NotFound
+from sarit.storage.names import container_prefix
 
 if TYPE_CHECKING:
     from sarit.storage.port import ChunkStorage
@@ -20,20 +21,20 @@ MARKER: Final = "node/owner"
 ID_CHARACTERS: Final = 32
 
 
-async def claim_storage(storage: ChunkStorage, node: str, *, marked: bool, new: bool) -> None:
+async def claim_storage(storage: ChunkStorage, node: str, containers: int, *, marked: bool, new: bool) -> None:
     """Make sure that a place holds nobody's chunks but those of the node with the id `node`.
 
     `marked`: this node left its id there before.  `new`: it never wrote a chunk.  Raises Invalid (it is another
-    node's), Unavailable (it is away, or is not the place it was)."""
+    node's, or not the place it was), Unavailable (it is away)."""
     assert len(node) == ID_CHARACTERS, node
     try:
         owner = await _owner(storage)
     except NotFound:
         if marked:
-            raise Unavailable(
+            raise Invalid(
                 "long-term storage does not hold this node's mark any more: is it mounted, is it the same place?"
             ) from None
-        if new and await _holds_something(storage):
+        if new and await _holds_chunks(storage, containers):
             raise Invalid(
                 "long-term storage holds chunks that are not this node's: give it a place of its own with --storage, "
                 "or start it on the data directory that they belong to"
@@ -55,8 +56,9 @@ async def _owner(storage: ChunkStorage) -> str:
         raise Invalid(f"long-term storage has a damaged mark of its owner: {error}") from None
 
 
-async def _holds_something(storage: ChunkStorage) -> bool:
-    async for name, _ in storage.list(""):
-        if name != MARKER:
+async def _holds_chunks(storage: ChunkStorage, containers: int) -> bool:
+    """Whether there are any that would be taken for ours.  What else there may be is not looked at."""
+    for number in range(containers):
+        async for _ in storage.list(container_prefix(number)):
             return True
     return False

@@ -27,6 +27,7 @@ from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
+from sarit.storage.names import container_prefix
 from sarit.store.checkpoint import BatchBuilder, Captured, Run
 from sarit.store.compaction import Compactor
 
@@ -42,6 +43,7 @@ _SCAN_ROWS = 1000
 _GARBAGE_PER_CYCLE = 1000
 _GARBAGE_SECONDS = 1.0
 _GARBAGE_FAILURES = 3
+_GARBAGE_AT_ONCE = 16
 _COMMITS_REMEMBERED = 10_000
 
 
@@ -333,25 +335,30 @@ class Flusher:
     async def collect_garbage(self) -> None:
         """Delete chunks that a durable commit dropped, for a while; what is left, or fails, at later cycles."""
         container = self._container
-        clock, failures = container.env.clock, 0
-        end = clock.monotonic() + _GARBAGE_SECONDS
         low, high = keys.kind_range(keys.GARBAGE)
         rows = await container.index.scan(self._garbage_from or low, high, _GARBAGE_PER_CYCLE)
+        clock, failures = container.env.clock, 0
+        end = clock.monotonic() + _GARBAGE_SECONDS
         batch = WriteBatch()
         self._garbage_from = None
-        for key, _ in rows:
+        for at in range(0, len(rows), _GARBAGE_AT_ONCE):
             if failures >= _GARBAGE_FAILURES or clock.monotonic() >= end:
-                self._garbage_from = key  # those that cannot be deleted do not keep the others
+                self._garbage_from = rows[at][0]  # those that cannot be deleted do not keep the others
                 break
-            try:
-                await container.storage.delete(keys.parse_garbage_key(key))
-            except Unavailable:
-                failures += 1
-            else:
-                batch.deletes.add(key)
+            group = [key for key, _ in rows[at : at + _GARBAGE_AT_ONCE]]
+            deleted = await asyncio.gather(*map(self._delete_chunk, group))
+            batch.deletes.update(key for key, done in zip(group, deleted, strict=True) if done)
+            failures += deleted.count(False)
         if batch.deletes:
             sometimes("garbage_deleted")
             await container.index.commit(batch)
+
+    async def _delete_chunk(self, key: bytes) -> bool:
+        try:
+            await self._container.storage.delete(keys.parse_garbage_key(key))
+        except Unavailable:
+            return False
+        return True
 
 
 def _runs(blocks: list[Run], limit: int) -> list[list[Run]]:
@@ -374,4 +381,4 @@ def _runs(blocks: list[Run], limit: int) -> list[list[Run]]:
 
 def chunk_prefix(container: int, epoch: int) -> str:
     """What the names of all chunks written by one epoch of a container begin with."""
-    return f"c{container:04d}/e{epoch:010d}/"
+    return f"{container_prefix(container)}/e{epoch:010d}/"

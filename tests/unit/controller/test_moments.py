@@ -126,6 +126,31 @@ def test_a_group_that_begins_while_retention_looks_finds_what_it_was_promised():
     run(main())
 
 
+def test_commits_do_not_keep_retention_from_its_turn():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        retention = RetentionPolicy(RetentionType.TIME, 100_000, 0)
+        await c.streams.create(STREAM, StreamConfig(ScalingPolicy(min_segments=1), retention=retention))
+        for number in range(5):
+            world.segments.append(segment(0), f"{number}", 10)
+            await c.retention.look(STREAM)
+            world.pass_time(60)
+
+        async def commits():
+            txn, _ = await c.transactions.create(STREAM, LEASE)
+            await c.transactions.commit(STREAM, txn, "", 1)
+            await quiet(c)
+
+        between(c.retention, "_tail", commits, after=True)
+        world.pass_time(3600)
+        await c.retention.look(STREAM)
+        assert world.segments.segments[segment(0)].start > 0
+
+    run(main())
+
+
 def test_a_ping_that_was_answered_is_not_followed_by_an_abort():
     async def main():
         world, c = await prepared()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sarit.core.errors import Invalid, Unavailable
+from sarit.core.errors import Invalid
 from sarit.storage.memory import MemoryChunks
 from sarit.storage.owner import MARKER, claim_storage
 
@@ -12,7 +12,7 @@ MINE, OTHER = "1" * 32, "2" * 32
 
 
 def claim(storage, node=MINE, *, marked=False, new=True):
-    asyncio.run(claim_storage(storage, node, marked=marked, new=new))
+    asyncio.run(claim_storage(storage, node, 4, marked=marked, new=new))
 
 
 def holding(*names):
@@ -49,8 +49,12 @@ def test_chunks_of_nobody_known_are_not_a_new_nodes():
     claim(storage, new=False)  # a node from before there were marks
 
 
+def test_what_is_no_chunk_of_a_container_is_nobodys_business():
+    claim(holding("lost+found/a", "photos/b", "c0004/e0000000001/000000000001-s1-0"))
+
+
 def test_a_place_that_has_lost_the_mark_is_not_the_place():
-    with pytest.raises(Unavailable, match="is it mounted"):
+    with pytest.raises(Invalid, match="is it mounted"):
         claim(holding(), marked=True, new=False)
 
 
