@@ -26,6 +26,23 @@ async def prepared(**options):
     return world, c
 
 
+async def retaining():
+    world = World()
+    c = await world.controller()
+    await c.scopes.create("s")
+    retention = RetentionPolicy(RetentionType.TIME, 100_000, 0)
+    await c.streams.create(STREAM, StreamConfig(ScalingPolicy(min_segments=1), retention=retention))
+    return world, c
+
+
+async def five_looks(world, c):
+    """A minute between two, with 10 bytes more at each."""
+    for number in range(5):
+        world.segments.append(segment(0), f"{number}", 10)
+        await c.retention.look(STREAM)
+        world.pass_time(60)
+
+
 def between(owner, name, meanwhile, *, after=False):
     """`meanwhile()` runs before (after) the next call of a method, once."""
     right = getattr(owner, name)
@@ -70,20 +87,13 @@ def test_a_watermark_knows_the_segments_that_its_notes_name(look):
 
 def test_a_group_that_begins_anew_holds_what_it_begins_at():
     async def main():
-        world = World()
-        c = await world.controller()
-        await c.scopes.create("s")
-        retention = RetentionPolicy(RetentionType.TIME, 100_000, 0)
-        await c.streams.create(STREAM, StreamConfig(ScalingPolicy(min_segments=1), retention=retention))
+        world, c = await retaining()
 
         def group(start):
             return GroupRecord(State.ACTIVE, "id", 0, 3000, 30_000, 3, 1, 0, ((STREAM, start),), ((STREAM, ()),))
 
         await c.groups.create("s", "g", group(()))
-        for number in range(5):
-            world.segments.append(segment(0), f"{number}", 10)
-            await c.retention.look(STREAM)
-            world.pass_time(60)
+        await five_looks(world, c)
         await c.groups.note_cut(STREAM, "s/g", 0, "id", {0: 50})
         assert await c.groups.update("s", "g", group(((0, 20),))) == 1
         world.pass_time(3600)
@@ -98,17 +108,13 @@ def test_a_group_that_begins_anew_holds_what_it_begins_at():
     run(main())
 
 
-def test_a_group_that_begins_while_retention_looks_finds_what_it_was_promised():
+@pytest.mark.parametrize("early", [True, False])
+def test_a_group_that_begins_while_retention_looks_finds_what_it_was_promised(early):
+    """Before it looks at the subscribers again, or (with the hint, which comes just before the record) after that."""
+
     async def main():
-        world = World()
-        c = await world.controller()
-        await c.scopes.create("s")
-        retention = RetentionPolicy(RetentionType.TIME, 100_000, 0)
-        await c.streams.create(STREAM, StreamConfig(ScalingPolicy(min_segments=1), retention=retention))
-        for number in range(5):
-            world.segments.append(segment(0), f"{number}", 10)
-            await c.retention.look(STREAM)
-            world.pass_time(60)
+        world, c = await retaining()
+        await five_looks(world, c)
         record = GroupRecord(State.ACTIVE, "id", 0, 3000, 30_000, 3, 1, 0, ((STREAM, ()),), ((STREAM, ()),))
         promised = []
 
@@ -116,7 +122,7 @@ def test_a_group_that_begins_while_retention_looks_finds_what_it_was_promised():
             await c.groups.create("s", "g", record)
             promised.append(world.segments.segments[segment(0)].start)
 
-        between(c.retention, "_tail", begins, after=True)
+        between(*((c.retention, "_tail") if early else (c.catalog, "hint")), begins, after=True)
         world.pass_time(3600)
         with suppress(SaritError):
             await c.retention.look(STREAM)
@@ -128,15 +134,8 @@ def test_a_group_that_begins_while_retention_looks_finds_what_it_was_promised():
 
 def test_commits_do_not_keep_retention_from_its_turn():
     async def main():
-        world = World()
-        c = await world.controller()
-        await c.scopes.create("s")
-        retention = RetentionPolicy(RetentionType.TIME, 100_000, 0)
-        await c.streams.create(STREAM, StreamConfig(ScalingPolicy(min_segments=1), retention=retention))
-        for number in range(5):
-            world.segments.append(segment(0), f"{number}", 10)
-            await c.retention.look(STREAM)
-            world.pass_time(60)
+        world, c = await retaining()
+        await five_looks(world, c)
 
         async def commits():
             txn, _ = await c.transactions.create(STREAM, LEASE)

@@ -23,6 +23,15 @@ async def opened(key_length=0):
     return world, store, store.tables(TABLE)
 
 
+async def stored(numbers):
+    """Entries k0, k1, ... that stand in the index alone; the store, its tables, and that index."""
+    _, store, tables = await opened()
+    await tables.update(TABLE, [(b"k%d" % number, b"v", NOT_EXISTS) for number in numbers])
+    (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
+    await container.flusher.checkpoint()
+    return store, tables, container.container.index
+
+
 def test_versions_rise_across_keys_and_are_positions():
     async def main():
         _, _, tables = await opened()
@@ -105,11 +114,8 @@ def test_limits_and_key_length():
 
 def test_a_delta_read_leaves_nothing_out_when_all_it_looked_at_is_replaced_meanwhile(monkeypatch):
     async def main():
-        _, store, tables = await opened()
-        await tables.update(TABLE, [(b"k%d" % number, b"v", NOT_EXISTS) for number in range(4)])
-        (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
-        await container.flusher.checkpoint()
-        index, right = container.container.index, container.container.index.scan
+        store, tables, index = await stored(range(4))
+        right = index.scan
 
         async def meanwhile(*bounds):
             rows = await right(*bounds)
@@ -133,11 +139,8 @@ def test_a_page_is_of_one_moment(monkeypatch):
     """Of two keys put one after the other, the second is never seen without the first."""
 
     async def main():
-        _, store, tables = await opened()
-        await tables.update(TABLE, [(b"k%d" % number, b"v", NOT_EXISTS) for number in range(2, 6)])
-        (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
-        await container.flusher.checkpoint()
-        index, right, looks = container.container.index, container.container.index.scan, []
+        store, tables, index = await stored(range(2, 6))
+        right, looks = index.scan, []
 
         async def meanwhile(*bounds):
             rows = await right(*bounds)
@@ -225,11 +228,8 @@ def test_a_scan_skips_nothing_when_the_table_changes_while_the_index_is_read(mon
     (simulation seed 964673795)."""
 
     async def main():
-        _, store, tables = await opened()
-        await tables.update(TABLE, [(b"k%d" % number, b"v", NOT_EXISTS) for number in range(4)])
-        (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
-        await container.flusher.checkpoint()
-        index, right = container.container.index, container.container.index.scan
+        store, tables, index = await stored(range(4))
+        right = index.scan
 
         async def meanwhile(*bounds):
             rows = await right(*bounds)
