@@ -18,7 +18,7 @@ import pytest
 from simulation.batch import Totals, summaries, summarize
 from simulation.mutants import MUTANTS
 from simulation.run import run_seed
-from simulation.table import PAGE, catch, row, rows_of
+from simulation.table import PAGE, catch, fails_its_test, row, rows_of
 
 ROOT = Path(__file__).parent.parent
 FRESH = 80
@@ -94,6 +94,11 @@ def test_one_seed_is_one_run_in_any_process_and_hash_seed(seed, tmp_path) -> Non
 def test_planted_bugs_are_caught(mutant) -> None:
     caught = catch(mutant, 10)
     assert caught is not None
+
+
+@pytest.mark.parametrize("mutant", [name for name, mutant in MUTANTS.items() if mutant.found_by])
+def test_planted_bugs_that_seeds_seldom_find_are_found_by_their_tests(mutant) -> None:
+    assert fails_its_test(mutant)
 
 
 def test_a_planted_bug_leaves_no_trace() -> None:

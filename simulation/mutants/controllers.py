@@ -7,7 +7,10 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from sarit.controller.model import retention, watermarks
+from sarit.controller import keys
+from sarit.controller.model import codec, retention, watermarks
+from sarit.controller.streams import Streams
+from sarit.controller.transactions import Reading, Transactions
 from sarit.controller.watermarks import Watermarks
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
@@ -80,4 +83,31 @@ def watermark_cut_of_one_writer() -> Iterator[None]:
 def silent_writer_waited_for() -> Iterator[None]:
     """A writer that fell silent holds all watermarks back for ever."""
     with planted(Watermarks, "_time_out", lambda self, record: inf):
+        yield
+
+
+@mutant("transactions", found_by="tests/unit/controller/test_transactions.py")
+@contextmanager
+def commits_of_two_moments_in_one_order() -> Iterator[None]:
+    """Commits are done in the order that several looks showed, without those decided between (found while reading)."""
+
+    async def wrong(self: Any, name: Any) -> Reading:
+        rows = await self._catalog.owned(name, keys.LIVE)
+        out = [(keys.transaction_of(k), codec.decode_transaction(value.value), value.version) for k, value in rows]
+        return Reading(out, out)
+
+    with planted(Transactions, "live", wrong):
+        yield
+
+
+@mutant("retention", found_by="tests/unit/controller/test_moments.py")
+@contextmanager
+def retention_does_not_look_again() -> Iterator[None]:
+    """Retention truncates though a group began to read meanwhile, which it does not know of (found while reading)."""
+    right = Streams.truncate
+
+    async def wrong(self: Any, name: Any, cut: Any, still: Any = None) -> Any:
+        return await right(self, name, cut)
+
+    with planted(Streams, "truncate", wrong):
         yield

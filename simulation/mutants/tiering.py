@@ -121,3 +121,19 @@ def garbage_forgotten() -> Iterator[None]:
 
     with planted(Flusher, "collect_garbage", wrong):
         yield
+
+
+@mutant("long-term storage is a prefix", found_by="tests/unit/store/test_truncation_beside_a_flush.py")
+@contextmanager
+def released_block_in_no_extent() -> Iterator[None]:
+    """A block that is truncated while its chunk is written is named by no extent (found by this simulation)."""
+    right = Flusher._mark
+
+    def wrong(self: Any, run: Any, name: str) -> None:
+        before = [(block, block.chunk, block.chunk_offset) for _, _, block in run if block.released]
+        right(self, run, name)
+        for block, chunk, offset in before:
+            block.chunk, block.chunk_offset = chunk, offset
+
+    with planted(Flusher, "_mark", wrong):
+        yield

@@ -1,0 +1,19 @@
+"""`python -m simulation.mutants.under BUG TEST`: run a test with a bug planted; it ends as pytest does."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from simulation.mutants import MUTANTS
+
+
+def main(name: str, test: str) -> int:
+    """pytest's exit code: 1 when the test found the bug."""
+    with MUTANTS[name].plant():
+        return int(pytest.main([test, "-x", "-q", "-p", "no:cacheprovider"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
