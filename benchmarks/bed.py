@@ -105,7 +105,9 @@ class SaritNode:
         python = [sys.executable, "-m", "benchmarks.node", str(self.report_path)]
         command = [str(Path(sys.executable).with_name("sarit"))] if plain else python
         started = time.monotonic()
-        environment = {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""}
+        # The sources beside these benchmarks, whatever is installed: two states of them can be compared.
+        sources = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+        environment = {"PYTHONPATH": sources, "PYTHONDONTWRITEBYTECODE": ""}
         process = Process([*command, *arguments], self.directory, "node", environment)
         self._process = process
         process.wait_until(lambda: bool(process.printed(READY)), 30)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError, Unavailable
-from sarit.core.limits import SWITCH_INTERVAL_SECONDS
+from sarit.core.limits import GC_THRESHOLDS, SWITCH_INTERVAL_SECONDS
 from sarit.inprocess import InProcessSegments, InProcessTables
 from sarit.storage.owner import claim_storage
 from sarit.store.meters import Meters
@@ -217,6 +217,7 @@ async def _serve(config: NodeConfig, env: Env) -> None:
         await node.start()
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         print(
             f"sarit is ready: controller {config.host}:{node.controller_port}, store {config.host}:{node.store_port}, "
             f"data in {config.data_dir}",
