@@ -60,7 +60,7 @@ BANNED: dict[str, str] = {
 ALLOWED: dict[str, tuple[set[str], str]] = {
     "sarit/env/real.py": (set(BANNED), "it is the border to the operating system"),
     "sarit/env/real_files.py": (set(BANNED), "it is the border to the operating system"),
-    "sarit/client/loop_thread.py": ({"threading.Thread"}, "the blocking client is a loop on a thread of its own"),
+    "sarit/client/link/loop_thread.py": ({"threading.Thread"}, "the blocking client is a loop on a thread of its own"),
     "sarit/standalone.py": ({"print"}, "the line that says the node is ready goes to standard output"),
 }
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from sarit.client.framing import arrow_events, binary_array, chunks_of, chunks_of_arrow, frame_events, parse_events
-from sarit.client.lane import Lane
-from sarit.client.session import Session
-from sarit.client.slots import Slots
+from sarit.client.link.session import Session
 from sarit.client.values import SegmentRange
-from sarit.client.writer import EventWriter
+from sarit.client.writing.lane import Lane
+from sarit.client.writing.slots import Slots
+from sarit.client.writing.writer import EventWriter
 from sarit.core.names import SegmentId, StreamName
 from sarit.env.real import real_env
 

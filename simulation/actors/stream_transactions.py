@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers.log import ANY_SEGMENT
-from sarit.client.transactions import TransactionalWriter
+from sarit.client.transactions.transaction import TransactionalWriter
 from sarit.core.errors import Conflict, NotFound, Unavailable
 from simulation.actors.readers import now
 from simulation.events import body

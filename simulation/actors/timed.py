@@ -25,7 +25,7 @@ from simulation.options import NEVER_SECONDS, WRITER_SECONDS
 if TYPE_CHECKING:
     from checkers.log import Violation
     from sarit.client.aio import Client
-    from sarit.client.writer import EventWriter
+    from sarit.client.writing.writer import EventWriter
     from simulation.cluster import Cluster
 
 STREAM: Final = StreamName(SCOPE, "timed")

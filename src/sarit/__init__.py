@@ -13,21 +13,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sarit.client.blocking import Client, connect
-    from sarit.client.blocking_coordination import (
+    from sarit.client.blocking.client import Client, connect
+    from sarit.client.blocking.coordination import (
         LeaderElection,
         Membership,
         RevisionedStream,
         SharedConfiguration,
         StateSynchronizer,
     )
-    from sarit.client.blocking_handles import BatchReader, Stream, TimeWindows
-    from sarit.client.blocking_streams import ByteReader, ByteWriter, EventReader, EventWriter
-    from sarit.client.blocking_transactions import Transaction, TransactionalWriter
+    from sarit.client.blocking.handles import BatchReader, Stream, TimeWindows
+    from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
+    from sarit.client.blocking.transactions import Transaction, TransactionalWriter
     from sarit.client.groups.blocking import GroupReader, ReaderGroup
     from sarit.client.groups.position import Checkpoint, Position
     from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch, GroupEvent
-    from sarit.client.pointers import EventPointer
+    from sarit.client.reading.pointers import EventPointer
     from sarit.client.recipes.roster import Member
     from sarit.client.revisioned import Revision
     from sarit.client.tables.blocking import Table
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 
 _HOMES = {
-    "sarit.client.blocking": ("Client", "connect"),
-    "sarit.client.blocking_coordination": (
+    "sarit.client.blocking.client": ("Client", "connect"),
+    "sarit.client.blocking.coordination": (
         "LeaderElection",
         "Membership",
         "RevisionedStream",
@@ -59,17 +59,17 @@ _HOMES = {
         "StateSynchronizer",
     ),
     "sarit.client.groups.blocking": ("GroupReader", "ReaderGroup"),
-    "sarit.client.pointers": ("EventPointer",),
+    "sarit.client.reading.pointers": ("EventPointer",),
     "sarit.client.groups.position": ("Checkpoint", "Position"),
     "sarit.client.groups.reader": ("ArrowBatch", "CheckpointEvent", "EventBatch", "GroupEvent"),
     "sarit.client.recipes.roster": ("Member",),
     "sarit.client.revisioned": ("Revision",),
-    "sarit.client.blocking_handles": ("BatchReader", "Stream", "TimeWindows"),
-    "sarit.client.blocking_transactions": ("Transaction", "TransactionalWriter"),
+    "sarit.client.blocking.handles": ("BatchReader", "Stream", "TimeWindows"),
+    "sarit.client.blocking.transactions": ("Transaction", "TransactionalWriter"),
     "sarit.client.tables.blocking": ("Table",),
     "sarit.client.tables.changes": ("Insert", "Put", "Remove", "Replace"),
     "sarit.client.values": ("TransactionStatus",),
-    "sarit.client.blocking_streams": ("ByteReader", "ByteWriter", "EventReader", "EventWriter"),
+    "sarit.client.blocking.streams": ("ByteReader", "ByteWriter", "EventReader", "EventWriter"),
     "sarit.core.cuts": ("StreamCut",),
     "sarit.core.errors": (
         "Conflict",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sarit.client.aio import Client
-    from sarit.client.transactions import Transaction, TransactionalWriter
+    from sarit.client.transactions.transaction import Transaction, TransactionalWriter
 
 NAME: Final = f"{SCOPE}/elastic"
 KILLED_READER: Final = 0

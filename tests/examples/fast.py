@@ -6,7 +6,7 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sarit.client.loop_thread import LoopThread
+from sarit.client.link.loop_thread import LoopThread
 from sarit.config import NodeConfig
 from sarit.controller.times import Times, WatermarkTimes
 from sarit.core.metering import ScalingTimes

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 from sarit.client import segments
 from sarit.client.byte_streams import ByteReader, ByteWriter
-from sarit.client.controller import ControllerClient, parse_address
 from sarit.client.coordination import Coordination
 from sarit.client.groups.registry import ReaderGroups
-from sarit.client.reader import EventReader
-from sarit.client.session import PATIENCE_SECONDS, Session
+from sarit.client.link.controller import ControllerClient, parse_address
+from sarit.client.link.session import PATIENCE_SECONDS, Session
+from sarit.client.reading.reader import EventReader
 from sarit.client.streams import Stream
 from sarit.client.tables.table import Table, Tables, table_name
-from sarit.client.transactions import DEFAULT_LEASE_SECONDS, TransactionalWriter
+from sarit.client.transactions.transaction import DEFAULT_LEASE_SECONDS, TransactionalWriter
 from sarit.client.values import SegmentInfo, StreamInfo, Successor
-from sarit.client.writer import DEFAULT_BUFFER_BYTES, EventWriter
+from sarit.client.writing.writer import DEFAULT_BUFFER_BYTES, EventWriter
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid

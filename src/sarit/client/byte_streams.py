@@ -10,15 +10,15 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from sarit.client import segments
-from sarit.client.driver import LaneDriver
-from sarit.client.fetch import SegmentFetch
 from sarit.client.framing import CHUNK_BYTES, Chunk
-from sarit.client.marks import Mark
+from sarit.client.reading.fetch import SegmentFetch
+from sarit.client.writing.driver import LaneDriver
+from sarit.client.writing.marks import Mark
 from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.client.values import SegmentInfo
     from sarit.core.names import SegmentId, StreamName
 

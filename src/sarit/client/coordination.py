@@ -19,7 +19,7 @@ from sarit.core.names import StreamName
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
 
 S = TypeVar("S")
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from sarit.client.connection import APPENDS, Connection
-from sarit.client.replies import error_of, expect
+from sarit.client.link.connection import APPENDS, Connection
+from sarit.client.link.replies import error_of, expect
 from sarit.client.segments import ask_store, segment_info, truncate_segment
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated, Unavailable
 from sarit.core.limits import EVENT_HEADER_BYTES, MAX_EVENT_BYTES, MIB, NULL_ATTRIBUTE_VALUE
@@ -48,7 +48,7 @@ from sarit.wire.commands import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 MARK_ATTRIBUTE: Final = UUID("7df9a874-246c-c9d6-9397-cdd19ead68c5").bytes

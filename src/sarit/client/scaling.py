@@ -12,7 +12,7 @@ from sarit.core.keyspace import KeyRange
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.client.values import SegmentRange
     from sarit.core.names import SegmentId, StreamName
 

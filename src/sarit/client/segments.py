@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from sarit.client.connection import REQUESTS
-from sarit.client.cursor import EventCursor, arrow_schema
-from sarit.client.fetch import SegmentFetch
-from sarit.client.replies import error_of, expect
+from sarit.client.link.connection import REQUESTS
+from sarit.client.link.replies import error_of, expect
+from sarit.client.reading.cursor import EventCursor, arrow_schema
+from sarit.client.reading.fetch import SegmentFetch
 from sarit.client.values import SegmentInfo
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, NotFound, Unavailable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.core.names import SegmentId, StreamName
 
 QUESTION_PATIENCE_SECONDS = 30.0

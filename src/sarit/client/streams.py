@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client import batch, history, pointers, scaling
+from sarit.client import history, scaling
+from sarit.client.reading import batch, pointers
 from sarit.client.times import TimeWindows
 from sarit.core.errors import Invalid
 
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.client.aio import Client, Cut
-    from sarit.client.batch import BatchReader, Slice
     from sarit.client.history import Epoch
-    from sarit.client.pointers import EventPointer
+    from sarit.client.reading.batch import BatchReader, Slice
+    from sarit.client.reading.pointers import EventPointer
     from sarit.client.values import SegmentRange
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
@@ -74,7 +75,7 @@ class Stream:
         parallel: int = batch.DEFAULT_PARALLEL,
         skip_truncated: bool = False,
     ) -> BatchReader:
-        """Everything between two cuts, all segments at once, in no order; see `batch.py`.
+        """Everything between two cuts, all segments at once, in no order; see `reading/batch.py`.
 
         Raises NotFound, Invalid, Truncated (unless `skip_truncated`)."""
         first, last = await self._cut(start), await self._cut(end)

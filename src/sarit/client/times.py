@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client import segments, watermarks
 from sarit.client.history import Ranges
-from sarit.client.reader import EventReader
+from sarit.client.reading.reader import EventReader
 from sarit.core.errors import Invalid
 from sarit.core.names import MARK_PREFIX, StreamName
 from sarit.rpc import convert
@@ -24,7 +24,7 @@ from sarit.rpc.generated import controller_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.client.watermarks import Watermark
     from sarit.core.cuts import StreamCut
     from sarit.core.keyspace import KeyRange

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.reader import ArrowBatch, EventBatch
     from sarit.client.groups.starting import Place
     from sarit.client.groups.values import GroupConfig, GroupSegment
-    from sarit.client.loop_thread import LoopThread
+    from sarit.client.link.loop_thread import LoopThread
     from sarit.client.times import TimeWindow
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.client.groups.values import Cut
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
 

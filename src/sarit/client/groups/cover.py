@@ -19,7 +19,7 @@ from sarit.core.names import SegmentId
 
 if TYPE_CHECKING:
     from sarit.client.groups.values import Offsets
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.core.names import StreamName
 
 MAX_STEPS = 10_000

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.starting import Place
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.core.cuts import StreamCut
 
 CHECKPOINT_SECONDS: Final = 60.0

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.sources import Sources
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Offsets
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
 
 log = logging.getLogger(__name__)
 

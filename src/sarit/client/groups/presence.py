@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from sarit.client.groups.shared import SharedState
     from sarit.client.groups.state import GroupState
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sarit.client.cursor import Events, arrow_schema
 from sarit.client.groups.member import Member
 from sarit.client.groups.position import Position
 from sarit.client.groups.sources import Source, Sources
 from sarit.client.groups.updates import AddReader, RemoveReader, Update
 from sarit.client.groups.windows import GroupWindows
-from sarit.client.pointers import EventPointer
+from sarit.client.reading.cursor import Events, arrow_schema
+from sarit.client.reading.pointers import EventPointer
 from sarit.core.errors import Conflict, Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.shared import SharedState
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Ranges
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.client.times import TimeWindow
 
 

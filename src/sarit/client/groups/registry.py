@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sarit.client.groups.starting import Place
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
 
 
 class ReaderGroups:

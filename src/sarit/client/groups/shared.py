@@ -16,7 +16,7 @@ from sarit.core.names import READER_GROUP_PREFIX, StreamName
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
 
 
 class GroupName(NamedTuple):

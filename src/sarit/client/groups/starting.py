@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Cut, Offsets
-    from sarit.client.session import Session
+    from sarit.client.link.session import Session
     from sarit.core.names import StreamName
 
     Place = Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None

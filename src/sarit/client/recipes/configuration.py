@@ -20,8 +20,8 @@ from sarit.core.errors import Corrupt, Invalid, SaritError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from sarit.client.link.session import Session
     from sarit.client.revisioned import Revision
-    from sarit.client.session import Session
     from sarit.client.synchronizer import StateSynchronizer
 
 log = logging.getLogger(__name__)

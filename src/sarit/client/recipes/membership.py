@@ -24,8 +24,8 @@ from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sarit.client.link.session import Session
     from sarit.client.recipes.roster import Member, Roster
-    from sarit.client.session import Session
     from sarit.client.synchronizer import StateSynchronizer
 
 log = logging.getLogger(__name__)

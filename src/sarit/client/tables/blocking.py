@@ -9,7 +9,7 @@ from sarit.client.tables.scans import PAGE_ENTRIES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sarit.client.loop_thread import LoopThread
+    from sarit.client.link.loop_thread import LoopThread
     from sarit.client.tables import table as tables
     from sarit.client.tables.changes import Change
     from sarit.client.tables.layout import Entry, Key, Part, TableConfig

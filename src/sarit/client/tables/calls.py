@@ -13,7 +13,7 @@ from sarit.rpc.generated import controller_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sarit.client.controller import ControllerClient
+    from sarit.client.link.controller import ControllerClient
 
 
 async def create(controller: ControllerClient, table: StreamName, config: TableConfig) -> bool:

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 )
 
 import sarit
-from sarit.client.loop_thread import LoopThread
+from sarit.client.link.loop_thread import LoopThread
 from sarit.config import NodeConfig
 from sarit.env.real import real_env
 from sarit.standalone import open_node

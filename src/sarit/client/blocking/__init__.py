@@ -1,0 +1,1 @@
+"""The blocking face: the asyncio client behind a thread of its own."""

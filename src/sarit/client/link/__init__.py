@@ -1,0 +1,1 @@
+"""What all parts of a client share: connections, the controller, patience."""

@@ -1,0 +1,1 @@
+"""Transactions: events that readers see all, or none."""

@@ -1,0 +1,296 @@
+"""Transactions: events that readers see all, or none.
+
+    async with client.transactional_writer("bank/moves") as writer:
+        async with await writer.begin() as transaction:
+            transaction.write("-5", key="ann")
+            transaction.write("+5", key="bob")
+        # committed; an error in the block aborts instead
+
+Theory of operation.  A transaction has a *part* beside each segment that was active when it began; its events are
+written there by a writer like any other (`writing/writer.py`, a `TransactionTarget`), so what is flushed is durable and
+nothing is lost or doubled by a broken connection.  The controller decides: a commit is decided when its call returns,
+and merges the parts soon after, in the order of the decisions; within a segment the events of one transaction stand
+together.  A commit that did not hear its answer asks again, which is harmless: a decision stands.
+
+The lease runs out when nobody renews it: then the controller aborts.  A transaction renews its lease by itself, as
+long as its process lives and it is open; one that was lost is found out by the next write, flush or commit, as
+Conflict.  Many may be open at once, on one writer or several; a stream may scale while they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from sarit.client.transactions.calls import TransactionCalls
+from sarit.client.transactions.endings import Endings
+from sarit.client.values import TransactionStatus
+from sarit.client.writing.targets import TransactionTarget
+from sarit.client.writing.writer import DEFAULT_BUFFER_BYTES, EventWriter
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.names import is_user_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.client.link.session import Session
+    from sarit.client.values import SegmentRange
+    from sarit.core.names import StreamName
+
+log = logging.getLogger(__name__)
+
+DEFAULT_LEASE_SECONDS: Final = 90.0
+RENEWALS_PER_LEASE: Final = 3
+RETRY_SECONDS: Final = 0.5
+
+OPEN: Final = "open"
+COMMITTED: Final = "committed"
+ABORTED: Final = "aborted"
+RELEASED: Final = "released"
+
+
+def transaction_number(transaction: UUID | str) -> int:
+    """The 128-bit number of an id.  Raises Invalid."""
+    try:
+        return (transaction if isinstance(transaction, UUID) else UUID(transaction)).int
+    except (ValueError, AttributeError, TypeError):
+        raise Invalid(f"{transaction!r} is no id of a transaction: 32 hex digits, as its `id` shows them") from None
+
+
+class TransactionalWriter:
+    """Begins and administers the transactions of one stream.  Make one with `client.transactional_writer(...)`.
+
+    `lease_seconds` (10 to 600): how long a transaction outlives its writer.  `name` is the writer's for notes of time.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        stream: StreamName,
+        *,
+        name: str | None = None,
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        keep_alive: bool = True,
+        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+    ) -> None:
+        if name is not None and not is_user_name(name):
+            raise Invalid(f"{name!r} is no name for a writer: letters, digits, '.' and '-', at most 250")
+        self.stream = stream
+        self.name = name or session.env.random.bytes(16).hex()
+        self.buffer_bytes = buffer_bytes
+        self._session = session
+        self._calls = TransactionCalls(session.controller, stream)
+        self._endings = Endings(session, self._calls)
+        self._lease_ms = round(lease_seconds * 1000)
+        self._keep_alive = keep_alive
+        self._open: dict[Transaction, None] = {}
+
+    def __repr__(self) -> str:
+        return f"TransactionalWriter({self.stream}, {len(self._open)} open)"
+
+    async def begin(self) -> Transaction:
+        """A new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
+        calls = self._calls
+        number, parts = await self._session.patiently(lambda: calls.create(self._lease_ms))
+        return self._opened(number, parts)
+
+    async def take_up(self, transaction: UUID | str) -> Transaction:
+        """An open transaction that was begun elsewhere, to go on with.  Raises NotFound, Conflict (it has ended)."""
+        number = transaction_number(transaction)
+        status = await self.status(transaction)
+        if status is TransactionStatus.UNKNOWN:
+            raise NotFound(f"stream {self.stream} has no transaction {number:032x}")
+        if status is not TransactionStatus.OPEN:
+            raise Conflict(f"transaction {number:032x} is not open: it is {status.name.lower()}", actual=status)
+        parts = await self._session.patiently(lambda: self._calls.parts(number))
+        return self._opened(number, parts)
+
+    def _opened(self, number: int, parts: Sequence[SegmentRange]) -> Transaction:
+        events = EventWriter(
+            self._session, self.stream, self.buffer_bytes, TransactionTarget(self.stream, number, parts)
+        )
+        transaction = Transaction(self, number, events)
+        self._open[transaction] = None
+        if self._keep_alive:
+            transaction.pinger = self._session.background.spawn(
+                self._renew(transaction), f"keep transaction {number:032x}"
+            )
+        return transaction
+
+    def closed(self, transaction: Transaction) -> None:
+        """A transaction has ended, or is left alone."""
+        self._open.pop(transaction, None)
+
+    # -- by id ----------------------------------------------------------------------------------
+
+    async def status(self, transaction: UUID | str) -> TransactionStatus:
+        """Where a transaction is; UNKNOWN when it never was, or ended long ago.  Raises NotFound (stream)."""
+        number = transaction_number(transaction)
+        return await self._session.patiently(lambda: self._calls.status(number))
+
+    async def commit(self, transaction: UUID | str, *, time: int | None = None, wait: bool = True) -> None:
+        """Let readers see it all.  What its writers have not flushed is not part of it.
+
+        Decided when it returns; `wait`: return only when readers can see it.  `time` is noted for this writer, as by
+        `note_time`.  Raises NotFound, Conflict (it was aborted)."""
+        number = transaction_number(transaction)
+        await self._session.patiently(lambda: self._calls.commit(number, self.name, time))
+        if wait:
+            await self._ended(number, TransactionStatus.COMMITTED)
+
+    async def abort(self, transaction: UUID | str, *, wait: bool = True) -> None:
+        """Forget all its events.  Decided when it returns; `wait`: return only when they are gone.
+
+        Raises NotFound, Conflict (it was committed)."""
+        number = transaction_number(transaction)
+        await self._session.patiently(lambda: self._calls.abort(number))
+        if wait:
+            await self._ended(number, TransactionStatus.ABORTED)
+
+    async def completed(self) -> list[tuple[UUID, TransactionStatus]]:
+        """The transactions that ended last (some hundreds), with how they did.  Raises NotFound (stream)."""
+        found = await self._session.patiently(self._calls.completed)
+        return [(UUID(int=number), status) for number, status in found]
+
+    async def _ended(self, number: int, wanted: TransactionStatus) -> None:
+        status = await self._endings.of(number)
+        if status is not wanted:
+            raise Conflict(f"transaction {number:032x} is {status.name.lower()}", actual=status)
+
+    async def _renew(self, transaction: Transaction) -> None:
+        """Renew the lease of a transaction until it ends."""
+        pause = self._lease_ms / 1000 / RENEWALS_PER_LEASE
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                status = await self._calls.ping(transaction.id.int, self._lease_ms)
+            except Unavailable as error:
+                log.info("transaction %s is not renewed yet: %s", transaction.id, error)
+                pause = RETRY_SECONDS
+                continue
+            except SaritError as error:  # the stream is gone, or it was open for too long: it ends with its lease
+                transaction.lost(Conflict(f"transaction {transaction.id} cannot be kept open: {error}"))
+                return
+            pause = self._lease_ms / 1000 / RENEWALS_PER_LEASE
+            if status is not TransactionStatus.OPEN:
+                transaction.lost(Conflict(f"transaction {transaction.id} has ended: {status.name.lower()}"))
+                return
+
+    async def close(self) -> None:
+        """Leave what is open alone: it can be taken up by its id until its lease runs out, then it is aborted."""
+        for transaction in list(self._open):
+            transaction.release()
+
+    async def __aenter__(self) -> TransactionalWriter:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+class Transaction:
+    """One transaction; write to it, then commit or abort.  As a block: commits, or aborts when an error leaves it.
+
+    Events of one key stay in order among themselves; `id` names it to others."""
+
+    def __init__(self, writer: TransactionalWriter, number: int, events: EventWriter) -> None:
+        self.id = UUID(int=number)
+        self.events = events
+        self.pinger: asyncio.Task[None] | None = None
+        self._writer = writer
+        self._state = OPEN
+        # The same bound methods: another call per event would cost as much as the writing.
+        self.write: Any = events.write
+        self.write_many: Any = events.write_many
+
+    def __repr__(self) -> str:
+        return f"Transaction({self.id}, {self._writer.stream}, {self._state})"
+
+    async def drain(self) -> None:
+        """Wait while more than the writer's `buffer_bytes` are not acknowledged.  Raises Conflict (it has ended)."""
+        await self.events.drain()
+
+    async def flush(self) -> None:
+        """Wait until everything written is durable (and not to be seen yet).  Raises Conflict (it has ended)."""
+        self._check_open()
+        await self.events.flush()
+
+    async def commit(self, *, time: int | None = None, wait: bool = True) -> None:
+        """Flush, then let readers see it all; see `TransactionalWriter.commit`.
+
+        After Conflict nothing of it will be seen.  After Unavailable it may be either: ask `status`, or commit by id.
+        """
+        if self._state != COMMITTED:
+            self._check_open()
+            await self.events.flush()
+            self._state = COMMITTED
+            self.events.abandon()
+        try:
+            await self._writer.commit(self.id, time=time, wait=wait)
+        except (Conflict, NotFound):
+            self._state = ABORTED
+            raise
+        finally:
+            self.release()
+
+    async def abort(self, *, wait: bool = True) -> None:
+        """Forget all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
+
+        `wait`: return only when they are gone."""
+        if self._state == COMMITTED:
+            raise Conflict(f"transaction {self.id} was committed")
+        self._state = ABORTED
+        self.release()
+        try:
+            await self._writer.abort(self.id, wait=wait)
+        except NotFound:
+            log.info("transaction %s ended long ago", self.id)
+
+    async def status(self) -> TransactionStatus:
+        """Where it is."""
+        return await self._writer.status(self.id)
+
+    def lost(self, error: Conflict) -> None:
+        """It ended elsewhere: every further call raises `error`."""
+        if self._state == OPEN:
+            self.pinger = None
+            self.events.fail(error)
+
+    def release(self) -> None:
+        """Leave it alone: renew it no more, hold no connection for it."""
+        if self._state == OPEN:
+            self._state = RELEASED
+        if self.pinger is not None:
+            self.pinger.cancel()
+            self.pinger = None
+        self.events.abandon()
+        self._writer.closed(self)
+
+    def _check_open(self) -> None:
+        if self._state != OPEN:
+            raise Conflict(f"transaction {self.id} was {self._state}")
+
+    async def __aenter__(self) -> Transaction:
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if self._state != OPEN:
+            return
+        if kind is None:
+            try:
+                await self.commit()
+            except SaritError:
+                if self._state == OPEN:  # it could not be flushed
+                    await self._give_up()
+                raise
+        else:
+            await self._give_up()
+
+    async def _give_up(self) -> None:
+        """Abort on the way out of an error, which is not to be hidden by another."""
+        try:
+            await self.abort()
+        except SaritError as error:
+            log.warning("transaction %s is left to its lease: %s", self.id, error)

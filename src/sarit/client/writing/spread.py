@@ -1,0 +1,240 @@
+"""Where the events of a writer go: the lanes of its stream's segments, through all scaling.
+
+When a segment answers that it is sealed, its successors are asked for (`targets.py`), and everything its lane holds
+un-acknowledged is placed anew, by key, in order, before anything newer of those keys.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from sarit.client.framing import Chunk, chunks_of, split_events
+from sarit.client.writing.driver import LaneDriver
+from sarit.client.writing.slots import Slots
+from sarit.core.errors import SaritError
+from sarit.core.keyspace import KeyRange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sarit.client.link.session import Session
+    from sarit.client.values import SegmentRange, Successor
+    from sarit.client.writing.marks import Mark
+    from sarit.client.writing.targets import Target
+    from sarit.core.names import SegmentId
+
+log = logging.getLogger(__name__)
+
+
+class Spread:
+    """The lanes of one writer.  `held_bytes` are not acknowledged, `sent_blocks` are in flight."""
+
+    def __init__(
+        self,
+        session: Session,
+        target: Target,
+        on_progress: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self.target = target
+        self.held_bytes = 0
+        self.sent_blocks = 0
+        self.slots: Slots[LaneDriver] = None  # type: ignore[assignment]
+        self.opened = False
+        self._session = session
+        self._on_progress = on_progress
+        self._on_failure = on_failure
+        self._drivers: dict[SegmentId, LaneDriver] = {}
+        self._ranges: dict[SegmentId, KeyRange] = {}
+        self._reached: dict[SegmentId, KeyRange] = {}
+        self._touched: dict[LaneDriver, None] = {}
+        self._given: dict[LaneDriver, None] = {}
+
+    def __repr__(self) -> str:
+        return f"Spread({self.target!r}, {len(self._drivers)} segments, {self.held_bytes} bytes held)"
+
+    async def open(self) -> None:
+        """Learn the segments.  Raises NotFound, Sealed, Unavailable."""
+        segments = await self.target.ranges()
+        self.slots = Slots([(s.low, s.high, self._driver(s)) for s in segments])
+        self.opened = True
+
+    def drivers(self) -> list[LaneDriver]:
+        """Every lane."""
+        return list(self._drivers.values())
+
+    def release(self) -> None:
+        """Leave all connections."""
+        for driver in self._drivers.values():
+            driver.release()
+
+    def reached(self) -> list[SegmentId]:
+        """The segments that hold acknowledged events, without those that later ones of these came after.
+
+        In the middle of a scale a writer may write to a segment when it has written to what follows that already."""
+        for driver in self._drivers.values():
+            self._note(driver)
+        ranges = self._reached
+        self._reached = {
+            s: keys
+            for s, keys in ranges.items()
+            if not any(o.epoch > s.epoch and keys.overlaps(ranges[o]) for o in ranges)
+        }
+        return list(self._reached)
+
+    def _note(self, driver: LaneDriver) -> None:
+        if driver.lane.acked_events:
+            self._reached[driver.segment] = self._ranges[driver.segment]
+
+    def _driver(self, found: SegmentRange | Successor) -> LaneDriver:
+        segment = found.segment
+        driver = self._drivers.get(segment)
+        if driver is None:
+            self._ranges[segment] = KeyRange(found.low, found.high)
+            driver = self._drivers[segment] = LaneDriver(
+                self._session, self.target.stream, segment, self, self.target.name(segment)
+            )
+        return driver
+
+    # -- placing ------------------------------------------------------------------------------
+
+    def any_driver(self) -> LaneDriver:
+        """A lane at random, by the width of its range."""
+        return self.slots.at(self._session.env.random.random())
+
+    def add(self, driver: LaneDriver, chunk: Chunk) -> None:
+        """Give a chunk to a lane."""
+        driver.add(chunk)
+        self._touched[driver] = self._given[driver] = None
+
+    def place(self, events: list[bytes], keys: list[str | None] | None) -> None:
+        """Give events to their lanes; those without keys go to lanes drawn at random, a chunk at a time."""
+        only = self.slots.only
+        if not events:
+            return
+        if only is not None or keys is None:
+            for chunk in chunks_of(events, keys):
+                self.add(only or self.any_driver(), chunk)
+            return
+        of_key = self.slots.of_key
+        chosen: dict[LaneDriver, None] = {}
+        loose = self.any_driver() if None in keys else None
+        for key, event in zip(keys, events, strict=True):
+            driver = loose if key is None else of_key[key]
+            assert driver is not None
+            driver.events.append(event)
+            driver.keys.append(key)
+            chosen[driver] = None
+        for driver in chosen:
+            for chunk in chunks_of(driver.events, driver.keys[:]):
+                self.add(driver, chunk)
+            driver.events.clear()
+            driver.keys.clear()
+
+    def place_intake(self, batch: list[Any]) -> None:
+        """Give a writer's intake (events, keys before their events, bulks) to the lanes."""
+        kinds = set(map(type, batch))
+        if kinds == {bytes}:
+            self.place(batch, None)
+            return
+        if kinds == {str, bytes}:
+            keys, events = batch[::2], batch[1::2]
+            if set(map(type, keys)) == {str} and set(map(type, events)) == {bytes}:
+                self.place(events, keys)
+                return
+        self._place_mixed(batch)
+
+    def _place_mixed(self, batch: list[Any]) -> None:
+        events: list[bytes] = []
+        keys: list[str | None] = []
+        key: str | None = None
+        for item in batch:
+            kind = type(item)
+            if kind is bytes:
+                events.append(item)
+                keys.append(key)
+                key = None
+            elif kind is str:
+                key = item
+            else:
+                self.place(events, keys)
+                events, keys = [], []
+                item.place(self)
+        self.place(events, keys)
+
+    def mark(self, mark: Mark) -> None:
+        """Let `mark` pass when everything placed so far is acknowledged."""
+        self._mark(mark, self._drivers.values())
+
+    def mark_given(self, mark: Mark) -> None:
+        """Let `mark` pass when all lanes that were given something since the last such mark have it acknowledged."""
+        given, self._given = self._given, {}
+        self._mark(mark, given)
+
+    def _mark(self, mark: Mark, drivers: Iterable[LaneDriver]) -> None:
+        for driver in drivers:
+            lane = driver.lane
+            if lane.busy:
+                mark.one_more()
+                lane.marks.append((lane.accepted_events, mark))
+        mark.one_done()
+
+    def pump(self, urgent: bool) -> None:
+        """Let lanes send that have something new to send; `urgent`: all, without gathering."""
+        touched = self._touched
+        if urgent:
+            touched.update(dict.fromkeys(self._drivers.values()))
+        if touched:
+            self._touched = {}
+            for driver in touched:
+                driver.pump(urgent)
+
+    # -- what lanes report ----------------------------------------------------------------------
+
+    def progressed(self, driver: LaneDriver) -> None:
+        """A lane may send again."""
+        self._touched[driver] = None
+        self._on_progress()
+
+    def failed(self, error: BaseException) -> None:
+        """No retry can help."""
+        self._on_failure(error)
+
+    def sealed(self, driver: LaneDriver, error: SaritError) -> None:
+        """A segment takes no more."""
+        log.info("%s: placing %d bytes elsewhere", error, driver.lane.held_bytes)
+        self._session.background.spawn(self._move_on(driver), f"successors of {driver.lane.segment}")
+
+    async def _move_on(self, old: LaneDriver) -> None:
+        try:
+            successors = await self.target.successors(old.segment)
+        except SaritError as error:
+            self.failed(error)
+            return
+        targets = [(s.low, s.high, self._driver(s)) for s in successors]
+        self.slots.replace(old, targets)
+        if self._drivers.get(old.segment) is old:
+            self._note(old)
+            del self._drivers[old.segment], self._ranges[old.segment]
+        self._touched.pop(old, None)
+        marks = Counter(mark for _, mark in old.lane.marks)
+        for chunk in old.take():
+            self._replace(chunk, targets[0][2] if len(targets) == 1 else None)
+        for mark, times in marks.items():
+            self.mark(mark)
+            for _ in range(times - 1):  # once per lane is enough: else they would multiply with every scale
+                mark.one_done()
+        self._on_progress()
+
+    def _replace(self, chunk: Chunk, only: LaneDriver | None) -> None:
+        if only is not None or chunk.keys is None:
+            self.add(only or self.any_driver(), chunk)
+            return
+        keys: Any = chunk.keys
+        keys = keys.to_pylist() if hasattr(keys, "to_pylist") else keys
+        if chunk.large:
+            self.add(self.slots.of_key[keys[0]] if keys[0] is not None else self.any_driver(), chunk)
+        else:
+            self.place(split_events(chunk.data), keys)

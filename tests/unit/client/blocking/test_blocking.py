@@ -1,0 +1,167 @@
+"""The blocking face: other threads, the same promises."""
+
+import threading
+
+import pytest
+
+import sarit
+from sarit.client.blocking.client import Client
+from sarit.client.link.loop_thread import LoopThread
+from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
+from tests.unit.client.fake_store import FakeController, FakeStore
+from tests.unit.client.world import World
+from tests.unit.client.writing.test_writer import by_key
+
+
+@pytest.fixture
+def world():
+    thread = LoopThread("test")
+
+    async def make() -> World:
+        store = FakeStore()
+        made = World(store, FakeController(store))
+        await store.start(made.session.env.network)
+        return made
+
+    made = thread.run(make())
+    made.blocking = Client(thread, made.client)
+    made.thread = thread
+    yield made
+
+    async def stop() -> None:
+        await made.store.stop()
+
+    if thread.alive:
+        thread.run(stop())
+    made.blocking.close()
+
+
+def test_threads_share_a_writer_and_each_ones_order_is_kept(world: World) -> None:
+    world.controller.create("s/t", 3)
+    with world.blocking.writer("s/t", buffer_bytes=1 << 20) as writer:
+
+        def work(name: int) -> None:
+            for number in range(3000):
+                writer.write(f"{name}:{number}", key=str(name))
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    expected = {b"%d" % name: [b"%d:%d" % (name, number) for number in range(3000)] for name in range(4)}
+    assert by_key(world.everything()) == expected
+
+
+def test_write_waits_at_its_bound(world: World) -> None:
+    world.controller.create("s/t")
+    world.store.ack_delay = 0.002
+    bound = 1 << 20
+    most = 0
+    writer = world.blocking.writer("s/t", buffer_bytes=bound)
+    for _ in range(2000):
+        writer.write(b"x" * 10_000)
+        most = max(most, writer._writer.pending_bytes())
+    writer.flush()
+    assert bound // 2 < most <= bound + (1 << 20)
+    assert len(world.everything()) == 2000
+    writer.close()
+
+
+def test_a_single_event_goes_out_without_flush(world: World) -> None:
+    world.controller.create("s/t")
+    writer = world.blocking.writer("s/t")
+    reader = world.blocking.reader("s/t")
+    for number in range(50):
+        writer.write(b"%d" % number)
+        assert reader.read_events(timeout=10) == [b"%d" % number]
+    writer.close()
+
+
+def test_events_one_by_one_batches_and_tables(world: World) -> None:
+    world.controller.create("s/t", 2)
+    events = [b"%d" % number for number in range(1000)]
+    with world.blocking.writer("s/t") as writer:
+        writer.write_many(events, [str(number) for number in range(1000)])
+    assert sorted(world.blocking.reader("s/t", end="tail")) == sorted(events)
+    assert sorted(e for b in world.blocking.reader("s/t", end="tail").batches() for e in b) == sorted(events)
+    tables = list(world.blocking.reader("s/t", end="tail").arrow_batches(100))
+    assert sum(table.num_rows for table in tables) == 1000
+    assert all(table.num_rows <= 100 for table in tables)
+    seen = []
+    with world.blocking.reader("s/t", end="tail") as reader:
+        for event in reader:
+            seen.append(event)
+            if len(seen) == 333:
+                break
+        position = reader.position()
+    with world.blocking.reader("s/t", position, "tail") as reader:
+        seen += reader
+        assert reader.position() == world.blocking.stream_cut_tail("s/t")
+        assert reader.read_events() == []
+    assert sorted(seen) == sorted(events)
+    cut = world.blocking.stream_cut_tail("s/t").positions
+    found = [b for s, end in cut.items() for b in world.blocking.segment_batches("s/t", s, 0, end)]
+    assert sum(batch.num_rows for batch in found) == 1000
+
+
+def test_failures_come_to_the_caller(world: World) -> None:
+    with pytest.raises(NotFound, match="s/none"):
+        world.blocking.reader("s/none")
+    stream = world.controller.create("s/t")
+    writer = world.blocking.writer("s/t")
+    writer.write(b"1")
+    writer.flush()
+    world.controller.seal(stream)
+
+    def write_on() -> None:
+        for _ in range(1_000_000):
+            writer.write(b"2" * 100)
+
+    with pytest.raises(Sealed):
+        write_on()
+    with pytest.raises(Sealed):
+        writer.flush()
+
+
+def test_byte_streams(world: World) -> None:
+    world.controller.create("s/b")
+    with world.blocking.byte_writer("s/b") as writer:
+        for _ in range(100):
+            writer.write(b"x" * 100_000)
+        assert writer.tell() == 10_000_000
+    with world.blocking.byte_reader("s/b") as reader:
+        reader.seek(9_999_990)
+        assert reader.read_exactly(10) == b"x" * 10
+        assert reader.read(5, timeout=0.01) == b""
+        assert reader.tell() == reader.tail_offset() == 10_000_000
+    nowhere = world.blocking.byte_writer("s/none")
+    nowhere.write(b"1")
+    with pytest.raises(NotFound):
+        nowhere.flush()
+
+
+def test_a_closed_client_says_so(world: World) -> None:
+    world.controller.create("s/t")
+    writer = world.blocking.writer("s/t")
+    world.blocking.close()
+    with pytest.raises(Invalid, match="closed"):
+        world.blocking.list_scopes()
+    with pytest.raises(Invalid, match="closed"):
+        writer.flush()
+    world.blocking.close()
+
+
+def test_nobody_at_home() -> None:
+    with pytest.raises(Unavailable, match=r"no Sarit controller answers at 127\.0\.0\.1:1 .*sarit standalone"):
+        sarit.connect("127.0.0.1:1")
+    with pytest.raises(Invalid, match="HOST:PORT"):
+        sarit.connect("nonsense:port")
+
+
+def test_names_of_the_package_are_there_when_asked_for() -> None:
+    assert sorted(set(sarit.__all__)) == sarit.__all__
+    for name in sarit.__all__:
+        assert getattr(sarit, name) is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        sarit.nothing  # noqa: B018

@@ -1,0 +1,102 @@
+"""How far a writer has come, through scales that it meets half done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from sarit.client.values import SegmentRange, Successor
+from sarit.client.writing.spread import Spread
+from sarit.core.names import SegmentId, StreamName
+from tests.unit.controller.fakes import fake_env
+
+A, B = SegmentId(0, 0), SegmentId(0, 1)
+AB = SegmentId(1, 2)
+LEFT, RIGHT = SegmentId(2, 3), SegmentId(2, 4)
+FOLLOWS = {
+    A: [Successor(AB, 0.0, 1.0, frozenset((A, B)))],
+    B: [Successor(AB, 0.0, 1.0, frozenset((A, B)))],
+    AB: [Successor(LEFT, 0.0, 0.5, frozenset((AB,))), Successor(RIGHT, 0.5, 1.0, frozenset((AB,)))],
+}
+
+
+class Target:
+    """A stream of two segments that are merged, then split."""
+
+    stream = StreamName("s", "t")
+
+    async def ranges(self) -> list[SegmentRange]:
+        return [SegmentRange(A, 0.0, 0.5), SegmentRange(B, 0.5, 1.0)]
+
+    async def successors(self, segment: SegmentId) -> list[Successor]:
+        return FOLLOWS[segment]
+
+    def name(self, segment: SegmentId) -> str:
+        return self.stream.segment(segment)
+
+
+class Session:
+    """Nothing is sent in these tests."""
+
+    env = fake_env()
+
+    def backoff(self) -> Any:
+        return None
+
+
+async def spread() -> Spread:
+    made = Spread(Session(), Target(), lambda: None, lambda error: None)  # type: ignore[arg-type]
+    await made.open()
+    return made
+
+
+def acknowledge(made: Spread, *segments: SegmentId) -> None:
+    for driver in made.drivers():
+        if driver.segment in segments:
+            driver.lane.acked_events += 1
+
+
+async def sealed(made: Spread, segment: SegmentId) -> None:
+    (driver,) = [driver for driver in made.drivers() if driver.segment == segment]
+    await made._move_on(driver)
+
+
+def test_segments_that_hold_events_count() -> None:
+    async def main() -> None:
+        made = await spread()
+        assert made.reached() == []
+        acknowledge(made, A)
+        assert made.reached() == [A]
+        acknowledge(made, B)
+        assert sorted(made.reached()) == [A, B]
+
+    asyncio.run(main())
+
+
+def test_a_segment_does_not_count_when_what_follows_it_does() -> None:
+    """In the middle of a merge, B is not sealed yet: a note of B behind one of AB was refused (simulation seed 30)."""
+
+    async def main() -> None:
+        made = await spread()
+        acknowledge(made, A)
+        await sealed(made, A)
+        acknowledge(made, AB)
+        assert made.reached() == [AB]
+        acknowledge(made, B)
+        assert made.reached() == [AB]
+
+    asyncio.run(main())
+
+
+def test_what_was_written_to_a_segment_counts_when_the_writer_has_left_it() -> None:
+    async def main() -> None:
+        made = await spread()
+        acknowledge(made, A, B)
+        await sealed(made, A)
+        assert sorted(made.reached()) == [A, B], "nothing is in its successor yet"
+        await sealed(made, B)
+        await sealed(made, AB)
+        acknowledge(made, RIGHT)
+        assert sorted(made.reached()) == [A, RIGHT]
+
+    asyncio.run(main())
