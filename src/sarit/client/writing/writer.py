@@ -160,7 +160,7 @@ class EventWriter:
             self._wake()
 
     def fronted(self, wake: Callable[[], None], full: Callable[[], None], pumped: Callable[[], None]) -> None:
-        """Let another thread write (`blocking/streams.py`), which calls `wake` and `full`; `pumped` comes on the loop."""
+        """Let another thread write (`blocking/streams.py`): `wake` and `full` are called there; `pumped` is not."""
         self._wake = wake
         self._full = full
         self._pumped = pumped
