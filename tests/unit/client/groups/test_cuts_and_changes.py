@@ -6,7 +6,13 @@ import pytest
 
 from sarit.client.groups import calls, starting
 from sarit.client.groups.shared import _snapshot
-from sarit.client.groups.updates import UpdatingConfig
+from sarit.client.groups.updates import (
+    AddReader,
+    CheckpointReader,
+    ClearCheckpointsBefore,
+    CreateCheckpoint,
+    UpdatingConfig,
+)
 from sarit.controller.keys import subscriber_key
 from sarit.controller.model.codec import decode_subscriber
 from sarit.core.cuts import StreamCut
@@ -81,6 +87,26 @@ async def test_between_two_scales_there_is_no_cut(local):
         await asyncio.gather(one.read_batch(1000, 0.01), two.read_batch(1000, 0.01))
     (found,) = (await cuts(one, two)).values()
     assert [segment.epoch for segment in found.positions] == [2]
+
+
+@on_node
+async def test_a_checkpoint_completed_just_before_an_automatic_one_is_its_callers(local):
+    await local.client.create_stream("s/t", segments=2)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    others = (await local.client.reader_groups.open("s/g"))._shared
+    await others.update(lambda _: [AddReader("r")])
+    right = group._shared.fetch
+
+    async def fetch():
+        """Between two looks the reader passes the checkpoint, and begins an automatic one."""
+        group._shared.fetch = right
+        passed = CheckpointReader("mine", "r", {})
+        await others.update(lambda _: [passed, CreateCheckpoint("auto"), ClearCheckpointsBefore("auto")])
+        return await right()
+
+    group._shared.fetch = fetch
+    taken = await group.checkpoint("mine", timeout=5)
+    assert list(taken.cuts.values()) == [await local.client.stream_cut_head("s/t")]
 
 
 @on_node
