@@ -159,6 +159,27 @@ async def test_readers_go_on_when_the_state_is_compacted_and_connections_end(loc
 
 
 @on_node
+async def test_a_reader_that_was_replaced_knows_it_when_the_state_was_compacted_since(local):
+    """It may have slept through all of it; the segments of the later reader of its name are not its own."""
+    await local.client.create_stream("s/t")
+    (event,) = await fill(local.client, "s/t", 1)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    earlier, also_earlier = await group.reader("r"), await group.reader("other")
+    for name in ("r", "other"):
+        await group.reader_offline(name)
+    later = await group.reader("r")
+    await group.reader("other")
+    await group._shared.copy.compact(_snapshot)
+    with pytest.raises(Conflict, match="not in group"):
+        await earlier.read(0.1)
+    await also_earlier.close()
+    assert await group.online_readers() == ["r", "other"]
+    assert (await later.read(5)).event == event
+    begun_at_the_mark = await local.client.reader_groups.open("s/g")
+    assert begun_at_the_mark._shared.state.joined == later._shared.state.joined
+
+
+@on_node
 async def test_several_streams_are_one_group(local):
     for stream in ("s/a", "s/b"):
         await local.client.create_stream(stream, segments=2)
