@@ -24,7 +24,8 @@
 
 All of a scope is in one table, so that one atomic batch may change a stream with its tags, its watermark stream and
 its number.  The table of another incarnation has another name: what a late controller writes for a scope that was
-deleted fails, and a scope is deleted by deleting its table on the condition that it is empty.
+deleted fails, and a scope is deleted by deleting its table on the condition that it has not changed since no stream,
+group or table was found in it.
 
 Names of scopes and streams have no "/"; keys are in unsigned byte order, so everything behind a prefix is one range.
 """
