@@ -50,9 +50,13 @@ class InProcessTables:
         entries = await self._store.tables(table).scan(table, start, end, limit)
         return [(entry.key, TableValue(entry.value or b"", entry.version)) for entry in entries]
 
-    async def delete(self, table: str, *, must_be_empty: bool = False) -> None:
-        """Remove the table; NotFound when it is missing, Exists when it must be empty and is not."""
-        await self._store.tables(table).delete(table, must_be_empty)
+    async def position(self, table: str) -> int:
+        """Where the table's next entry begins; NotFound."""
+        return (await self._store.tables(table).info(table)).length
+
+    async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
+        """Remove the table; NotFound, Exists (it must be empty and is not), Conflict (it was changed)."""
+        await self._store.tables(table).delete(table, must_be_empty, unchanged_since)
 
 
 class InProcessSegments:

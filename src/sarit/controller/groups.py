@@ -1,7 +1,8 @@
 """Reader groups: their configuration, and their subscriptions to streams.  (Their state lives in the `_RG` stream.)
 
 A group that is being created, updated or deleted says so in its record; the stream, the subscriptions and then the
-end are carried out from there, by whoever meets it next.
+end are carried out from there, by whoever meets it next.  So that an update or a deletion is finished also when nobody
+asks for the group again, a hint for the sweeper is left before it begins: until then the group may hold up retention.
 """
 
 from __future__ import annotations
@@ -64,29 +65,41 @@ class Groups:
 
     async def update(self, scope: str, group: str, wanted: GroupRecord) -> int:
         """The new generation.  Raises NotFound, Conflict (generation or id)."""
+        hint = keys.group_hint(scope, group)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._settle(scope, group)
                 if found is None:
                     raise NotFound(f"reader group {scope}/{group} does not exist")
                 new = groups.update(found[0], wanted)
+                await self._catalog.hint(hint)
                 if await self._replace(scope, group, new, found[1]):
                     await self._settle(scope, group)
+                    await self._catalog.forget([hint])
                     return new.generation
         raise _contended(scope, group)
 
     async def delete(self, scope: str, group: str, group_id: str = "") -> None:
         """Raises NotFound, also when the id is another's; any will do if none is given."""
+        hint = keys.group_hint(scope, group)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._read(scope, group)
                 if found is None or (group_id and found[0].group_id != group_id):
                     raise NotFound(f"reader group {scope}/{group} does not exist, or has another id")
                 doomed = replace(found[0], state=State.DELETING)
+                await self._catalog.hint(hint)
                 if doomed == found[0] or await self._replace(scope, group, doomed, found[1]):
                     await self._settle(scope, group)
+                    await self._catalog.forget([hint])
                     return
         raise _contended(scope, group)
+
+    async def settle(self, scope: str, group: str) -> None:
+        """Finish what is pending, if there is such a group."""
+        async with self._locks.hold((scope, group)):
+            with suppress(NotFound):  # the scope went
+                await self._settle(scope, group)
 
     # -- subscribers ------------------------------------------------------------------------------
 

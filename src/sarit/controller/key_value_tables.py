@@ -1,4 +1,7 @@
-"""Key-value tables: their partitions are table segments with keys of one length."""
+"""Key-value tables: their partitions are table segments with keys of one length.
+
+What is half made is finished by the first question about it; what is half deleted by the sweeper, which finds a hint.
+"""
 
 from __future__ import annotations
 
@@ -69,17 +72,26 @@ class KeyValueTables:
 
     async def delete(self, scope: str, table: str) -> None:
         """Raises NotFound."""
+        hint = keys.table_hint(scope, table)
         async with self._locks.hold((scope, table)):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._read(scope, table)
                 if found is None:
                     raise NotFound(f"table {scope}/{table} does not exist")
                 doomed = codec.encode_table(replace(found[0], state=State.DELETING))
+                await self._catalog.hint(hint)
                 with suppress(Conflict):
                     await self._catalog.update(scope, [TableUpdate(keys.table_key(table), doomed, found[1])])
                     await self._settle(scope, table)
+                    await self._catalog.forget([hint])
                     return
         raise _contended(scope, table)
+
+    async def settle(self, scope: str, table: str) -> None:
+        """Finish what is pending, if there is such a table."""
+        async with self._locks.hold((scope, table)):
+            with suppress(NotFound):  # the scope went
+                await self._settle(scope, table)
 
     async def _read(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
         (value,) = await self._catalog.get(scope, [keys.table_key(table)])

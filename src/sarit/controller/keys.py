@@ -3,6 +3,8 @@
     _system/_tables/scopes              <scope>                      ScopeRecord
     _system/_tables/work                c/<scope>                    a scope that is being deleted (a hint)
                                         s/<scope>/<stream>           a stream with something to do (a hint)
+                                        g/<scope>/<reader group>     a group being changed or deleted (a hint)
+                                        k/<scope>/<table>            a table being deleted (a hint)
                                         x/<scope>/<stream>/<txn>     a transaction that lives (a hint)
     _system/_tables/watched             r/<scope>/<stream>           a stream with a retention policy (a hint)
                                         w/<scope>/<stream>           a stream whose writers note times (a hint)
@@ -22,7 +24,8 @@
 
 All of a scope is in one table, so that one atomic batch may change a stream with its tags, its watermark stream and
 its number.  The table of another incarnation has another name: what a late controller writes for a scope that was
-deleted fails, and a scope is deleted by deleting its table on the condition that it is empty.
+deleted fails, and a scope is deleted by deleting its table on the condition that it has not changed since no stream,
+group or table was found in it.
 
 Names of scopes and streams have no "/"; keys are in unsigned byte order, so everything behind a prefix is one range.
 """
@@ -42,6 +45,9 @@ NUMBERS: Final = b"d/"
 GROUPS: Final = b"g/"
 TABLES: Final = b"k/"
 SCOPE_HINTS: Final = b"c/"
+GROUP_HINTS: Final = b"g/"
+TABLE_HINTS: Final = b"k/"
+TRANSACTION_HINTS: Final = b"x/"
 OWNED: Final = b"o/"
 TAGS: Final = b"t/"
 EPOCHS: Final = b"e/"
@@ -154,6 +160,16 @@ def stream_hint(name: StreamName) -> bytes:
     return f"s/{name}".encode()
 
 
+def group_hint(scope: str, group: str) -> bytes:
+    """That a reader group may be half changed, or half deleted."""
+    return GROUP_HINTS + f"{scope}/{group}".encode()
+
+
+def table_hint(scope: str, table: str) -> bytes:
+    """That a key-value table may be half deleted."""
+    return TABLE_HINTS + f"{scope}/{table}".encode()
+
+
 def transaction_hint(name: StreamName, transaction: int) -> bytes:
     """That a transaction may live."""
     return f"x/{name}/{transaction:032x}".encode()
@@ -173,7 +189,7 @@ def parse_watch(key: bytes) -> StreamName:
 
 
 def parse_hint(key: bytes) -> tuple[StreamName, int | None]:
-    """The stream of a hint, and its transaction if it is one's.  Raises Corrupt."""
+    """The stream of a hint (the reader group, the table), and its transaction if it is one's.  Raises Corrupt."""
     try:
         kind, scope, stream, *rest = key.decode().split("/")
         return StreamName(scope, stream), int(rest[0], 16) if kind == "x" else None

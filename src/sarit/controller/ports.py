@@ -65,9 +65,12 @@ class Tables(Protocol):
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
         """Up to `limit` entries with start <= key (< end), ascending."""
 
-    async def delete(self, table: str, *, must_be_empty: bool = False) -> None:
+    async def position(self, table: str) -> int:
+        """What rises whenever the table is changed; NotFound."""
+
+    async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
         """Remove the table with its entries; NotFound when it is missing, Exists when it has entries
-        and must not have any (checked atomically)."""
+        and must not have any, Conflict when it is not at the position `unchanged_since` (both checked atomically)."""
 
 
 class Segments(Protocol):

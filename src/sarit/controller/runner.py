@@ -16,6 +16,7 @@ from sarit.controller.model.effects import (
     TruncateSegment,
 )
 from sarit.core.errors import Exists, NotFound, Sealed
+from sarit.core.names import parse_segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from sarit.controller.ports import Segments
 
 T = TypeVar("T")
+
+# By packed segment id: its length in bytes behind each of the sources that were merged into it.
+Lengths = dict[int, list[int]]
 
 _AT_ONCE: Final = 32
 
@@ -34,15 +38,22 @@ class Runner:
     def __init__(self, segments: Segments) -> None:
         self.segments = segments
 
-    async def run(self, effects: Sequence[Effect]) -> None:
-        """Carry out all of them, in any order.  Raises Unavailable, with some done: call again."""
+    async def run(self, effects: Sequence[Effect]) -> Lengths:
+        """Carry out all of them, in any order; what merges made.  Raises Unavailable, with some done: call again."""
+        lengths: Lengths = {}
         if len(effects) == 1:
-            await self.one(effects[0])
-            return
+            await self._one(effects[0], lengths)
+            return lengths
         for at in range(0, len(effects), _AT_ONCE):
-            await every([self.one(effect) for effect in effects[at : at + _AT_ONCE]])
+            await every([self._one(effect, lengths) for effect in effects[at : at + _AT_ONCE]])
+        return lengths
 
-    async def one(self, effect: Effect) -> None:
+    async def merge(self, merges: Sequence[MergeSegments]) -> Lengths:
+        """Merge into segments that take appends.  Raises Sealed, NotFound (a target), Unavailable."""
+        found = await every([self.segments.merge(merge.target, merge.sources) for merge in merges])
+        return {_id(merge.target): lengths for merge, lengths in zip(merges, found, strict=True)}
+
+    async def _one(self, effect: Effect, lengths: Lengths) -> None:
         """Carry one effect out; that it was done before is success."""
         segments = self.segments
         match effect:
@@ -67,10 +78,20 @@ class Runner:
                 with suppress(NotFound):
                     await segments.update_policy(segment, scale_type=scale_type, target_rate=rate)
             case MergeSegments(target, sources):
-                with suppress(Sealed, NotFound):
-                    await segments.merge(target, sources)
+                with suppress(NotFound):
+                    lengths[_id(target)] = await self._merge(target, sources)
             case _:
                 raise AssertionError(f"{effect} is not an effect on a segment")
+
+    async def _merge(self, target: str, sources: Sequence[str]) -> list[int]:
+        try:
+            return await self.segments.merge(target, sources)
+        except Sealed:  # all were merged before
+            return [(await self.segments.info(target)).length] * len(sources)
+
+
+def _id(segment: str) -> int:
+    return parse_segment_name(segment)[1].packed
 
 
 async def every(work: Sequence[Awaitable[T]]) -> list[T]:

@@ -1,8 +1,10 @@
 """Scopes: create, delete, delete with everything in it.
 
 A scope has a table of its own, named by name and incarnation, and it is gone when that table is: a deletion first
-deletes the table, on the condition that it is empty, then the scope's record.  Whoever finds a record without a table
-finishes the deletion.  What is written late for a scope that went meets a table that does not exist.
+deletes the table, on the condition that it has not changed since nothing that counts was found in it, then the scope's
+record.  So a deletion that is refused has removed nothing: the numbers of deleted streams above all, which a new stream
+of the name goes on from.  Whoever finds a record without a table finishes the deletion.  What is written late for a
+scope that went meets a table that does not exist.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from sarit.controller import keys
 from sarit.controller.model import codec
 from sarit.controller.model.records import ScopeRecord
 from sarit.controller.ports import TableUpdate
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.controller.streams import MAX_ATTEMPTS
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import SYSTEM_SCOPE, StreamName, is_internal_name
 
 if TYPE_CHECKING:
@@ -59,17 +62,15 @@ class Scopes:
             raise Exists(f"scope {scope} exists") from None
 
     async def delete(self, scope: str) -> None:
-        """Raises NotFound, Exists (not empty)."""
+        """Raises NotFound, Exists (not empty), Unavailable (changed all the time)."""
         found = await self._catalog.scope(scope)
         if found is None:
             raise NotFound(f"scope {scope} does not exist")
         record, version = found
         if scope == SYSTEM_SCOPE:
             raise Exists("the system's scope is never empty")
-        await self._clear(scope)
-        await self._catalog.hint(keys.scope_hint(scope))
         with suppress(NotFound):  # an earlier deletion came so far
-            await self._catalog.tables.delete(keys.scope_table(scope, record.incarnation), must_be_empty=True)
+            await self._delete_table(scope, keys.scope_table(scope, record.incarnation))
         await self._forget(scope, version)
         await self._catalog.forget([keys.scope_hint(scope)])
 
@@ -114,10 +115,20 @@ class Scopes:
             return False
         return True
 
-    async def _clear(self, scope: str) -> None:
-        """Take out what does not count as content: the numbers of deleted streams, and what belonged to them.
+    async def _delete_table(self, scope: str, table: str) -> None:
+        """Delete the table of an empty scope.  Raises NotFound, Exists (not empty), Unavailable."""
+        for _ in range(MAX_ATTEMPTS):
+            position = await self._catalog.tables.position(table)
+            await self._require_empty(scope)
+            await self._catalog.hint(keys.scope_hint(scope))
+            with suppress(Conflict):  # what was half deleted was finished, or something came
+                await self._catalog.tables.delete(table, unchanged_since=position)
+                return
+        raise Unavailable(f"scope {scope} is changed by too many others at once; try again")
 
-        Raises Exists when there is content."""
+    async def _require_empty(self, scope: str) -> None:
+        """Finish what is half deleted.  Raises Exists when there is something else that counts as content, which the
+        numbers of deleted streams, and what belonged to these, do not."""
 
         async def finish_stream(scope: str, stream: str) -> None:
             await self._streams.delete(StreamName(scope, stream))
@@ -127,24 +138,13 @@ class Scopes:
             (keys.TABLES, self._tables.delete),
             (keys.STREAMS, finish_stream),
         )
-        with suppress(NotFound):
-            for prefix, finish in kinds:
-                while rows := await self._catalog.scan(scope, prefix, limit=1):
-                    key, value = rows[0]
-                    if not codec.is_leaving(value.value):
-                        raise Exists(f"scope {scope} is not empty")
-                    with suppress(NotFound):
-                        await finish(scope, key[len(prefix) :].decode())
-            for prefix in (keys.NUMBERS, keys.OWNED):
-                while rows := await self._catalog.scan(scope, prefix):
-                    streams = {key[len(prefix) :].split(b"/")[0] for key, _ in rows}
-                    # A stream that was created meanwhile keeps what it has.
-                    updates = [TableUpdate(keys.STREAMS + stream, None, NOT_EXISTS) for stream in sorted(streams)]
-                    updates += (TableUpdate(key, None, NO_VERSION) for key, _ in rows)
-                    try:
-                        await self._catalog.update(scope, updates)
-                    except Conflict:
-                        raise Exists(f"scope {scope} is not empty") from None
+        for prefix, finish in kinds:
+            while rows := await self._catalog.scan(scope, prefix, limit=1):
+                key, value = rows[0]
+                if not codec.is_leaving(value.value):
+                    raise Exists(f"scope {scope} is not empty")
+                with suppress(NotFound):
+                    await finish(scope, key[len(prefix) :].decode())
 
     async def _forget(self, scope: str, version: int) -> None:
         with suppress(Conflict):  # somebody else did

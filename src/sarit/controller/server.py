@@ -67,7 +67,9 @@ class Controller:
         self.caretaker = Caretaker(
             self.catalog, self.retention, self.watermarks, times.retention, times.watermarks, env
         )
-        self.sweeper = Sweeper(self.catalog, self.scopes, self.streams, self.transactions, env)
+        self.sweeper = Sweeper(
+            self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env
+        )
         self._background: list[asyncio.Task[None]] = []
 
     def __repr__(self) -> str:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
+from sarit.controller.endings import rolled
 from sarit.controller.locks import Locks
 from sarit.controller.model import codec, streams
 from sarit.controller.model.cuts import is_cut, segments_between
 from sarit.controller.model.effects import RemoveMark
 from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, known_segments, successors
-from sarit.controller.model.records import CompletedRecord, State, StreamRecord, TxnState
+from sarit.controller.model.records import State, StreamRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import every
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.effects import Effect
     from sarit.controller.ports import TableValue
-    from sarit.controller.runner import Runner
+    from sarit.controller.runner import Lengths, Runner
     from sarit.core.keyspace import KeyRange
     from sarit.env.ports import Env
 
@@ -290,13 +291,14 @@ class Streams:
                     if drained != record:
                         record = drained
                         continue
+                lengths: Lengths = {}
                 for stage in step.stages:
-                    await self._run(name, stage, version)
+                    lengths |= await self._run(name, stage, version)
                 if step.then is None:
                     await self._forget(name, record, version)
                     return None
                 updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(step.then), version)]
-                updates += self._beside(name, step)
+                updates += await self._beside(name, step, lengths)
                 record, version = step.then, (await self.catalog.update(name.scope, updates))[0]
             except Conflict:  # somebody else took this step, and perhaps more
                 found = await self.catalog.find(name)
@@ -305,17 +307,15 @@ class Streams:
                 record, version = found
         raise _contended(name)
 
-    def _beside(self, name: StreamName, step: streams.Step) -> list[TableUpdate]:
+    async def _beside(self, name: StreamName, step: streams.Step, lengths: Lengths) -> list[TableUpdate]:
         """What changes together with the record."""
-        updates = []
+        updates = await rolled(self.catalog, name, step.committed, lengths, self._env.clock.wall_ms())
         if step.spilled:
             chunk = keys.chunk_key(name.stream, step.spilled[0].number)
             updates.append(TableUpdate(chunk, codec.encode_chunk(step.spilled), NO_VERSION))
-        for transaction in step.committed:
-            updates += ended(name, transaction, TxnState.COMMITTED, self._env.clock.wall_ms())
         return updates
 
-    async def _run(self, name: StreamName, stage: Sequence[Effect], version: int) -> None:
+    async def _run(self, name: StreamName, stage: Sequence[Effect], version: int) -> Lengths:
         for effect in stage:
             if isinstance(effect, RemoveMark):
                 mark = await self.catalog.find(streams.mark_of(effect.stream))
@@ -323,7 +323,7 @@ class Streams:
                 # While the stream is as it was, that mark is its own, and not one of a stream made later.
                 if mark is not None and mine is not None and mine.version == version:
                     await self.remove(streams.mark_of(effect.stream), mark.record.first_number)
-        await self.runner.run([effect for effect in stage if not isinstance(effect, RemoveMark)])
+        return await self.runner.run([effect for effect in stage if not isinstance(effect, RemoveMark)])
 
     async def _doomed_epochs(self, name: StreamName, record: StreamRecord) -> tuple[Epoch, ...]:
         if record.state is not State.DELETING:
@@ -373,21 +373,6 @@ def _tag_updates(name: StreamName, before: StreamRecord, after: StreamRecord) ->
     old, new = set(before.config.tags), set(after.config.tags)
     updates = [TableUpdate(keys.tag_key(tag, name.stream), None, NO_VERSION) for tag in sorted(old - new)]
     return updates + [TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in sorted(new - old)]
-
-
-def ended(
-    name: StreamName, transaction: int, state: TxnState, now_ms: int, version: int = NO_VERSION
-) -> list[TableUpdate]:
-    """What is stored when a transaction has ended.
-
-    `version` is that of its record: then one alone ends it, and nothing was stored of its end before."""
-    completed = codec.encode_completed(CompletedRecord(state, now_ms))
-    first = version != NO_VERSION
-    return [
-        TableUpdate(keys.transaction_key(name.stream, transaction), None, version),
-        TableUpdate(keys.completed_key(name.stream, transaction), completed, NO_VERSION, fresh=first),
-        TableUpdate(keys.ending_key(name.stream, now_ms, transaction), b"", NO_VERSION, fresh=first),
-    ]
 
 
 async def _nothing_to_drain(name: StreamName, found: Found) -> Found:

@@ -1,7 +1,8 @@
-"""Follows the hints: finishes streams that stopped half way, ends transactions that were decided or have expired.
+"""Follows the hints: finishes streams, reader groups, tables and scopes that stopped half way, ends transactions that
+were decided or have expired.
 
 A hint is written before the thing it points at and removed after; it may point at nothing.  What another controller
-is busy with is left alone for a while: a stream must have been seen unfinished for `patience` seconds, a transaction
+is busy with is left alone for a while: a hint must have been seen for `patience` seconds, a transaction
 must not have been renewed for its whole lease, both by this controller's monotonic clock.
 """
 
@@ -18,6 +19,8 @@ from sarit.core.errors import Conflict, NotFound, SaritError
 
 if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog
+    from sarit.controller.groups import Groups
+    from sarit.controller.key_value_tables import KeyValueTables
     from sarit.controller.scopes import Scopes
     from sarit.controller.streams import Streams
     from sarit.controller.transactions import Transactions
@@ -34,10 +37,13 @@ class Sweeper:
     """One sweep a second, over what the hints name."""
 
     def __init__(
-        self, catalog: Catalog, scopes: Scopes, streams: Streams, transactions: Transactions, env: Env
-    ) -> None:
+        self, catalog: Catalog, scopes: Scopes, groups: Groups, tables: KeyValueTables, streams: Streams,
+        transactions: Transactions, env: Env,
+    ) -> None:  # fmt: skip
         self._catalog = catalog
         self._scopes = scopes
+        self._groups = groups
+        self._tables = tables
         self._streams = streams
         self._transactions = transactions
         self._env = env
@@ -67,21 +73,26 @@ class Sweeper:
                 _log.warning("%s cannot be finished yet: %s", key.decode(), error)
 
     async def _look_at(self, key: bytes, version: int) -> None:
-        if key.startswith(keys.SCOPE_HINTS):
-            if self._age(key, 0) >= PATIENCE_SECONDS:
-                await self._scopes.settle(keys.last_part(key))
-                await self._catalog.strike(key, version)
-            return
-        name, txn = keys.parse_hint(key)
-        if txn is None:
-            await self._look_at_stream(key, version, name)
-        else:
+        if key.startswith(keys.TRANSACTION_HINTS):
+            name, txn = keys.parse_hint(key)
+            assert txn is not None
             await self._look_at_transaction(key, version, name, txn)
-
-    async def _look_at_stream(self, key: bytes, version: int, name: StreamName) -> None:
-        if self._age(key, 0) >= PATIENCE_SECONDS:
-            await self._streams.settle(name)
+        elif self._age(key, 0) >= PATIENCE_SECONDS:
+            await self._settle(key)
             await self._catalog.strike(key, version)
+
+    async def _settle(self, key: bytes) -> None:
+        """Finish what a hint names."""
+        if key.startswith(keys.SCOPE_HINTS):
+            await self._scopes.settle(keys.last_part(key))
+            return
+        name, _ = keys.parse_hint(key)
+        if key.startswith(keys.GROUP_HINTS):
+            await self._groups.settle(name.scope, name.stream)
+        elif key.startswith(keys.TABLE_HINTS):
+            await self._tables.settle(name.scope, name.stream)
+        else:
+            await self._streams.settle(name)
 
     async def _look_at_transaction(self, key: bytes, version: int, name: StreamName, txn: int) -> None:
         record = await self._find(name, txn)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
+from sarit.controller.endings import ended, times_noted
 from sarit.controller.finisher import Finisher
 from sarit.controller.model import codec, streams, transactions
 from sarit.controller.model.effects import CreateSegment, DeleteSegment
 from sarit.controller.model.epochs import stand_ins
-from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState, WriterRecord
+from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import every
-from sarit.controller.streams import MAX_ATTEMPTS, ended
-from sarit.controller.writers import later_notes
+from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, transaction_segment
@@ -338,22 +338,14 @@ class Transactions:
         ids = [txn for txn, _, _ in batch]
         merges = [streams.merge(name, part, ids, target) for part, target in targets.items()]
         try:
-            lengths = await every([self._runner.segments.merge(m.target, m.sources) for m in merges])
+            lengths = await self._runner.merge(merges)
         except (Sealed, NotFound):
             raise Conflict(f"stream {name} was scaled or sealed meanwhile") from None
-        if any(record.timestamp is not None and record.writer for _, record, _ in batch):
-            await self._catalog.watch(keys.WATCHED_FOR_TIME, name)
         now = self._env.clock.wall_ms()
         updates: list[TableUpdate] = []
         for txn, _, version in batch:
             updates += ended(name, txn, TxnState.COMMITTED, now, version)
-        notes: dict[str, WriterRecord] = {}
-        for at, (_, record, _) in enumerate(batch):
-            before = notes.get(record.writer)
-            if record.timestamp is not None and record.writer and (not before or before.time <= record.timestamp):
-                position = {target: length[at] for target, length in zip(targets.values(), lengths, strict=True)}
-                notes[record.writer] = WriterRecord(record.timestamp, position)
-        updates += await later_notes(self._catalog, name, notes)
+        updates += await times_noted(self._catalog, name, [record for _, record, _ in batch], lengths)
         found = await self._update(name, found, updates)
         await self._prune(name, len(ids))
         return found

@@ -93,14 +93,3 @@ class Writers:
             await self._catalog.require(name)
             return False
         return True
-
-
-async def later_notes(catalog: Catalog, name: StreamName, notes: Mapping[str, WriterRecord]) -> list[TableUpdate]:
-    """What stores those notes that are not earlier than what their writers noted before.  Raises NotFound (scope)."""
-    wanted = [keys.writer_key(name.stream, writer) for writer in notes]
-    known = await catalog.get(name.scope, wanted) if wanted else []
-    return [
-        TableUpdate(key, codec.encode_writer(note), NOT_EXISTS if value is None else value.version)
-        for key, note, value in zip(wanted, notes.values(), known, strict=True)
-        if value is None or codec.decode_writer(value.value).time <= note.time
-    ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Exists, Invalid, NotFound, SaritError
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
 from sarit.core.limits import (
     MAX_TABLE_BATCH_BYTES,
     MAX_TABLE_KEY_BYTES,
@@ -45,13 +45,15 @@ class Tables:
         kind = KIND_TABLE_FIXED if key_length else KIND_TABLE_HASH
         await self._container.create(name, kind=kind, key_length=key_length, rollover=rollover)
 
-    async def delete(self, name: str, must_be_empty: bool) -> None:
-        """Raises NotFound, Exists (not empty), Invalid (not supported by the fixed layout)."""
+    async def delete(self, name: str, must_be_empty: bool, unchanged_since: int | None = None) -> None:
+        """Raises NotFound, Exists (not empty), Invalid (not supported by the fixed layout), Conflict (position)."""
         await self._require(name)
 
         def decide(segment: Segment) -> Delete:
             if must_be_empty and segment.assigned_entries:
                 raise Exists(f"table {name} is not empty")
+            if unchanged_since not in (None, segment.assigned_length):
+                raise Conflict(f"table {name} changed", expected=unchanged_since, actual=segment.assigned_length)
             return self._container.state.delete(segment)
 
         await self._container.change(name, decide)

@@ -121,6 +121,7 @@ class FakeTables:
         self.page = page
         self._position = [0]  # shared by all handles on these tables
         self._ever: set[tuple[str, bytes]] = set()
+        self._changed: dict[str, int] = {}
 
     async def create(self, table: str) -> None:
         at = await self.faults.enter(f"tables.create {table}")
@@ -149,11 +150,13 @@ class FakeTables:
         for update in updates:
             assert not (update.fresh and (table, update.key) in self._ever), f"{update.key!r} was there before"
             self._ever.add((table, update.key))
+            if update.value is not None or update.key in entries:
+                self._position[0] += 1
+                self._changed[table] = self._position[0]
             if update.value is None:
                 entries.pop(update.key, None)
                 versions.append(NOT_EXISTS)
             else:
-                self._position[0] += 1
                 entries[update.key] = TableValue(update.value, self._position[0])
                 versions.append(self._position[0])
         await self.faults.leave(at, "tables.update")
@@ -165,10 +168,19 @@ class FakeTables:
         await self.faults.leave(at, "tables.scan")
         return found[: min(limit, self.page)]
 
-    async def delete(self, table: str, *, must_be_empty: bool = False) -> None:
+    async def position(self, table: str) -> int:
+        at = await self.faults.enter(f"tables.position {table}")
+        self._table(table)
+        position = self._changed.get(table, 0)
+        await self.faults.leave(at, "tables.position")
+        return position
+
+    async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
         at = await self.faults.enter(f"tables.delete {table}")
         if self._table(table) and must_be_empty:
             raise Exists(f"{table} is not empty")
+        if unchanged_since not in (None, self._changed.get(table, 0)):
+            raise Conflict(f"{table} changed", expected=unchanged_since)
         del self.tables[table]
         await self.faults.leave(at, "tables.delete")
 

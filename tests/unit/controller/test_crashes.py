@@ -1,8 +1,9 @@
 """A controller dies at every call it makes, before and after the call takes effect; another one finishes.
 
 For each operation: it is done once undisturbed, for the result.  Then it is done again and again, in fresh worlds,
-and dies at the first call, the second, and so on.  A second controller sweeps; everything that must hold must hold;
-then the caller, who never got a reply, asks again.  The result must be the undisturbed one.
+and dies at the first call, the second, and so on.  A second controller sweeps; nothing is half done then, and
+everything that must hold must hold; then the caller, who never got a reply, asks again.  The result must be the
+undisturbed one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import suppress
 
 import pytest
 
+from sarit.controller import keys
 from sarit.controller.model.records import GroupRecord, State, TableRecord, TxnState
 from sarit.core.errors import Conflict, Exists, NotFound
 from sarit.core.keyspace import KeyRange
@@ -245,6 +247,7 @@ async def die_at(operation, call, after):
     world.check()
     await world.sweep(second)
     world.check()
+    assert not world.half_done(), "nobody need ask for it again"
     with suppress(*([operation.tolerated] if operation.tolerated else [])):
         await operation.act(second, world)
     await world.sweep(second)
@@ -302,5 +305,20 @@ def test_the_crash_is_real():
         with pytest.raises(Crash):
             await world.tables.get("x", [])
         await asyncio.sleep(0)
+
+    run(main())
+
+
+def test_a_hint_may_point_at_nothing():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        for scope in ("s", "gone"):
+            for hint in (keys.group_hint(scope, "g"), keys.table_hint(scope, "k"), keys.scope_hint(scope)):
+                await c.catalog.hint(hint)
+        await world.sweep(c)
+        assert await c.catalog.hints() == []
+        world.check()
 
     run(main())

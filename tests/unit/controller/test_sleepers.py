@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from sarit.controller.model.records import State, TxnState
-from sarit.core.errors import NotFound, SaritError
+from sarit.core.errors import Exists, NotFound, SaritError
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 from tests.unit.controller.fakes import Faults
 from tests.unit.controller.test_crashes import (
@@ -212,6 +212,43 @@ def test_numbers_go_on_even_for_one_who_read_them_too_early():
         sleep.woken.set()
         await sleeper
         assert [s.segment for s in await first.streams.active(STREAM)] == [3]
+
+    run(main())
+
+
+def test_a_scope_in_which_something_is_made_while_it_is_deleted_keeps_its_numbers():
+    """At any call of the deletion: it is refused, and a stream made anew uses no segment name again."""
+
+    async def main():
+        refused = 0
+        for call in range(1, 100):
+            world = World()
+            sleep, dreams = Sleep(call), Faults()
+            first = await world.controller(dreams)
+            await empty_scope(first, world)
+            dreams.calls.clear()
+            dreams.gate = sleep.gate
+            sleeper = asyncio.ensure_future(first.scopes.delete("s"))
+            waiter = asyncio.ensure_future(sleep.asleep.wait())
+            await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
+            if not sleep.asleep.is_set():
+                waiter.cancel()
+                assert refused > 3
+                return
+            second = await world.controller()
+            with suppress(NotFound):
+                await second.streams.create(StreamName("s", "u"), config(1))
+            sleep.woken.set()
+            if not world.scopes().get("s"):
+                await sleeper
+                continue
+            with pytest.raises(Exists):
+                await sleeper
+            refused += 1
+            await second.streams.create(STREAM, config(2))
+            made = {STREAM.segment(SegmentId.unpack(s.segment)) for s in await second.streams.active(STREAM)}
+            assert not made & world.segments.deleted, f"asleep at call {call}"
+            world.check()
 
     run(main())
 

@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from sarit.controller import keys
+from sarit.controller.model import codec
+from sarit.controller.model.records import WriterRecord
 from sarit.controller.model.watermarks import MARK_ATTRIBUTE, decode, last_entry
 from sarit.core.errors import NotFound
-from sarit.core.names import StreamName
+from sarit.core.names import SegmentId, StreamName, transaction_segment
 from sarit.core.policies import ScalingPolicy, StreamConfig
 from tests.unit.controller.worlds import STREAM, World, halves, quiet, run, segment, stream_with
 
@@ -158,6 +160,38 @@ def test_across_a_scale_and_for_transactions():
         lower, upper, cut = marks(world)[-1]
         assert (lower, upper) == (8, 9)
         assert cut == {0: 7, (1 << 32) + 2: 0, (1 << 32) + 3: 0}
+        world.check()
+
+    run(main())
+
+
+def test_the_times_of_transactions_that_span_a_scale():
+    """Two of one writer and one of another are rolled in together; others write behind them before a mark is made."""
+
+    async def main():
+        world = World()
+        c = await world.controller()
+        await stream_with(c, 2)
+        await c.writers.note(STREAM, "a", 5, {1: 0})
+        txns = []
+        for length in (10, 20, 40):
+            txn, _ = await c.transactions.create(STREAM, 30_000)
+            for number in (0, 1):
+                world.segments.append(transaction_segment(segment(number), txn), "x", length)
+            txns.append(txn)
+        await c.streams.scale(STREAM, [1], halves(0.5, 1.0))
+        finish, c.transactions.finish_soon = c.transactions.finish_soon, lambda name: None
+        for txn, writer, time in zip(txns, ("a", "b", "a"), (7, 9, 8), strict=True):
+            await c.transactions.commit(STREAM, txn, writer, time)
+        finish(STREAM)
+        await quiet(c)
+        world.segments.append(segment(0), "later", 500)
+        notes = {key[-1:]: codec.decode_writer(value.value) for key, value in await c.catalog.owned(STREAM, b"w/")}
+        copy = SegmentId(2, 1).packed
+        assert notes == {b"a": WriterRecord(8, {0: 70, copy: 70}), b"b": WriterRecord(9, {0: 30, copy: 30})}
+        await go_round(world, c)
+        assert [mark[:2] for mark in marks(world)] == [(8, 9)]
+        await c.writers.note(STREAM, "a", 10, {0: 70, SegmentId(3, 2).packed: 0, SegmentId(3, 3).packed: 0})
         world.check()
 
     run(main())

@@ -9,7 +9,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from sarit.controller import keys
-from sarit.controller.model import codec, streams
+from sarit.controller.model import codec, groups, streams
 from sarit.controller.model.cuts import segments_before
 from sarit.controller.model.epochs import check_epoch, known_segments
 from sarit.controller.model.records import State, TxnState, WorkKind
@@ -39,6 +39,12 @@ DECODERS: dict[bytes, Callable[[bytes], Any]] = {
     b"o/x": codec.decode_transaction,
     b"o/z": codec.decode_completed,
     b"o/y": lambda value: value,
+}
+
+PENDING: dict[bytes, Callable[[Any], bool]] = {
+    b"s/": lambda stream: stream.pending,
+    b"g/": groups.is_pending,
+    b"k/": lambda table: table.state is not State.ACTIVE,
 }
 
 
@@ -104,6 +110,18 @@ class World:
         for values in out.values():
             if isinstance(values, list):
                 values.sort(key=repr)
+        return out
+
+    def half_done(self) -> list[str]:
+        """What was begun and is not finished; creations, which are finished by who asks for the thing, left out."""
+        out = []
+        for scope, entries in self.scopes().items():
+            for key, value in entries.items():
+                if key[:2] not in PENDING:
+                    continue
+                record = DECODERS[key[:2]](value)
+                if record.state is not State.CREATING and PENDING[key[:2]](record):
+                    out.append(f"{scope}: {key.decode()}")
         return out
 
     # -- what must hold ---------------------------------------------------------------------------

@@ -104,6 +104,10 @@ def test_limits_and_key_length():
         await tables.update(TABLE, [(b"abcd", b"", NO_VERSION)])
         with pytest.raises(Exists):
             await tables.delete(TABLE, must_be_empty=True)
+        position = (await tables.info(TABLE)).length
+        await tables.update(TABLE, [(b"abcd", None, NO_VERSION)])
+        with pytest.raises(Conflict):
+            await tables.delete(TABLE, must_be_empty=True, unchanged_since=position)
         await tables.delete(TABLE, must_be_empty=False)
         with pytest.raises(NotFound):
             await tables.get(TABLE, [b"abcd"])

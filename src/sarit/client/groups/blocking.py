@@ -73,7 +73,9 @@ class GroupReader:
                 yield found
 
     def close(self, position: Position | None = None) -> None:
-        """Leave the group; others go on at `position`, or behind the last event handed out."""
+        """Leave the group; others go on at `position`, or behind the last event handed out.
+
+        Raises Unavailable: the group may not know it, and the reader's segments are nobody else's; close it again."""
         self._thread.run(self._made.close(position))
 
     def __enter__(self) -> GroupReader:

@@ -1,4 +1,9 @@
-"""The checkpoints of a reader group (pure; Pravega `CheckpointState`).  `state.py` says what they are for."""
+"""The checkpoints of a reader group (pure; Pravega `CheckpointState`).  `state.py` says what they are for.
+
+Whoever begins a checkpoint may clear those before it, completed ones, too: readers do so with every automatic one, ours
+and Java's.  Somebody may be about to look at one that was completed just before, and sees that and the clearing at
+once.  So each copy of the state remembers those it saw completed and then cleared, the last of them.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,8 @@ if TYPE_CHECKING:
     from sarit.client.groups.values import Offsets
 
 SILENT: Final = "_SILENT_"
+# As many as may be begun while somebody who waits for one is kept from looking for some seconds.
+MAX_CLEARED: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +27,15 @@ class Checkpoints:
     """`names`: those known, in order.  `pending`: name -> the readers that have not passed it.
 
     `last`: the positions of the last one that was completed and not silent; `published`: whether its cut was told to
-    the controller, for retention."""
+    the controller, for retention.  `cleared`: where those were that were completed and then cleared, lately; it is not
+    stored."""
 
     names: tuple[str, ...] = ()
     pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     positions: Mapping[str, Offsets] = field(default_factory=dict)
     last: Offsets | None = None
     published: bool = True
+    cleared: Mapping[str, Offsets] = field(default_factory=dict, compare=False)
 
     def next_for(self, reader: str) -> str | None:
         """The oldest checkpoint that a reader has to pass."""
@@ -34,7 +43,7 @@ class Checkpoints:
 
     def completed(self, name: str) -> Offsets | None:
         """The positions of a completed checkpoint; None while it is not, and when it was forgotten."""
-        return None if name in self.pending else self.positions.get(name)
+        return None if name in self.pending else self.positions.get(name, self.cleared.get(name))
 
     @property
     def outstanding(self) -> list[str]:
@@ -47,7 +56,8 @@ class Checkpoints:
             return self
         pending = {**self.pending, name: readers} if readers else self.pending
         positions = {**self.positions, name: dict(unassigned)}
-        return replace(self, names=(*self.names, name), pending=pending, positions=positions)
+        cleared = {other: at for other, at in self.cleared.items() if other != name}
+        return replace(self, names=(*self.names, name), pending=pending, positions=positions, cleared=cleared)
 
     def passed(self, name: str, reader: str, at: Offsets) -> Checkpoints:
         """A reader has passed one.  Raises Conflict when it had before."""
@@ -86,7 +96,9 @@ class Checkpoints:
         """Without those before `name`; nothing changes when it is not known."""
         if name not in self.names:
             return self
-        return self.without(frozenset(self.names[: self.names.index(name)]))
+        before = self.names[: self.names.index(name)]
+        done = {**self.cleared, **{other: self.positions[other] for other in before if other not in self.pending}}
+        return replace(self.without(frozenset(before)), cleared=dict(list(done.items())[-MAX_CLEARED:]))
 
 
 def is_silent(checkpoint: str) -> bool:

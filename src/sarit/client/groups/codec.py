@@ -5,6 +5,10 @@ Every update is a versioned object of one of several types (naming.md par. 5); n
     00, type u8, version u8 = 0, count of revisions u8, then per revision: its number u8, length int32, payload
 
 Golden bytes: vectors.md.  Segments are named in full; a part of the key space that is not known is -1.0, -1.0.
+
+One revision is ours, the fourth (number 3) of a whole state: by which update each reader joined, as a map of its name
+to the update's offset, int64, and index, int32.  Java's readers skip revisions they do not know; one that compacts the
+state leaves it out.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 _LONG: Final = struct.Struct(">q")
 _PART: Final = struct.Struct(">dd")
+_PLACE: Final = struct.Struct(">qi")
 _CONFIG_TIMES: Final = struct.Struct(">qq")
 _CUT_VERSION: Final = 1
 _NO_PART: Final = (-1.0, -1.0)
@@ -96,6 +101,11 @@ def _read_segment(cursor: Cursor) -> GroupSegment:
 
 def _read_long(cursor: Cursor) -> int:
     return int(_LONG.unpack(cursor.take(_LONG.size))[0])
+
+
+def _read_place(cursor: Cursor) -> tuple[int, int]:
+    offset, index = _PLACE.unpack(cursor.take(_PLACE.size))
+    return offset, index
 
 
 def _read_part(cursor: Cursor) -> KeyPart | None:
@@ -223,7 +233,10 @@ def _encode_compact(update: updates.Compact) -> Payloads:
     )
     named = [*state.future, *state.unassigned, *(s for owned in state.assigned.values() for s in owned)]
     ranges = {segment: state.ranges.get(segment) for segment in dict.fromkeys([*named, *state.last_read])}
-    return {0: base, 1: _offsets(state.last_read) + _ranges(ranges), 2: bytes([state.updating])}
+    payloads = {0: base, 1: _offsets(state.last_read) + _ranges(ranges), 2: bytes([state.updating])}
+    if state.joined:
+        payloads[3] = _map((pack_text(reader), _PLACE.pack(*place)) for reader, place in state.joined.items())
+    return payloads
 
 
 def _decode_compact(revisions: Payloads) -> updates.Compact:
@@ -250,6 +263,7 @@ def _decode_compact(revisions: Payloads) -> updates.Compact:
         last_read,
         checkpoints,
         revisions.get(2) == b"\1",
+        joined=_read_map(Cursor(revisions[3]), _read_text, _read_place) if 3 in revisions else {},
     )
     return updates.Compact(state)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from sarit.client.groups.starting import Place
     from sarit.client.groups.state import GroupState
-    from sarit.client.groups.values import GroupSegment
+    from sarit.client.groups.values import GroupSegment, Offsets
     from sarit.client.link.session import Session
     from sarit.core.cuts import StreamCut
 
@@ -144,15 +144,14 @@ class ReaderGroup:
         return dict((await self._completed(name, timeout)).cuts)
 
     async def _completed(self, name: str, timeout: float) -> Checkpoint:
-        def look(state: GroupState) -> bool | None:
-            known = name in state.checkpoints.positions
-            return None if known and name in state.checkpoints.pending else known
+        def look(state: GroupState) -> tuple[Offsets | None] | None:
+            return None if name in state.checkpoints.pending else (state.checkpoints.completed(name),)
 
-        if not await self._until(look, timeout):
+        (positions,) = await self._until(look, timeout)
+        if positions is None:
             raise Conflict(f"checkpoint {name} of group {self.name} was given up, or the group was reset")
-        positions = self._shared.state.checkpoints.completed(name)
         await self._shared.tell(ClearCheckpointsBefore(name))
-        cuts = await cover.cuts_of(self._session, positions or {}, exact=True)
+        cuts = await cover.cuts_of(self._session, positions, exact=True)
         return Checkpoint(name, {cut.stream: cut for cut in cuts})
 
     async def give_up_checkpoints(self) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sarit.client.groups.shared import SharedState
     from sarit.client.groups.state import GroupState
-    from sarit.client.groups.values import GroupSegment, Ranges
+    from sarit.client.groups.values import GroupSegment, Offsets, Ranges
     from sarit.client.link.session import Session
     from sarit.client.times import TimeWindow
 
@@ -111,6 +111,7 @@ class GroupReader:
         self._sources = Sources(session, self._ring, skip_truncated)
         self._death_timeout = death_timeout
         self._member: Member | None = None
+        self._leaving: tuple[Member, Offsets] | None = None  # closed, and the group does not know it yet
         self._current: Events | None = None
         self._source: Source | None = None
         self._held: dict[GroupSegment, int] = {}
@@ -303,18 +304,26 @@ class GroupReader:
     # -- the end ------------------------------------------------------------------------------------
 
     async def close(self, position: Position | None = None) -> None:
-        """Leave the group; others go on at `position`, or behind the last event handed out."""
-        member = self._member
-        if member is None:
+        """Leave the group; others go on at `position`, or behind the last event handed out.
+
+        Raises Unavailable: the group may not know it, and the reader's segments are nobody else's; close it again."""
+        if self._member is not None:
+            self._leaving = self._member, dict((position or self.position()).offsets)
+            await self._end(Invalid(f"reader {self.name} is closed"))
+            self._session.opened(self)  # until the group knows it
+        if self._leaving is None:
             return
-        offsets = dict((position or self.position()).offsets)
-        await self._end(Invalid(f"reader {self.name} is closed"))
+        member, offsets = self._leaving
+        if position is not None:
+            offsets = dict(position.offsets)
 
         def leave(state: GroupState) -> list[Update]:
             same = self.name in state.assigned and member.is_me(state)
             return [RemoveReader(self.name, offsets)] if same else []
 
         await self._shared.update(leave)
+        self._leaving = None
+        self._session.closed(self)
 
     async def _end(self, why: SaritError) -> None:
         """Stop fetching and following; the group is not told."""
@@ -331,6 +340,7 @@ class GroupReader:
 
     def client_closed(self) -> None:
         """The client ends before the reader: to the group it is lost."""
+        self._leaving = None
         self._failure = Invalid("the client was closed")
         if self._member is not None:
             self._member.presence.end()

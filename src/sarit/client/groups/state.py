@@ -55,8 +55,9 @@ class GroupState:
     """All of it.  `assigned`: reader -> its segments.  `future`: segment -> its predecessors that are not read yet.
 
     `last_read`: where readers said they were, lately.  `ends`: where to stop.  `updating`: a new configuration is
-    under way.  `beats`: how often a reader told its distance since the state was last read whole; `joined`: by which
-    update a reader came, as far as is known.  Neither is stored."""
+    under way.  `beats`: how often a reader told its distance since the state was last read whole, which is not stored.
+    `joined`: by which update a reader came, so that it is told from a later one of its name; it is not known of those
+    that were there when a Java client stored the whole state."""
 
     config: GroupConfig
     unassigned: Offsets
@@ -154,6 +155,7 @@ def _remove_reader(state: GroupState, update: RemoveReader) -> GroupState:
         assigned={other: held for other, held in state.assigned.items() if other != reader},
         distances={other: distance for other, distance in state.distances.items() if other != reader},
         beats={other: count for other, count in state.beats.items() if other != reader},
+        joined={other: place for other, place in state.joined.items() if other != reader},
         unassigned={**state.unassigned, **final},
         checkpoints=state.checkpoints.without_reader(reader, final),
     )

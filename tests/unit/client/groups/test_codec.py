@@ -103,9 +103,18 @@ def test_a_whole_state_survives():
         {FIRST: 11, NEXT: 3},
         Checkpoints(("x", "y"), {"y": ("a", "b")}, {"x": {FIRST: 1}, "y": {NEXT: 3}}, {FIRST: 1}, False),
         True,
+        joined={"a": (1 << 40, 0), "b": (77, 3)},
     )
     assert codec.decode(codec.encode(updates.Compact(state))) == updates.Compact(state)
     assert codec.decode(codec.encode(updates.RemoveOutstandingCheckpoints())) == updates.RemoveOutstandingCheckpoints()
+
+
+def test_by_which_update_readers_joined_is_one_revision_more_than_java_has():
+    known = codec.encode(updates.Compact(GroupState(CONFIG, {}, {}, {}, {"a": {}}, joined={"a": (5, 1)})))
+    unknown = codec.encode(updates.Compact(GroupState(CONFIG, {}, {}, {}, {"a": {}})))
+    revisions, added = 3, "030000001001000161000000000000000500000001"
+    assert unknown[3] == revisions
+    assert known == unknown[:3] + bytes([revisions + 1]) + unknown[4:] + bytes.fromhex(added)
 
 
 def test_what_older_clients_wrote_is_read():

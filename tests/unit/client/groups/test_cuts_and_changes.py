@@ -6,7 +6,13 @@ import pytest
 
 from sarit.client.groups import calls, starting
 from sarit.client.groups.shared import _snapshot
-from sarit.client.groups.updates import UpdatingConfig
+from sarit.client.groups.updates import (
+    AddReader,
+    CheckpointReader,
+    ClearCheckpointsBefore,
+    CreateCheckpoint,
+    UpdatingConfig,
+)
 from sarit.controller.keys import subscriber_key
 from sarit.controller.model.codec import decode_subscriber
 from sarit.core.cuts import StreamCut
@@ -84,6 +90,26 @@ async def test_between_two_scales_there_is_no_cut(local):
 
 
 @on_node
+async def test_a_checkpoint_completed_just_before_an_automatic_one_is_its_callers(local):
+    await local.client.create_stream("s/t", segments=2)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    others = (await local.client.reader_groups.open("s/g"))._shared
+    await others.update(lambda _: [AddReader("r")])
+    right = group._shared.fetch
+
+    async def fetch():
+        """Between two looks the reader passes the checkpoint, and begins an automatic one."""
+        group._shared.fetch = right
+        passed = CheckpointReader("mine", "r", {})
+        await others.update(lambda _: [passed, CreateCheckpoint("auto"), ClearCheckpointsBefore("auto")])
+        return await right()
+
+    group._shared.fetch = fetch
+    taken = await group.checkpoint("mine", timeout=5)
+    assert list(taken.cuts.values()) == [await local.client.stream_cut_head("s/t")]
+
+
+@on_node
 async def test_consumption_is_told_at_checkpoints_or_by_hand(local):
     await local.client.create_stream("s/t", segments=2)
     events = await fill(local.client, "s/t", 100)
@@ -130,6 +156,27 @@ async def test_readers_go_on_when_the_state_is_compacted_and_connections_end(loc
     await until(lambda: late.reader.segments)
     for worker in (*crew, late):
         await worker.leave()
+
+
+@on_node
+async def test_a_reader_that_was_replaced_knows_it_when_the_state_was_compacted_since(local):
+    """It may have slept through all of it; the segments of the later reader of its name are not its own."""
+    await local.client.create_stream("s/t")
+    (event,) = await fill(local.client, "s/t", 1)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    earlier, also_earlier = await group.reader("r"), await group.reader("other")
+    for name in ("r", "other"):
+        await group.reader_offline(name)
+    later = await group.reader("r")
+    await group.reader("other")
+    await group._shared.copy.compact(_snapshot)
+    with pytest.raises(Conflict, match="not in group"):
+        await earlier.read(0.1)
+    await also_earlier.close()
+    assert await group.online_readers() == ["r", "other"]
+    assert (await later.read(5)).event == event
+    begun_at_the_mark = await local.client.reader_groups.open("s/g")
+    assert begun_at_the_mark._shared.state.joined == later._shared.state.joined
 
 
 @on_node

@@ -201,6 +201,40 @@ async def test_truncated_data_is_an_error_unless_it_is_skipped(local):
 
 
 @on_node
+async def test_a_close_that_failed_may_be_repeated(local):
+    await local.client.create_stream("s/t")
+    await fill(local.client, "s/t", 10)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    reader = await group.reader("r")
+    third = [await reader.read(5) for _ in range(3)][-1]
+    right, answers = reader._shared.update, [Unavailable("the store is away"), asyncio.CancelledError()]
+
+    async def update(decide):
+        if answers:
+            raise answers.pop(0)
+        return await right(decide)
+
+    reader._shared.update = update
+    with pytest.raises(Unavailable):
+        await reader.close()
+    with pytest.raises(asyncio.CancelledError):
+        await reader.close()
+    assert await group.online_readers() == ["r"]
+    await reader.close()
+    state = await group._shared.fetch()
+    assert (state.readers, state.unassigned) == ((), third.position.offsets)
+    reader._shared.update = None  # it has left: nobody is asked
+    await reader.close()
+    lost = await group.reader("lost")
+    answers.append(Unavailable("the store is away"))
+    lost._shared.update = update
+    with pytest.raises(Unavailable):
+        await lost.close()
+    await local.client.close()
+    await lost.close()  # there is nobody to ask any more
+
+
+@on_node
 async def test_what_is_asked_wrongly_is_refused(local):
     groups = local.client.reader_groups
     await local.client.create_stream("s/t")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sarit.client.groups.checkpoints import MAX_CLEARED
 from sarit.client.groups.state import GroupState, apply
 from sarit.client.groups.updates import (
     AcquireSegment,
@@ -31,8 +32,8 @@ LEFT, RIGHT, MERGED = segment(0), segment(1), segment(2, 1)
 BOTH = frozenset((LEFT, RIGHT))
 
 
-def after(*updates, start=(LEFT, RIGHT)) -> GroupState:
-    state = apply(None, Init(GroupConfig({STREAM: None}, {STREAM: None}), dict.fromkeys(start, 0), {}))
+def after(*updates, start=(LEFT, RIGHT), state=None) -> GroupState:
+    state = state or apply(None, Init(GroupConfig({STREAM: None}, {STREAM: None}), dict.fromkeys(start, 0), {}))
     for update in updates:
         state = apply(state, update)
         state.check()
@@ -111,6 +112,23 @@ def test_checkpoints_are_passed_in_order_and_forgotten():
     assert apply(state, ClearCheckpointsBefore("two")).checkpoints.next_for("a") == "two"
     assert apply(state, ClearCheckpointsBefore("three")) == state
     assert apply(state, RemoveOutstandingCheckpoints()).checkpoints.names == ()
+
+
+def test_a_copy_remembers_what_it_saw_completed_when_that_is_cleared():
+    state = after(*SHARED, CreateCheckpoint("mine"), CheckpointReader("mine", "a", {LEFT: 3}))
+    cleared_early = after(CreateCheckpoint("auto"), ClearCheckpointsBefore("auto"), state=state)
+    assert cleared_early.checkpoints.completed("mine") is None, "not all had passed it"
+    state = apply(state, CheckpointReader("mine", "b", {RIGHT: 4}))
+    state = after(CreateCheckpoint("auto"), ClearCheckpointsBefore("auto"), state=state)
+    assert state.checkpoints.names == ("auto",)
+    assert state.checkpoints.completed("mine") == {LEFT: 3, RIGHT: 4}
+    assert apply(state, CreateCheckpoint("mine")).checkpoints.completed("mine") is None, "another one of that name"
+    for number in range(2 * MAX_CLEARED):
+        name = f"auto {number}"
+        passed = [CheckpointReader(name, reader, {}) for reader in "ab"]
+        state = after(CreateCheckpoint(name), *passed, ClearCheckpointsBefore(name), state=state)
+    assert state.checkpoints.completed("mine") is None
+    assert len(state.checkpoints.cleared) == MAX_CLEARED
 
 
 @pytest.mark.parametrize(
