@@ -75,8 +75,7 @@ class ByteWriter:
         """Wait while too many bytes are not acknowledged.  Raises the writer's failure."""
         self.check()
         while self.held_bytes + self._early_bytes > BUFFER_BYTES:
-            self._changed = asyncio.get_running_loop().create_future()
-            await self._changed
+            await asyncio.wait((self._change(),))
             self.check()
 
     async def flush(self) -> None:
@@ -88,8 +87,7 @@ class ByteWriter:
             driver.lane.marks.append((driver.lane.accepted_events, mark))
             driver.pump(urgent=True)
             while not done.done():
-                self._changed = asyncio.get_running_loop().create_future()
-                await asyncio.wait((done, self._changed), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((done, self._change()), return_when=asyncio.FIRST_COMPLETED)
                 self.check()
 
     async def tell(self) -> int:
@@ -107,27 +105,39 @@ class ByteWriter:
         await segments.truncate_segment(self._session, self.stream, segment, offset)
 
     async def close(self) -> None:
-        """Flush, then release the writer."""
+        """Flush, then release the writer.  Raises what `flush` raises; the writer is closed in any case."""
         if self._closed:
             return
         try:
-            if self.failure is None:
-                await self.flush()
+            await self.flush()  # raises an earlier failure, too: nobody may have been told of it yet
         finally:
-            self._closed = True
-            self._session.closed(self)
-            if self._driver is not None:
-                self._driver.release()
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Release the writer without waiting; what is not acknowledged may or may not be stored."""
+        self._closed = True
+        self._session.closed(self)
+        if self._driver is not None:
+            self._driver.release()
+        self._notify()
 
     def client_closed(self) -> None:
-        """The client ends before the writer."""
-        self.failed(Invalid(f"the client was closed before the writer of {self.stream}: some bytes may be unstored"))
+        """The client ends before the writer: `close` will tell if anything may be lost."""
+        if self.held_bytes + self._early_bytes:
+            self.failed(
+                Invalid(f"the client was closed before the writer of {self.stream}: some bytes may be unstored")
+            )
+        else:
+            self.abandon()
 
     async def __aenter__(self) -> ByteWriter:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            self.abandon()
 
     async def _info(self) -> SegmentInfo:
         segment = await only_segment(self._session, self.stream)
@@ -157,8 +167,10 @@ class ByteWriter:
     async def _find(self) -> None:
         try:
             segment = await only_segment(self._session, self.stream)
-        except SaritError as error:
+        except Exception as error:  # whatever it is: nobody else would tell those who wait
             self.failed(error)
+            return
+        if self._closed:
             return
         self._driver = LaneDriver(self._session, self.stream, segment, self)
         for chunk in self._early:
@@ -178,6 +190,15 @@ class ByteWriter:
         self._due = False
         if self._driver is not None and not self._closed:
             self._driver.pump()
+        self._notify()
+
+    def _change(self) -> asyncio.Future[None]:
+        """Done with the next progress or failure; shared by all that wait, so `await` it by `asyncio.wait` alone."""
+        if self._changed is None or self._changed.done():
+            self._changed = asyncio.get_running_loop().create_future()
+        return self._changed
+
+    def _notify(self) -> None:
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 
@@ -195,8 +216,7 @@ class ByteWriter:
         """No retry can help."""
         if self.failure is None:
             self.failure = error
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
+        self._notify()
 
 
 class ByteReader:

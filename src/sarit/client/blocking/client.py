@@ -13,6 +13,7 @@ The asyncio client (`aio.py`) on a loop in a background thread; every method is 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.client import aio
@@ -26,6 +27,7 @@ from sarit.client.link.session import PATIENCE_SECONDS
 from sarit.client.tables.blocking import Table, Tables
 from sarit.client.transactions.transaction import DEFAULT_LEASE_SECONDS
 from sarit.client.writing.writer import DEFAULT_BUFFER_BYTES
+from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,7 +77,8 @@ class Client:
     def close(self) -> None:
         """End everything; writers that were not closed lose what they have not flushed."""
         if self._thread.alive:
-            self._run(self._client.close())
+            with suppress(Invalid):  # another thread closes it, too
+                self._run(self._client.close())
             self._thread.close()
 
     # -- scopes -------------------------------------------------------------------------------

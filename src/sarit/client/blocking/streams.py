@@ -6,14 +6,15 @@ loop's thread is woken when it sleeps.  When more than the bound is not acknowle
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     import pyarrow as pa
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from sarit.client.reading.reader import EventReader as AioEventReader
     from sarit.client.writing.writer import EventWriter as AioEventWriter
     from sarit.core.cuts import StreamCut
+
+T = TypeVar("T")
 
 LOOK_AGAIN_SECONDS: Final = 1.0
 DRAIN_EVERY_BYTES: Final = 4 * MIB
@@ -87,8 +90,9 @@ class EventWriter:
             self._called = True
             self._thread.call(self._writer.wake_soon)
         while self._writer.pending_bytes() > self._buffer_bytes and self._writer.failure is None:
+            self._thread.check()
             self._space.clear()
-            if self._writer.pending_bytes() > self._buffer_bytes:
+            if self._writer.pending_bytes() > self._buffer_bytes and self._writer.failure is None:
                 self._space.wait(LOOK_AGAIN_SECONDS)
 
     def _pumped(self) -> None:
@@ -98,7 +102,9 @@ class EventWriter:
 
 
 class EventReader:
-    """Reads one stream; for one thread at a time.  Handing an event (or a batch) out counts as consuming it."""
+    """Reads one stream; for one thread at a time.  Handing an event (or a batch) out counts as consuming it.
+
+    What is found on the loop's thread is handed out on the caller's: a call that Ctrl-C ends consumes nothing."""
 
     def __init__(self, thread: LoopThread, reader: AioEventReader) -> None:
         self._thread = thread
@@ -119,17 +125,20 @@ class EventReader:
 
     def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
         """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any."""
-        waiting = self._reader.waiting_events()
-        if waiting is not None:
-            return list(islice(waiting.left, most))
-        return self._thread.run(self._reader.read_events(most, timeout))
+        found = self._reader.waiting_events()
+        if found is None:
+            found = self._thread.run(_within(timeout, self._reader.next_events()))
+        return [] if found is None else list(islice(found.left, most))
 
     def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
         """Up to `most` events as a record batch (event, segment, offset); None at the end.
 
         After `timeout` seconds without any the batch is empty.
         """
-        return self._thread.run(self._reader.read_arrow(most, timeout))
+        found = self._thread.run(_within(timeout, self._reader.next_table()))
+        if found is None:
+            return self._reader.no_events()
+        return self._reader.take_table(most) if found else None
 
     def arrow_batches(self, most: int | None = None) -> Iterator[pa.RecordBatch]:
         """The events in record batches, as they come."""
@@ -201,8 +210,11 @@ class ByteWriter:
     def __enter__(self) -> ByteWriter:
         return self
 
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._thread.call(self._writer.abandon)
 
 
 class ByteReader:
@@ -252,3 +264,12 @@ class ByteReader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+async def _within(timeout: float | None, work: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `work`; None after `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await work
+    except TimeoutError:
+        return None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import CancelledError, Future, wait
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from sarit.core.errors import Invalid
 
@@ -12,6 +14,46 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 T = TypeVar("T")
+
+LET_GO_SECONDS: Final = 5.0
+"""How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends."""
+
+
+class _Call(Generic[T]):
+    """A coroutine that runs on the loop for another thread; `ended` is done when it has really ended."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
+        self.ended: Future[T] = Future()
+        self._loop = loop
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> None:
+        """On the loop."""
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._copy)
+
+    def cancel(self) -> None:
+        """On the loop."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def give_up(self) -> None:
+        """The loop has ended: nobody else will tell those who wait."""
+        if self._task is None:
+            self._work.close()
+        if not self.ended.done():
+            self.ended.cancel()
+
+    def _copy(self, task: asyncio.Task[T]) -> None:
+        if self.ended.done():
+            return
+        if task.cancelled():
+            self.ended.cancel()
+        elif (error := task.exception()) is not None:
+            self.ended.set_exception(error)
+        else:
+            self.ended.set_result(task.result())
 
 
 class LoopThread:
@@ -21,6 +63,10 @@ class LoopThread:
         import uvloop
 
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self._gate = threading.Lock()  # held to begin a call, and to say that there will be no more
+        self._ended = False
+        self._calls: dict[_Call[Any], None] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -32,22 +78,32 @@ class LoopThread:
         """Whether the loop runs."""
         return self._thread.is_alive()
 
-    def _work(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-        self.loop.close()
+    def check(self) -> None:
+        """Raises Invalid when the loop has ended, or is another process's."""
+        if not self._thread.is_alive():
+            raise Invalid("the client is closed (or this process was forked after it connected): connect anew")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and return its result; interrupting the wait cancels it.  Raises Invalid."""
-        if not self._thread.is_alive():
-            work.close()
-            raise Invalid("the client is closed (or this process was forked after it connected): connect anew")
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
-            return future.result()
-        except BaseException:
-            future.cancel()
+            self.check()
+            if threading.current_thread() is self._thread:
+                raise Invalid("a blocking call on the client's own thread would wait for itself: use sarit.client.aio")
+            call = self._begin(work)
+        except Invalid:
+            work.close()
             raise
+        try:
+            return call.ended.result()
+        except CancelledError:
+            raise Invalid("the client was closed while this call was under way") from None
+        except BaseException:
+            if not call.ended.done():  # Ctrl-C: what comes next must not find the call still at work
+                self.call(call.cancel)
+                wait((call.ended,), LET_GO_SECONDS)
+            raise
+        finally:
+            self._calls.pop(call, None)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """The items of an asynchronous generator, each waited for; the generator is closed at the end."""
@@ -55,19 +111,52 @@ class LoopThread:
             while (item := self.run(_next(items))) is not None:
                 yield item
         finally:
-            if self._thread.is_alive():
-                self.run(_close(items))
+            if threading.current_thread() is self._thread:  # abandoned, and found by the collector here
+                task = self.loop.create_task(_close(items))
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+            else:
+                with suppress(Invalid):
+                    self.run(_close(items))
 
     def call(self, function: Callable[[], Any]) -> None:
         """Call `function` on the loop, soon; nothing happens when the loop has ended."""
-        if not self.loop.is_closed():
+        with suppress(RuntimeError):  # closed meanwhile
             self.loop.call_soon_threadsafe(function)
 
     def close(self) -> None:
-        """End the loop and its thread."""
+        """End the loop and its thread; calls of other threads that are under way end with Invalid."""
         if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.call(self.loop.stop)
             self._thread.join()
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> _Call[T]:
+        call = _Call(self.loop, work)
+        with self._gate:
+            if self._ended:
+                raise Invalid("the client is closed: connect anew")
+            self._calls[call] = None
+            self.loop.call_soon_threadsafe(call.start)
+        return call
+
+    def _work(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+        with self._gate:
+            self._ended = True
+        self.loop.run_until_complete(self._let_go())
+        self.loop.close()
+        for call in list(self._calls):
+            call.give_up()
+
+    async def _let_go(self) -> None:
+        """End what is under way."""
+        await asyncio.sleep(0)  # calls that were begun meanwhile are tasks now
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=LET_GO_SECONDS)
 
 
 async def _next(items: AsyncIterator[T]) -> T | None:

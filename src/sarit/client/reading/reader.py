@@ -111,10 +111,26 @@ class EventReader:
         """
         try:
             async with asyncio.timeout(timeout):
-                batch = await self._next_table()
+                found = await self.next_table()
         except TimeoutError:
-            return _empty(self._arrow_schema())
-        if batch is not None and most is not None and batch.num_rows > most:
+            return self.no_events()
+        return self.take_table(most) if found else None
+
+    async def next_table(self) -> bool:
+        """Have a record batch at hand, not handed out yet; False at the end.  Hand it out by `take_table`."""
+        if self._rest is None:
+            self._rest = await self._parsed_table()
+        return self._rest is not None
+
+    def no_events(self) -> pa.RecordBatch:
+        """A record batch without rows."""
+        return _empty(self._arrow_schema())
+
+    def take_table(self, most: int | None) -> pa.RecordBatch:
+        """Hand out up to `most` events of the record batch that is at hand."""
+        batch, self._rest = self._rest, None
+        assert batch is not None
+        if most is not None and batch.num_rows > most:
             self._rest = batch.slice(most)
             return batch.slice(0, most)
         return batch
@@ -186,10 +202,7 @@ class EventReader:
                 if self._current is not None:
                     return self._current
 
-    async def _next_table(self) -> pa.RecordBatch | None:
-        if self._rest is not None:
-            rest, self._rest = self._rest, None
-            return rest
+    async def _parsed_table(self) -> pa.RecordBatch | None:
         if self._current is not None and (left := self._current.table(self._arrow_schema())) is not None:
             return left
         while True:

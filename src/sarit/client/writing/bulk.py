@@ -51,6 +51,8 @@ class Bulk:
         if _is_arrow(events):
             bulk = _arrow_bulk(events, keys)
         else:
+            if isinstance(events, str | bytes | bytearray | memoryview):
+                raise Invalid("write_many takes a list or an Arrow array of events; `write` takes a single one")
             listed = list(events)
             if set(map(type, listed)) - {bytes}:
                 listed = [as_event(event) for event in listed]

@@ -138,7 +138,7 @@ class LaneDriver:
                     log.info("%s: %s", self.lane.segment, error)
                     self._session.moved(self.name, self.segment)
                     await self._backoff.wait(error)
-        except SaritError as error:
+        except Exception as error:  # whatever it is: nobody else would tell the writer
             self._owner.failed(error)
 
     async def _attach_once(self) -> None:
@@ -190,7 +190,7 @@ class LaneDriver:
                 self.lane.seal()
                 self._owner.sealed(self, problem)
                 return
-            except SaritError as problem:
+            except Exception as problem:
                 self._owner.failed(problem)
                 return
         self._started = False

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from sarit.client.framing import Chunk, chunks_of, split_events
 from sarit.client.writing.driver import LaneDriver
 from sarit.client.writing.slots import Slots
-from sarit.core.errors import SaritError
 from sarit.core.keyspace import KeyRange
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from sarit.client.values import SegmentRange, Successor
     from sarit.client.writing.marks import Mark
     from sarit.client.writing.targets import Target
+    from sarit.core.errors import SaritError
     from sarit.core.names import SegmentId
 
 log = logging.getLogger(__name__)
@@ -210,7 +210,7 @@ class Spread:
     async def _move_on(self, old: LaneDriver) -> None:
         try:
             successors = await self.target.successors(old.segment)
-        except SaritError as error:
+        except Exception as error:  # whatever it is: nobody else would tell the writer
             self.failed(error)
             return
         targets = [(s.low, s.high, self._driver(s)) for s in successors]

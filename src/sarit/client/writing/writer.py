@@ -86,6 +86,8 @@ class EventWriter:
         name: str | None = None,
     ) -> None:
         self.stream = stream
+        if buffer_bytes < 0:
+            raise Invalid(f"a buffer of {buffer_bytes} bytes: 0 or more, please")
         self._name = name
         self._noted = False
         self._session = session
@@ -194,7 +196,8 @@ class EventWriter:
             self._pump()
             if self._drained is None or self._drained.done():
                 self._drained = asyncio.get_running_loop().create_future()
-            await self._drained
+            # By `wait`: several may wait for this one future, and one that is cancelled must not take it along.
+            await asyncio.wait((self._drained,))
             self._yield = False
             if self._failure is not None:
                 raise self._failure
@@ -256,26 +259,40 @@ class EventWriter:
         if self._closed:
             return
         try:
-            if self._failure is None:
-                await self.flush()
+            await self.flush()  # raises an earlier failure, too: nobody may have been told of it yet
         finally:
             self.abandon()
         if self._noted:
             await times.forget_writer(self._session, self.stream, self.name)
 
     def abandon(self) -> None:
-        """Release the writer without waiting; what is not acknowledged may or may not be stored."""
+        """Release the writer without waiting; what is not acknowledged may or may not be stored, and whoever waits for
+        it is told so."""
+        if self._closed:
+            return
+        if self.pending_bytes():
+            self.fail(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
         self._closed = True
+        self._release()
+
+    def client_closed(self) -> None:
+        """The client ends before the writer: `close` will tell if anything may be lost."""
+        if self.pending_bytes():
+            self.fail(Invalid(f"the client was closed before the writer of {self.stream}: some events may be unstored"))
+            self._release()
+        else:
+            self.abandon()
+
+    def _release(self) -> None:
         self._asleep = True
         self._session.closed(self)
         if self._opening is not None:
             self._opening.cancel()
         self._spread.release()
-
-    def client_closed(self) -> None:
-        """The client ends before the writer."""
-        self.fail(Invalid(f"the client was closed before the writer of {self.stream}: some events may be unstored"))
-        self.abandon()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        if self._pumped is not None:
+            self._pumped()
 
     async def __aenter__(self) -> EventWriter:
         return self

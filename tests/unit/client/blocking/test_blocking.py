@@ -5,35 +5,9 @@ import threading
 import pytest
 
 import sarit
-from sarit.client.blocking.client import Client
-from sarit.client.link.loop_thread import LoopThread
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
-from tests.unit.client.fake_store import FakeController, FakeStore
 from tests.unit.client.world import World
 from tests.unit.client.writing.test_writer import by_key
-
-
-@pytest.fixture
-def world():
-    thread = LoopThread("test")
-
-    async def make() -> World:
-        store = FakeStore()
-        made = World(store, FakeController(store))
-        await store.start(made.session.env.network)
-        return made
-
-    made = thread.run(make())
-    made.blocking = Client(thread, made.client)
-    made.thread = thread
-    yield made
-
-    async def stop() -> None:
-        await made.store.stop()
-
-    if thread.alive:
-        thread.run(stop())
-    made.blocking.close()
 
 
 def test_threads_share_a_writer_and_each_ones_order_is_kept(world: World) -> None:

@@ -192,7 +192,8 @@ async def test_a_sealed_stream_fails_the_writer_for_good(world) -> None:
         await writer.drain()
     with pytest.raises(Sealed):
         await writer.mark()
-    await writer.close()
+    with pytest.raises(Sealed):
+        await writer.close()
     assert world.stored(NAME) == [b"1"]
 
 

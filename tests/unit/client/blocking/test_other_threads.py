@@ -1,0 +1,181 @@
+"""Calls that another thread, the collector, or Ctrl-C ends."""
+
+import asyncio
+import threading
+
+import pytest
+
+from sarit.client.link import loop_thread
+from sarit.client.link.loop_thread import LoopThread
+from sarit.core.errors import Invalid, Unavailable
+from sarit.core.names import SegmentId
+from tests.unit.client.world import World
+
+FIRST = SegmentId(0, 0)
+
+
+def outcome(work):
+    """Start `work` on a thread; what it returned or raised, when asked for."""
+    found = []
+
+    def go() -> None:
+        try:
+            found.append(work())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=go, daemon=True)
+    thread.start()
+
+    def ended():
+        thread.join(20)
+        assert found, "it hangs"
+        return found[0]
+
+    return ended
+
+
+def test_closing_the_client_ends_the_calls_of_other_threads(world: World) -> None:
+    world.controller.create("s/t")
+    asked = threading.Event()
+
+    async def away(stream):
+        asked.set()
+        raise Unavailable("nobody answers")
+
+    world.controller.head_segments = away
+    retrying = outcome(lambda: world.blocking.stream_cut_head("s/t"))
+    waiting = outcome(lambda: list(world.blocking.segment_batches("s/t", FIRST)))
+    assert asked.wait(10)
+    world.blocking.close()
+    assert isinstance(retrying(), Invalid)
+    assert isinstance(waiting(), Invalid)
+
+
+def test_a_call_that_begins_as_the_loop_ends_is_refused() -> None:
+    thread = LoopThread()
+    at_the_door = threading.Semaphore(0)
+
+    def last_turn() -> None:
+        thread.loop.stop()
+        for _ in range(20):
+            at_the_door.acquire()
+
+    def begin() -> None:
+        at_the_door.release()
+        thread.run(asyncio.sleep(3600))
+
+    thread.call(last_turn)
+    refused = [outcome(begin) for _ in range(20)]
+    assert all(isinstance(one(), Invalid) for one in refused)
+    thread.close()
+
+
+def test_an_iterator_that_is_collected_on_the_loop_s_thread_does_not_stop_it(world: World) -> None:
+    world.controller.create("s/t")
+    with world.blocking.writer("s/t") as writer:
+        writer.write(b"1")
+    batches = world.blocking.segment_batches("s/t", FIRST)
+    next(batches)
+    world.thread.call(batches.close)  # as the collector does with what it finds there
+    assert outcome(lambda: world.blocking.list_scopes)() is not None
+    assert not isinstance(outcome(lambda: world.blocking.stream_cut_tail("s/t"))(), Exception)
+
+
+def test_a_blocking_call_on_the_loop_s_own_thread_is_refused(world: World) -> None:
+    refused = []
+
+    def inside() -> None:
+        try:
+            world.blocking.list_scopes()
+        except Invalid as error:
+            refused.append(error)
+
+    world.thread.call(inside)
+    world.thread.run(asyncio.sleep(0))
+    assert "own thread" in str(refused[0])
+
+
+def test_a_write_at_its_bound_does_not_wait_for_a_thread_that_is_no_more(world: World) -> None:
+    """As in a process that was forked: the writer is there, its thread is not."""
+    world.controller.create("s/t")
+    writer = world.blocking.writer("s/t", buffer_bytes=1000)
+    writer.flush()
+    world.thread.run(world.store.stop())
+    world.thread.close()
+    writer._writer._failure = None  # of which a forked process would not know
+
+    def write_on() -> None:
+        for _ in range(10):
+            writer.write(b"x" * 200_000)
+
+    assert "forked" in str(outcome(write_on)())
+
+
+def test_a_write_at_its_bound_learns_that_the_writer_was_left(world: World) -> None:
+    world.controller.create("s/t")
+    world.store.ack_delay = 1000.0
+    writer = world.blocking.writer("s/t", buffer_bytes=1000)
+    waits, wait = threading.Event(), writer._space.wait
+    writer._space.wait = lambda timeout: (waits.set(), wait(timeout))
+
+    def write_on() -> None:
+        for _ in range(10):
+            writer.write(b"x" * 200_000)
+
+    writing = outcome(write_on)
+    assert waits.wait(10)
+    writer.__exit__(ValueError, ValueError(), None)
+    assert "closed before everything was durable" in str(writing())
+
+
+class Interrupted(loop_thread.Future):
+    """Ctrl-C comes to the one who waits for the result, at the moment the test has chosen."""
+
+    moment = threading.Event()
+
+    def result(self, timeout=None):
+        assert self.moment.wait(10)
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_waits_until_what_it_interrupted_has_ended(world: World, monkeypatch) -> None:
+    ended = []
+
+    async def work() -> None:
+        Interrupted.moment.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    Interrupted.moment.clear()
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop_thread, "Future", Interrupted)
+        world.thread.run(work())
+    assert ended
+
+
+@pytest.mark.parametrize("read", ["read_events", "read_arrow"])
+def test_ctrl_c_consumes_nothing(world: World, monkeypatch, read: str) -> None:
+    """It comes when the events are there already and the caller has not got them yet."""
+    world.controller.create("s/t")
+    with world.blocking.writer("s/t") as writer:
+        writer.write(b"1")
+    reader = world.blocking.reader("s/t")
+    method = {"read_events": "next_events", "read_arrow": "next_table"}[read]
+    right = getattr(reader._reader, method)
+
+    async def found():
+        try:
+            return await right()
+        finally:
+            Interrupted.moment.set()
+
+    Interrupted.moment.clear()
+    monkeypatch.setattr(reader._reader, method, found)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop_thread, "Future", Interrupted)
+        getattr(reader, read)()
+    assert len(getattr(reader, read)(timeout=5)) == 1
