@@ -45,6 +45,24 @@ class Captured:
     inlined: list[Block] = field(default_factory=list)
 
 
+def runs_of(blocks: list[Run], limit: int) -> list[list[Run]]:
+    """Adjacent blocks that stand in memory alone, in runs of at most `limit` bytes (one block at least)."""
+    runs: list[list[Run]] = []
+    size = 0
+    end = -1
+    for offset, parts, block in blocks:
+        if block.chunk is not None or parts is None:
+            end = -1
+            continue
+        if end != offset or size + block.length > limit:
+            runs.append([])
+            size = 0
+        runs[-1].append((offset, parts, block))
+        size += block.length
+        end = offset + block.length
+    return runs
+
+
 def settle(batch: WriteBatch, container: Container, sequence: int) -> None:
     """Tell that every chunk this epoch named up to `sequence` is referenced or known as garbage after this commit.
 
@@ -114,7 +132,7 @@ class BatchBuilder:
             await self._batch_truncated(item, batch, garbage)
         for extent in item.extents:
             if extent.end > item.start:
-                batch.puts[_extent_key(segment.id, extent)] = extent.record()
+                batch.puts[stored_key(segment.id, extent)] = extent.record()
             elif extent.chunk:
                 garbage.add(extent.chunk)
         if item.entries:
@@ -124,7 +142,7 @@ class BatchBuilder:
         """Extents that lie wholly below the new start go, and chunks that no other extent names."""
         stored = await self._stored_extents(item.segment.id)
         dropped = [extent for extent in stored if extent.end <= item.start]
-        batch.deletes.update(_extent_key(item.segment.id, extent) for extent in dropped)
+        batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
         kept = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
         garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in kept)
 
@@ -152,5 +170,6 @@ class BatchBuilder:
         return await self._container.residency.scan_extents(segment_id)
 
 
-def _extent_key(segment: int, extent: Extent) -> bytes:
+def stored_key(segment: int, extent: Extent) -> bytes:
+    """Where the record of a segment's extent, or its inline slice, is."""
     return keys.extent_key(segment, extent.start) if extent.chunk else keys.slice_key(segment, extent.start)

@@ -28,8 +28,9 @@ from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
 from sarit.storage.names import container_prefix
-from sarit.store.checkpoint import BatchBuilder, Captured, Run
+from sarit.store.checkpoint import BatchBuilder, Captured, Run, runs_of
 from sarit.store.compaction import Compactor
+from sarit.store.room import Room
 
 if TYPE_CHECKING:
     from sarit.store.container import Container
@@ -83,6 +84,7 @@ class Flusher:
         self._pending: dict[int, Segment] = {}
         self._captured: dict[int, Captured] = {}
         self._truncated: dict[int, Segment] = {}
+        self._room: Room | None = None
         self._ending = False
         self._under_way = False
         self._garbage_from: bytes | None = None
@@ -154,6 +156,7 @@ class Flusher:
         self._truncated, state.truncated = state.truncated, {}
         self._pending, state.dirty = state.dirty, {}
         self._captured = {}
+        self._room = Room(self._container)
         state.touch = self._touch
         while self._pending:
             for segment in list(self._pending.values())[:_CAPTURES_PER_TURN]:
@@ -203,7 +206,7 @@ class Flusher:
     async def _write_runs(self, captured: list[Captured], garbage: set[str]) -> None:
         async with asyncio.TaskGroup() as tasks:
             for item in captured:
-                for run in _runs(item.blocks, self._limits.chunk_bytes):
+                for run in runs_of(item.blocks, self._limits.chunk_bytes):
                     if sum(block.length for _, _, block in run) < self._limits.small_slice_bytes:
                         self._inline(item, run)
                     else:
@@ -232,6 +235,7 @@ class Flusher:
                     sometimes("chunk_written_again")
                     garbage.add(name)
                     self.statistics.storage_errors += 1
+                    await self._make_room()
                     await asyncio.sleep(delay)
                     delay = min(delay * 2, _MAX_RETRY_SECONDS)
             self.statistics.chunks += 1
@@ -239,6 +243,22 @@ class Flusher:
             self._mark(run, name)
         finally:
             self._writes.release()
+
+    async def _make_room(self) -> None:
+        """Storage took no chunk, perhaps because it is full: delete what nobody can reach any more (room.py)."""
+        room, self._room = self._room, None
+        if room is None:
+            return  # another chunk that waits is at it
+        state = self._container.state
+        captured = [item.segment for item in self._captured.values()]
+        deleted = [segment for segment in (*captured, *state.dirty.values()) if segment.deleted]
+        try:
+            await room.drop([*deleted, *self._truncated.values(), *state.truncated.values()])
+            await self.collect_garbage()
+        except SaritError as error:  # the index: as in `run`, but this is a task of a group
+            self._container.fail(error)
+        finally:
+            self._room = room
 
     def _name_chunk(self, segment: Segment, start: int) -> tuple[str, int]:
         """A name never used before, and its sequence number."""
@@ -359,24 +379,6 @@ class Flusher:
         except Unavailable:
             return False
         return True
-
-
-def _runs(blocks: list[Run], limit: int) -> list[list[Run]]:
-    """Adjacent blocks that stand in memory alone, in runs of at most `limit` bytes (one block at least)."""
-    runs: list[list[Run]] = []
-    size = 0
-    end = -1
-    for offset, parts, block in blocks:
-        if block.chunk is not None or parts is None:
-            end = -1
-            continue
-        if end != offset or size + block.length > limit:
-            runs.append([])
-            size = 0
-        runs[-1].append((offset, parts, block))
-        size += block.length
-        end = offset + block.length
-    return runs
 
 
 def chunk_prefix(container: int, epoch: int) -> str:
