@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -63,18 +63,25 @@ def runs_of(blocks: list[Run], limit: int) -> list[list[Run]]:
     return runs
 
 
-def settle(batch: WriteBatch, container: Container, sequence: int) -> None:
+def settle(batch: WriteBatch, container: Container, sequence: int, failed: Set[int]) -> None:
     """Tell that every chunk this epoch named up to `sequence` is referenced or known as garbage after this commit.
 
-    Each commit that names new chunks must: the sweep of a later epoch deletes what lies above (recovery.py)."""
+    Each commit that names new chunks must: the sweep of a later epoch deletes what lies above (recovery.py), and the
+    numbers of `failed` writes, whose chunks may appear when they were deleted as garbage already."""
     batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
     batch.puts[settled_key(container.log.epoch)] = keys.attribute_value(sequence)
     batch.puts[keys.meta_key("settled-from")] = keys.attribute_value(container.settled_from)
+    batch.puts.update((failed_key(container.log.epoch, number), b"") for number in sorted(failed))
 
 
 def settled_key(epoch: int) -> bytes:
     """Where the highest chunk number that commits of an epoch settled is, until the epoch is swept."""
     return keys.meta_key(f"settled/{epoch:010d}")
+
+
+def failed_key(epoch: int, sequence: int) -> bytes:
+    """The mark of a chunk number of an epoch whose write was reported as failed, until the epoch is swept."""
+    return keys.meta_key(f"failed/{epoch:010d}/{sequence:012d}")
 
 
 class BatchBuilder:
@@ -84,7 +91,13 @@ class BatchBuilder:
         self._container = container
 
     async def build(
-        self, captured: list[Captured], frame: int, next_segment: int, garbage: set[str], sequence: int
+        self,
+        captured: list[Captured],
+        frame: int,
+        next_segment: int,
+        garbage: set[str],
+        sequence: int,
+        failed: Set[int],
     ) -> WriteBatch:
         """One atomic change that makes the index hold the snapshot; `garbage` gathers chunks nobody names any more."""
         batch = WriteBatch()
@@ -99,7 +112,7 @@ class BatchBuilder:
             batch.puts[keys.garbage_key(chunk)] = b""
         batch.puts[keys.meta_key("frame")] = keys.attribute_value(frame)
         batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(next_segment)
-        settle(batch, self._container, sequence)
+        settle(batch, self._container, sequence, failed)
         batch.puts[keys.meta_key("epoch")] = keys.attribute_value(self._container.log.epoch)
         return batch
 

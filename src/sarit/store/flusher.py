@@ -85,12 +85,14 @@ class Flusher:
         self._captured: dict[int, Captured] = {}
         self._truncated: dict[int, Segment] = {}
         self._room: Room | None = None
+        # Their chunk numbers, until a checkpoint has told them.
+        self._failed_writes: set[int] = set()
         self._ending = False
         self._under_way = False
         self._garbage_from: bytes | None = None
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
-        self.compactor = Compactor(container, limits.small_extent_bytes)
+        self.compactor = Compactor(container, self._failed_writes, limits.small_extent_bytes)
 
     def __repr__(self) -> str:
         return f"<Flusher of {self._container!r} at frame {self.checkpoint_frame}>"
@@ -168,8 +170,10 @@ class Flusher:
         sometimes("checkpoint_chunks_written")
         clock = self._container.env.clock
         started = clock.monotonic()
-        batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence)
+        failed = self._failed_writes
+        batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence, failed)
         await self._container.residency.commit(batch)
+        failed.clear()
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
         sometimes("checkpoint_committed")
@@ -226,7 +230,7 @@ class Flusher:
             parts = [part for _, parts, _ in run for part in parts or ()]
             delay = _RETRY_SECONDS
             while True:
-                name, _ = self._name_chunk(item.segment, run[0][0])
+                name, sequence = self._name_chunk(item.segment, run[0][0])
                 try:
                     await container.storage.write(name, parts, container.paces.flush)
                     break
@@ -234,6 +238,7 @@ class Flusher:
                     # The write may have happened: another name, and this one is garbage.
                     sometimes("chunk_written_again")
                     garbage.add(name)
+                    self._failed_writes.add(sequence)
                     self.statistics.storage_errors += 1
                     await self._make_room()
                     await asyncio.sleep(delay)

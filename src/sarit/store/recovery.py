@@ -15,7 +15,7 @@ from sarit.core.names import is_transient
 from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import Index, IndexProvider, WriteBatch
-from sarit.store.checkpoint import settled_key
+from sarit.store.checkpoint import failed_key, settled_key
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import Flusher, FlushLimits, chunk_prefix
 from sarit.store.operations import Append, Create, Merge, SetAttributes, decode_frame
@@ -147,11 +147,24 @@ async def _settled(opened: Opened, epoch: int) -> int:
     return 0 if since is not None and epoch >= since else opened.checkpoint.chunk_sequence
 
 
+async def _failed(opened: Opened, epoch: int) -> set[int]:
+    """The chunk numbers of an older epoch whose writes were reported as failed."""
+    numbers: set[int] = set()
+    at, end = failed_key(epoch, 0), failed_key(epoch + 1, 0)
+    while True:
+        rows = await opened.container.index.scan(at, end, _SCAN_ROWS)
+        numbers.update(int(keys.parse_meta_key(key).rpartition("/")[2]) for key, _ in rows)
+        if len(rows) < _SCAN_ROWS:
+            return numbers
+        at = keys.after(rows[-1][0])
+
+
 async def sweep_orphans(opened: Opened, *, for_good: bool = True) -> int:
     """Delete chunks that older epochs wrote and never committed; how many there were.
 
     A chunk of an older epoch with a number above the last one that a commit of that epoch settled is
-    referenced by nothing; nor is any chunk of an epoch without a commit.  `for_good`: nothing of these epochs is on its
+    referenced by nothing; nor is any chunk of an epoch without a commit, or one whose write was reported as failed: it
+    was garbage at once, but may have appeared after that was collected.  `for_good`: nothing of these epochs is on its
     way any more, and they need not be looked at again.  A chunk that cannot be deleted does not keep the others.
 
     Raises Unavailable when long-term storage is away, or some chunks cannot be deleted: try again.
@@ -182,6 +195,7 @@ async def _sweep(opened: Opened, for_good: bool) -> int:
     batch = WriteBatch()
     batch.puts[swept_key] = keys.attribute_value(container.log.epoch - 1)
     batch.range_deletes.append((settled_key(0), settled_key(container.log.epoch)))
+    batch.range_deletes.append((failed_key(0, 0), failed_key(container.log.epoch, 0)))
     await container.index.commit(batch)
     return swept
 
@@ -189,13 +203,13 @@ async def _sweep(opened: Opened, for_good: bool) -> int:
 async def _orphans(opened: Opened, epoch: int) -> list[str]:
     """The chunks of an older epoch that nothing references."""
     container = opened.container
-    settled = await _settled(opened, epoch)
+    settled, failed = await _settled(opened, epoch), await _failed(opened, epoch)
     orphans = []
     async for name, _ in container.storage.list(chunk_prefix(container.number, epoch).removesuffix("/")):
         sequence = name.rpartition("/")[2].partition("-")[0]
         if not sequence.isdigit():
             raise Corrupt(f"long-term storage holds {name!r}, which is no chunk of this node")
-        if int(sequence) > settled:
+        if int(sequence) > settled or int(sequence) in failed:
             orphans.append(name)
     if orphans:
         sometimes("orphans_swept")

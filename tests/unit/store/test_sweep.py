@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from sarit.core.errors import Unavailable
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider
@@ -260,6 +262,45 @@ def test_a_sweep_beside_another_takes_nothing_that_was_committed() -> None:
         go_on.set()
         await asyncio.gather(first, second)
         assert set(world.storage.chunks) == committed
+        await store.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("part", ["flush", "compaction"])
+def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_start(part, monkeypatch) -> None:
+    """It had been garbage, and collected, before it was there."""
+    monkeypatch.setattr("sarit.store.flusher._RETRY_SECONDS", 0.0)
+
+    async def main():
+        world = _world()
+        world.limits = replace(world.limits, flush=replace(world.limits.flush, small_extent_bytes=10_000))
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        (opened,) = store.opened()
+        write, failed = world.storage.write, []
+
+        async def failing(name, parts, pace=None):
+            if not failed:
+                failed.append(name)
+                raise Unavailable("timed out")
+            await write(name, parts, pace)
+
+        if part == "flush":
+            world.storage.write = failing
+        await _write(store, 9)
+        world.storage.write = failing
+        await opened.flusher._compact()
+        await _write(store, 1)
+        await opened.flusher.collect_garbage()
+        world.storage.chunks[failed[0]] = b"late"
+        store = await world.crash(store)
+        (opened,) = store.opened()
+        await sweep_orphans(opened)
+        assert failed[0] not in world.storage.chunks
+        assert await read_all(store, NAME) == b"x" * 5000
+        marks = keys.meta_key("failed/")
+        assert not [key for key in world.indexes.snapshot(0) if key.startswith(marks)], "swept epochs are forgotten"
         await store.stop()
 
     asyncio.run(main())
