@@ -11,7 +11,7 @@ is about to change, or in turn.  Runs too small for a chunk of their own go into
 Chunk names carry epoch and a sequence number; every commit records the highest number it
 settles.  A chunk of an older epoch above that number was never referenced: recovery's sweep
 deletes it.  Chunks dropped by a commit are recorded as garbage in the same batch and deleted
-only after it.
+only after it.  While a chunk cannot be written, storage may be full: room.py.
 """
 
 from __future__ import annotations
