@@ -89,11 +89,11 @@ def chunk_dropped_one_early() -> Iterator[None]:
     """Truncation drops the extent that holds the new start, and its chunk."""
 
     async def wrong(self: Any, item: Any, batch: Any, garbage: set[str]) -> None:
-        from sarit.store.checkpoint import _extent_key
+        from sarit.store.checkpoint import stored_key
 
         stored = await self._stored_extents(item.segment.id)
         dropped = [extent for extent in stored if extent.start < item.start]
-        batch.deletes.update(_extent_key(item.segment.id, extent) for extent in dropped)
+        batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
         garbage.update(extent.chunk for extent in dropped if extent.chunk)
 
     with planted(BatchBuilder, "_batch_truncated", wrong):

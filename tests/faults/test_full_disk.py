@@ -1,4 +1,4 @@
-"""A full disk: appends wait, reads go on, and the service resumes when there is room."""
+"""A full disk: appends wait, reads go on, and the service resumes when there is room; deleting streams makes some."""
 
 from __future__ import annotations
 
@@ -77,3 +77,40 @@ async def fill(writer, count):
         writer.write_many([EVENT] * 100)
         await writer.drain()
     await writer.flush()
+
+
+def test_storage_that_is_full_gets_room_when_a_stream_is_deleted(small_disk, tmp_path):
+    """Long-term storage has a disk of its own; the log has room."""
+    mount(small_disk, "-o", "remount,size=60m")
+    node = RunningNode(tmp_path / "data", "--containers", "1", "--storage", f"file://{small_disk}").start()
+
+    async def main():
+        async with await connect(node.controller) as client:
+            await client.create_scope("full")
+            for name in ("full/old", "full/new"):
+                await client.create_stream(name)
+            await fill(client.writer("full/old"), 800)  # 40 MB
+            while bytes_in(small_disk) < 35_000_000:
+                await asyncio.sleep(0.1)
+            old = chunks_in(small_disk)
+            await fill(client.writer("full/new"), 800)
+            await client.delete_stream("full/old", seal=True)
+            while chunks_in(small_disk) & old or bytes_in(small_disk) < 35_000_000:
+                await asyncio.sleep(0.1)
+            got = 0
+            async for batch in client.reader("full/new", end="tail").batches():
+                got += len(batch)
+            assert got == 800
+
+    try:
+        asyncio.run(asyncio.wait_for(main(), 60))
+    finally:
+        node.stop()
+
+
+def chunks_in(directory):
+    return set(directory.rglob("*-s*.chunk"))
+
+
+def bytes_in(directory):
+    return sum(path.stat().st_size for path in chunks_in(directory))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -45,18 +45,43 @@ class Captured:
     inlined: list[Block] = field(default_factory=list)
 
 
-def settle(batch: WriteBatch, container: Container, sequence: int) -> None:
+def runs_of(blocks: list[Run], limit: int) -> list[list[Run]]:
+    """Adjacent blocks that stand in memory alone, in runs of at most `limit` bytes (one block at least)."""
+    runs: list[list[Run]] = []
+    size = 0
+    end = -1
+    for offset, parts, block in blocks:
+        if block.chunk is not None or parts is None:
+            end = -1
+            continue
+        if end != offset or size + block.length > limit:
+            runs.append([])
+            size = 0
+        runs[-1].append((offset, parts, block))
+        size += block.length
+        end = offset + block.length
+    return runs
+
+
+def settle(batch: WriteBatch, container: Container, sequence: int, failed: Set[int]) -> None:
     """Tell that every chunk this epoch named up to `sequence` is referenced or known as garbage after this commit.
 
-    Each commit that names new chunks must: the sweep of a later epoch deletes what lies above (recovery.py)."""
+    Each commit that names new chunks must: the sweep of a later epoch deletes what lies above (recovery.py), and the
+    numbers of `failed` writes, whose chunks may appear when they were deleted as garbage already."""
     batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
     batch.puts[settled_key(container.log.epoch)] = keys.attribute_value(sequence)
     batch.puts[keys.meta_key("settled-from")] = keys.attribute_value(container.settled_from)
+    batch.puts.update((failed_key(container.log.epoch, number), b"") for number in sorted(failed))
 
 
 def settled_key(epoch: int) -> bytes:
     """Where the highest chunk number that commits of an epoch settled is, until the epoch is swept."""
     return keys.meta_key(f"settled/{epoch:010d}")
+
+
+def failed_key(epoch: int, sequence: int) -> bytes:
+    """The mark of a chunk number of an epoch whose write was reported as failed, until the epoch is swept."""
+    return keys.meta_key(f"failed/{epoch:010d}/{sequence:012d}")
 
 
 class BatchBuilder:
@@ -66,7 +91,13 @@ class BatchBuilder:
         self._container = container
 
     async def build(
-        self, captured: list[Captured], frame: int, next_segment: int, garbage: set[str], sequence: int
+        self,
+        captured: list[Captured],
+        frame: int,
+        next_segment: int,
+        garbage: set[str],
+        sequence: int,
+        failed: Set[int],
     ) -> WriteBatch:
         """One atomic change that makes the index hold the snapshot; `garbage` gathers chunks nobody names any more."""
         batch = WriteBatch()
@@ -81,7 +112,7 @@ class BatchBuilder:
             batch.puts[keys.garbage_key(chunk)] = b""
         batch.puts[keys.meta_key("frame")] = keys.attribute_value(frame)
         batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(next_segment)
-        settle(batch, self._container, sequence)
+        settle(batch, self._container, sequence, failed)
         batch.puts[keys.meta_key("epoch")] = keys.attribute_value(self._container.log.epoch)
         return batch
 
@@ -114,7 +145,7 @@ class BatchBuilder:
             await self._batch_truncated(item, batch, garbage)
         for extent in item.extents:
             if extent.end > item.start:
-                batch.puts[_extent_key(segment.id, extent)] = extent.record()
+                batch.puts[stored_key(segment.id, extent)] = extent.record()
             elif extent.chunk:
                 garbage.add(extent.chunk)
         if item.entries:
@@ -124,7 +155,7 @@ class BatchBuilder:
         """Extents that lie wholly below the new start go, and chunks that no other extent names."""
         stored = await self._stored_extents(item.segment.id)
         dropped = [extent for extent in stored if extent.end <= item.start]
-        batch.deletes.update(_extent_key(item.segment.id, extent) for extent in dropped)
+        batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
         kept = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
         garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in kept)
 
@@ -152,5 +183,6 @@ class BatchBuilder:
         return await self._container.residency.scan_extents(segment_id)
 
 
-def _extent_key(segment: int, extent: Extent) -> bytes:
+def stored_key(segment: int, extent: Extent) -> bytes:
+    """Where the record of a segment's extent, or its inline slice, is."""
     return keys.extent_key(segment, extent.start) if extent.chunk else keys.slice_key(segment, extent.start)

@@ -43,8 +43,9 @@ class StorageAway(Exception):
 class Compactor:
     """Knows which segments have gathered small extents, and joins them."""
 
-    def __init__(self, container: Container, small_bytes: int = SMALL_EXTENT_BYTES) -> None:
+    def __init__(self, container: Container, failed_writes: set[int], small_bytes: int = SMALL_EXTENT_BYTES) -> None:
         self._container = container
+        self._failed_writes = failed_writes
         self._small_bytes = small_bytes
         self._small: dict[int, int] = {}
         self._damaged: set[int] = set()
@@ -115,6 +116,7 @@ class Compactor:
             await container.storage.write(name, parts, container.paces.flush)
         except (Unavailable, Exists):
             container.state.garbage.add(name)  # it may have been written
+            self._failed_writes.add(sequence)
             raise StorageAway from None
         joined = Extent(run[0].start, sum(extent.length for extent in run), name)
         for extent in run:
@@ -125,7 +127,7 @@ class Compactor:
         for extent in run:
             if extent.chunk and extent.chunk not in kept:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""
-        settle(batch, container, sequence)
+        settle(batch, container, sequence, self._failed_writes)
         sometimes("extents_joining")
         await container.residency.commit(batch)
         if segment.chunks is not chunks:  # reloaded meanwhile, from before this commit

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from sarit.store.segment import Attribute, Segment
     from sarit.wire.append import Append as WireAppend
 
-
 _COMPACTION_POLL_SECONDS = 0.01
 
 
@@ -263,11 +262,12 @@ class Container:
             source = await self._merge_source(target, source_name)
             source.pins += 1
             try:
-                for update in conditions:
-                    await self.residency.attribute(target, update.attribute)
                 await self.residency.chunks(source)
-                while source.compacting:  # noqa: ASYNC110 - rare and short; not worth an event per segment
+                named = [update.attribute for update in conditions]
+                await self.residency.attributes(target, named)
+                while source.compacting:  # rare and short; not worth an event per segment
                     await asyncio.sleep(_COMPACTION_POLL_SECONDS)
+                    await self.residency.attributes(target, named)  # again: they may have been evicted
                 outcome = resolve_attributes(target, conditions)
                 operation = self.state.merge(target, source, outcome)
             finally:

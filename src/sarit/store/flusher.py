@@ -11,7 +11,7 @@ is about to change, or in turn.  Runs too small for a chunk of their own go into
 Chunk names carry epoch and a sequence number; every commit records the highest number it
 settles.  A chunk of an older epoch above that number was never referenced: recovery's sweep
 deletes it.  Chunks dropped by a commit are recorded as garbage in the same batch and deleted
-only after it.
+only after it.  While a chunk cannot be written, storage may be full: room.py.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
 from sarit.storage.names import container_prefix
-from sarit.store.checkpoint import BatchBuilder, Captured, Run
+from sarit.store.checkpoint import BatchBuilder, Captured, Run, runs_of
 from sarit.store.compaction import Compactor
+from sarit.store.room import Room
 
 if TYPE_CHECKING:
     from sarit.store.container import Container
@@ -83,12 +84,15 @@ class Flusher:
         self._pending: dict[int, Segment] = {}
         self._captured: dict[int, Captured] = {}
         self._truncated: dict[int, Segment] = {}
+        self._room: Room | None = None
+        # Their chunk numbers, until a checkpoint has told them.
+        self._failed_writes: set[int] = set()
         self._ending = False
         self._under_way = False
         self._garbage_from: bytes | None = None
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
-        self.compactor = Compactor(container, limits.small_extent_bytes)
+        self.compactor = Compactor(container, self._failed_writes, limits.small_extent_bytes)
 
     def __repr__(self) -> str:
         return f"<Flusher of {self._container!r} at frame {self.checkpoint_frame}>"
@@ -154,6 +158,7 @@ class Flusher:
         self._truncated, state.truncated = state.truncated, {}
         self._pending, state.dirty = state.dirty, {}
         self._captured = {}
+        self._room = Room(self._container)
         state.touch = self._touch
         while self._pending:
             for segment in list(self._pending.values())[:_CAPTURES_PER_TURN]:
@@ -165,8 +170,10 @@ class Flusher:
         sometimes("checkpoint_chunks_written")
         clock = self._container.env.clock
         started = clock.monotonic()
-        batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence)
+        failed = self._failed_writes
+        batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence, failed)
         await self._container.residency.commit(batch)
+        failed.clear()
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
         sometimes("checkpoint_committed")
@@ -203,7 +210,7 @@ class Flusher:
     async def _write_runs(self, captured: list[Captured], garbage: set[str]) -> None:
         async with asyncio.TaskGroup() as tasks:
             for item in captured:
-                for run in _runs(item.blocks, self._limits.chunk_bytes):
+                for run in runs_of(item.blocks, self._limits.chunk_bytes):
                     if sum(block.length for _, _, block in run) < self._limits.small_slice_bytes:
                         self._inline(item, run)
                     else:
@@ -223,7 +230,7 @@ class Flusher:
             parts = [part for _, parts, _ in run for part in parts or ()]
             delay = _RETRY_SECONDS
             while True:
-                name, _ = self._name_chunk(item.segment, run[0][0])
+                name, sequence = self._name_chunk(item.segment, run[0][0])
                 try:
                     await container.storage.write(name, parts, container.paces.flush)
                     break
@@ -231,7 +238,9 @@ class Flusher:
                     # The write may have happened: another name, and this one is garbage.
                     sometimes("chunk_written_again")
                     garbage.add(name)
+                    self._failed_writes.add(sequence)
                     self.statistics.storage_errors += 1
+                    await self._make_room()
                     await asyncio.sleep(delay)
                     delay = min(delay * 2, _MAX_RETRY_SECONDS)
             self.statistics.chunks += 1
@@ -239,6 +248,22 @@ class Flusher:
             self._mark(run, name)
         finally:
             self._writes.release()
+
+    async def _make_room(self) -> None:
+        """Storage took no chunk, perhaps because it is full: delete what nobody can reach any more (room.py)."""
+        room, self._room = self._room, None
+        if room is None:
+            return  # another chunk that waits is at it
+        state = self._container.state
+        captured = [item.segment for item in self._captured.values()]
+        deleted = [segment for segment in (*captured, *state.dirty.values()) if segment.deleted]
+        try:
+            await room.drop([*deleted, *self._truncated.values(), *state.truncated.values()])
+            await self.collect_garbage()
+        except SaritError as error:  # the index: as in `run`, but this is a task of a group
+            self._container.fail(error)
+        finally:
+            self._room = room
 
     def _name_chunk(self, segment: Segment, start: int) -> tuple[str, int]:
         """A name never used before, and its sequence number."""
@@ -359,24 +384,6 @@ class Flusher:
         except Unavailable:
             return False
         return True
-
-
-def _runs(blocks: list[Run], limit: int) -> list[list[Run]]:
-    """Adjacent blocks that stand in memory alone, in runs of at most `limit` bytes (one block at least)."""
-    runs: list[list[Run]] = []
-    size = 0
-    end = -1
-    for offset, parts, block in blocks:
-        if block.chunk is not None or parts is None:
-            end = -1
-            continue
-        if end != offset or size + block.length > limit:
-            runs.append([])
-            size = 0
-        runs[-1].append((offset, parts, block))
-        size += block.length
-        end = offset + block.length
-    return runs
 
 
 def chunk_prefix(container: int, epoch: int) -> str:

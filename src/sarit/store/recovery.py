@@ -7,7 +7,7 @@ that other containers serve on meanwhile.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, NotFound, Unavailable
@@ -15,7 +15,7 @@ from sarit.core.names import is_transient
 from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import Index, IndexProvider, WriteBatch
-from sarit.store.checkpoint import settled_key
+from sarit.store.checkpoint import failed_key, settled_key
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import Flusher, FlushLimits, chunk_prefix
 from sarit.store.operations import Append, Create, Merge, SetAttributes, decode_frame
@@ -50,6 +50,8 @@ class Opened:
     container: Container
     flusher: Flusher
     checkpoint: Checkpoint
+    # One sweep at a time: what one says is swept another must not judge by what was settled.
+    sweeping: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 async def open_container(
@@ -145,41 +147,73 @@ async def _settled(opened: Opened, epoch: int) -> int:
     return 0 if since is not None and epoch >= since else opened.checkpoint.chunk_sequence
 
 
+async def _failed(opened: Opened, epoch: int) -> set[int]:
+    """The chunk numbers of an older epoch whose writes were reported as failed."""
+    numbers: set[int] = set()
+    at, end = failed_key(epoch, 0), failed_key(epoch + 1, 0)
+    while True:
+        rows = await opened.container.index.scan(at, end, _SCAN_ROWS)
+        numbers.update(int(keys.parse_meta_key(key).rpartition("/")[2]) for key, _ in rows)
+        if len(rows) < _SCAN_ROWS:
+            return numbers
+        at = keys.after(rows[-1][0])
+
+
 async def sweep_orphans(opened: Opened, *, for_good: bool = True) -> int:
     """Delete chunks that older epochs wrote and never committed; how many there were.
 
     A chunk of an older epoch with a number above the last one that a commit of that epoch settled is
-    referenced by nothing; nor is any chunk of an epoch without a commit.  `for_good`: nothing of these epochs is on its
-    way any more, and they need not be looked at again.  Raises Unavailable when long-term storage is away: try again.
+    referenced by nothing; nor is any chunk of an epoch without a commit, or one whose write was reported as failed: it
+    was garbage at once, but may have appeared after that was collected.  `for_good`: nothing of these epochs is on its
+    way any more, and they need not be looked at again.  A chunk that cannot be deleted does not keep the others.
+
+    Raises Unavailable when long-term storage is away, or some chunks cannot be deleted: try again.
     """
+    async with opened.sweeping:
+        return await _sweep(opened, for_good)
+
+
+async def _sweep(opened: Opened, for_good: bool) -> int:
     container, swept_key = opened.container, keys.meta_key("swept-epoch")
-    swept = 0
     # Read anew each time: what swept epochs settled is forgotten in the commit that says they are swept.
     (row,) = await container.index.get([swept_key])
     before = 0 if row is None else keys.parse_attribute_value(row)
     if before >= container.log.epoch - 1:
         return 0  # also when the log was lost, and its epochs began anew: they are not those that were swept
+    swept, stuck = 0, []
     for epoch in range(before + 1, container.log.epoch):
-        orphans = []
-        settled = await _settled(opened, epoch)
-        async for name, _ in container.storage.list(chunk_prefix(container.number, epoch).removesuffix("/")):
-            sequence = name.rpartition("/")[2].partition("-")[0]
-            if not sequence.isdigit():
-                raise Corrupt(f"long-term storage holds {name!r}, which is no chunk of this node")
-            if int(sequence) > settled:
-                orphans.append(name)
-        if orphans:
-            sometimes("orphans_swept")
-        for name in orphans:
-            await container.storage.delete(name)
-        swept += len(orphans)
+        for name in await _orphans(opened, epoch):
+            try:
+                await container.storage.delete(name)
+                swept += 1
+            except Unavailable as error:
+                stuck.append(error)
+    if stuck:
+        raise Unavailable(f"{len(stuck)} cannot be deleted: {stuck[0]}") from stuck[0]
     if not for_good:
         return swept
     batch = WriteBatch()
     batch.puts[swept_key] = keys.attribute_value(container.log.epoch - 1)
     batch.range_deletes.append((settled_key(0), settled_key(container.log.epoch)))
+    batch.range_deletes.append((failed_key(0, 0), failed_key(container.log.epoch, 0)))
     await container.index.commit(batch)
     return swept
+
+
+async def _orphans(opened: Opened, epoch: int) -> list[str]:
+    """The chunks of an older epoch that nothing references."""
+    container = opened.container
+    settled, failed = await _settled(opened, epoch), await _failed(opened, epoch)
+    orphans = []
+    async for name, _ in container.storage.list(chunk_prefix(container.number, epoch).removesuffix("/")):
+        sequence = name.rpartition("/")[2].partition("-")[0]
+        if not sequence.isdigit():
+            raise Corrupt(f"long-term storage holds {name!r}, which is no chunk of this node")
+        if int(sequence) > settled or int(sequence) in failed:
+            orphans.append(name)
+    if orphans:
+        sometimes("orphans_swept")
+    return orphans
 
 
 __all__ = ["Checkpoint", "Opened", "Unavailable", "open_container", "sweep_orphans"]

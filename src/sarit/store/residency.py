@@ -21,7 +21,7 @@ from sarit.store.operations import Entry
 from sarit.store.segment import Attribute, Segment, load_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from sarit.index.port import Index, WriteBatch
     from sarit.store.state import ContainerState
@@ -143,6 +143,17 @@ class Residency:
                 found = segment.attributes[key] = Attribute(value)
         return found
 
+    async def attributes(self, segment: Segment, wanted: Sequence[bytes]) -> None:
+        """Make all of `wanted` resident; they stay until the caller awaits again.  Pin the segment."""
+        while missing := [key for key in dict.fromkeys(wanted) if key not in segment.attributes]:
+            found: list[bytes | None] = [None] * len(missing)
+            if segment.committed:
+                found = await self._index.get([keys.attribute_key(segment.id, key) for key in missing])
+            self._evict_attributes(segment, set(wanted))
+            for key, stored in zip(missing, found, strict=True):
+                value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
+                segment.attributes.setdefault(key, Attribute(value))
+
     async def chunks(self, segment: Segment) -> ChunkList:
         """The extents a checkpoint has committed, resident from now on.  Pin the segment."""
         while segment.chunks is None:
@@ -254,7 +265,7 @@ class Residency:
         out.sort(key=lambda extent: extent.start)
         return out
 
-    def _evict_attributes(self, segment: Segment) -> None:
+    def _evict_attributes(self, segment: Segment, kept: Set[bytes] = frozenset()) -> None:
         if len(segment.attributes) < MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT:
             return
         idle = [
@@ -264,6 +275,7 @@ class Residency:
             and value.assigned == value.applied
             and key not in segment.dirty_attributes
             and key not in segment.flushing_attributes
+            and key not in kept
         ]
         for key in idle[: MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT // 2]:
             del segment.attributes[key]

@@ -201,21 +201,23 @@ class SegmentStore:
             delay = min(delay * 2, _MAX_REOPEN_SECONDS)
 
     async def _sweep(self, opened: Opened) -> None:
-        """Twice: what was on its way to long-term storage when its owner was lost may arrive after the first sweep."""
-        await self._sweep_once(opened, for_good=False)
-        await asyncio.sleep(self.limits.late_writes_seconds)
-        await self._sweep_once(opened, for_good=True)
+        """Twice: what was on its way to long-term storage when its owner was lost may arrive after the first sweep.
 
-    async def _sweep_once(self, opened: Opened, *, for_good: bool) -> None:
+        The second is repeated until nothing is left; what goes wrong again in the same way is told once."""
+        number, for_good, told = opened.container.number, False, ""
         while True:
             try:
                 swept = await sweep_orphans(opened, for_good=for_good)
                 if swept:
-                    _log.info("container %d: deleted %d chunks never referenced", opened.container.number, swept)
-                return
+                    _log.info("container %d: deleted %d chunks never referenced", number, swept)
+                if for_good:
+                    return
             except SaritError as error:
-                _log.warning("container %d: orphaned chunks not swept yet: %s", opened.container.number, error)
-            await asyncio.sleep(_SWEEP_RETRY_SECONDS)
+                if str(error) != told:
+                    _log.warning("container %d: chunks never referenced are not all deleted yet: %s", number, error)
+                told = str(error)
+            await asyncio.sleep(_SWEEP_RETRY_SECONDS if for_good else self.limits.late_writes_seconds)
+            for_good = True
 
     async def _watch_budget(self) -> None:
         """Let appends go on when another container's flush, or the operator, made room."""

@@ -39,6 +39,7 @@ def test_flush_truncation_and_collection() -> None:
         "sweep_ignores_settled",
         "extent_dropped_one_early",
         "failed_write_forgotten",
+        "room_of_what_is_read",
     ],
 )
 def test_bugs_of_tiering_are_found(bug) -> None:

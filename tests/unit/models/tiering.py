@@ -3,7 +3,8 @@
 A segment takes units 0, 1, 2 ... and is truncated now and then; every change is a frame of the log, durable at once.
 The flusher goes round: capture, write what is in memory alone as a chunk (a write that reports failure may have
 happened: another name, and the first is garbage), commit to the index, truncate the log, delete garbage; two chunks
-are joined to one in between.  A crash
+are joined to one in between.  While a chunk waits to be written, a commit of its own may drop the extents below the
+start, so that what they hold is deleted without waiting for it.  A crash
 leaves log, chunks and index; recovery replays the log over the index and sweeps chunks of earlier epochs that no
 commit of theirs settled.
 
@@ -80,6 +81,7 @@ class Tiering:
     sweep_ignores_settled: bool = False
     extent_dropped_one_early: bool = False
     failed_write_forgotten: bool = False
+    room_of_what_is_read: bool = False
 
     def first(self) -> State:
         """An empty segment."""
@@ -117,13 +119,11 @@ class Tiering:
             if state.base + len(state.log) > index.frame:
                 captured = Flush(state.base + len(state.log), state.start, state.end, ready=state.flushed >= state.end)
                 yield "captures", state._replace(flush=captured)
-            for chunk in sorted(index.garbage):
-                gone = frozenset(c for c in state.chunks if c[0] != chunk)
-                yield "deletes garbage", state._replace(chunks=gone)
-                if gone == state.chunks:
-                    yield "forgets garbage", state._replace(index=index._replace(garbage=index.garbage - {chunk}))
+            yield from self._collecting(state)
             return
         if not flush.ready:
+            yield from self._making_room(state)
+            yield from self._collecting(state)
             sequence = state.sequence + 1
             name = (state.epoch, sequence)
             there = state.chunks | {(name, state.flushed, flush.end)}
@@ -138,6 +138,22 @@ class Tiering:
         yield "commits", self._commit(state, flush)
         if self.log_truncated_before_commit and state.base < flush.frame:
             yield "truncates the log too early", self._truncated_log(state, flush.frame)
+
+    def _collecting(self, state: State) -> Iterator[tuple[str, State]]:
+        index = state.index
+        for chunk in sorted(index.garbage):
+            gone = frozenset(c for c in state.chunks if c[0] != chunk)
+            yield "deletes garbage", state._replace(chunks=gone)
+            if gone == state.chunks:
+                yield "forgets garbage", state._replace(index=index._replace(garbage=index.garbage - {chunk}))
+
+    def _making_room(self, state: State) -> Iterator[tuple[str, State]]:
+        index = state.index
+        start = state.end if self.room_of_what_is_read else state.start
+        kept = tuple(extent for extent in index.extents if extent[1] > start)
+        if kept != index.extents:
+            dropped = {extent[2] for extent in index.extents} - {extent[2] for extent in kept}
+            yield "makes room", state._replace(index=index._replace(extents=kept, garbage=index.garbage | dropped))
 
     def _joining(self, state: State, joined: Extent) -> Iterator[tuple[str, State]]:
         index = state.index

@@ -3,13 +3,18 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from sarit.core.errors import Unavailable
 from sarit.index import keys
 from sarit.store import residency
+from sarit.store.container import AttributeUpdate
 from sarit.store.recovery import sweep_orphans
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 NAME = "a/b/0.#epoch.0"
+SOURCE = f"{NAME}#transaction.1"
+REPLACE_IF_EQUALS = 4
 BY_HAND = replace(SMALL.flush, interval_seconds=1000, small_slice_bytes=1, small_extent_bytes=100_000)
 
 
@@ -171,6 +176,68 @@ def test_an_attribute_that_is_set_to_what_it_is_may_be_evicted_meanwhile(monkeyp
         await setting
         assert container.failure is None
         assert await container.get_attribute(NAME, key) == 5
+        await store.stop()
+
+    run(main)
+
+
+@pytest.fixture
+def merging(monkeypatch):
+    """A store whose segment NAME has 20 attributes in the index, of which 8 fit into memory, and a SOURCE to merge."""
+    monkeypatch.setattr(residency, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 8)
+
+    async def begin():
+        store = await World(limits=replace(SMALL, containers=1, flush=BY_HAND)).start()
+        (opened,) = store.opened()
+        for name in (NAME, SOURCE):
+            await opened.container.create(name)
+        for number in range(20):
+            await opened.container.update_attribute(NAME, attribute(number), number, -(1 << 63))
+        await opened.flusher.checkpoint()
+        await evict_attributes(opened.container)
+        return store, opened.container
+
+    return begin
+
+
+async def evict_attributes(container):
+    """Others are asked for, and take their place."""
+    for number in range(100, 130):
+        await container.get_attribute(NAME, attribute(number))
+
+
+def attribute(number):
+    return bytes([number]) * 16
+
+
+def increment(number):
+    return AttributeUpdate(attribute(number), REPLACE_IF_EQUALS, number + 1, number)
+
+
+def test_a_merge_may_name_more_attributes_than_are_kept_in_memory(merging):
+    async def main():
+        store, container = await merging()
+        await container.merge(NAME, SOURCE, tuple(map(increment, range(20))))
+        assert [await container.get_attribute(NAME, attribute(number)) for number in range(20)] == list(range(1, 21))
+        await store.stop()
+
+    run(main)
+
+
+def test_an_attribute_that_a_merge_names_may_be_evicted_while_it_waits(merging):
+    async def main():
+        store, container = await merging()
+        source = await container.residency.require(SOURCE)
+        target = await container.residency.require(NAME)
+        source.compacting = True
+        merge = asyncio.ensure_future(container.merge(NAME, SOURCE, (increment(3),)))
+        while attribute(3) not in target.attributes:
+            await asyncio.sleep(0)
+        await evict_attributes(container)
+        assert attribute(3) not in target.attributes
+        source.compacting = False
+        await merge
+        assert await container.get_attribute(NAME, attribute(3)) == 4
         await store.stop()
 
     run(main)

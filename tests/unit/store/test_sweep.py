@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import pytest
+
+from sarit.core.errors import Unavailable
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider
 from sarit.store.flusher import chunk_prefix
@@ -190,6 +193,114 @@ def test_a_compaction_given_up_on_stop_leaves_no_chunk(monkeypatch) -> None:
         await asyncio.sleep(0.05)
         assert b"joined" not in world.storage.chunks.values()
         assert await read_all(store, NAME) == b"x" * 1000
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_an_orphan_that_cannot_be_deleted_does_not_keep_the_others(monkeypatch, caplog) -> None:
+    """It is told of once, and swept when it can be."""
+    monkeypatch.setattr("sarit.store.store._SWEEP_RETRY_SECONDS", 0.01)
+
+    async def main():
+        world = _world()
+        store = await world.start()
+        epoch = store.container(NAME).log.epoch
+        orphans = [_orphan(world, epoch, number) for number in range(1, 5)]
+        tries, delete = [], world.storage.delete
+        gone = asyncio.Event()
+
+        async def all_but_one(name):
+            if name == orphans[1] and len(tries) < 5:
+                tries.append(name)
+                raise Unavailable("Operation not permitted")
+            await delete(name)
+            if name == orphans[1]:
+                gone.set()
+
+        world.storage.delete = all_but_one
+        store = await world.crash(store)
+        while len(tries) < 3:
+            await asyncio.sleep(0)
+        assert list(world.storage.chunks) == [orphans[1]]
+        await asyncio.wait_for(gone.wait(), 10)
+        assert sum("Operation not permitted" in line for line in caplog.messages) == 1
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_a_sweep_beside_another_takes_nothing_that_was_committed() -> None:
+    """One forgets what the epochs settled, when it is done; the other had yet to ask."""
+
+    async def main():
+        world = _world()
+        world.limits = replace(world.limits, late_writes_seconds=1000)
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        for _ in range(3):
+            await _write(store, 2)
+            store = await world.crash(store)
+        (opened,) = store.opened()
+        committed = set(world.storage.chunks)
+        assert len(committed) == 6
+        listing, go_on, everything = asyncio.Event(), asyncio.Event(), world.storage.list
+
+        async def slowly(prefix):
+            if not listing.is_set():
+                listing.set()
+                await go_on.wait()
+            async for found in everything(prefix):
+                yield found
+
+        world.storage.list = slowly
+        first = asyncio.ensure_future(sweep_orphans(opened))
+        await listing.wait()
+        second = asyncio.ensure_future(sweep_orphans(opened))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(first, second)
+        assert set(world.storage.chunks) == committed
+        await store.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("part", ["flush", "compaction"])
+def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_start(part, monkeypatch) -> None:
+    """It had been garbage, and collected, before it was there."""
+    monkeypatch.setattr("sarit.store.flusher._RETRY_SECONDS", 0.0)
+
+    async def main():
+        world = _world()
+        world.limits = replace(world.limits, flush=replace(world.limits.flush, small_extent_bytes=10_000))
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        (opened,) = store.opened()
+        write, failed = world.storage.write, []
+
+        async def failing(name, parts, pace=None):
+            if not failed:
+                failed.append(name)
+                raise Unavailable("timed out")
+            await write(name, parts, pace)
+
+        if part == "flush":
+            world.storage.write = failing
+        await _write(store, 9)
+        world.storage.write = failing
+        await opened.flusher._compact()
+        await _write(store, 1)
+        await opened.flusher.collect_garbage()
+        world.storage.chunks[failed[0]] = b"late"
+        store = await world.crash(store)
+        (opened,) = store.opened()
+        await sweep_orphans(opened)
+        assert failed[0] not in world.storage.chunks
+        assert await read_all(store, NAME) == b"x" * 5000
+        marks = keys.meta_key("failed/")
+        assert not [key for key in world.indexes.snapshot(0) if key.startswith(marks)], "swept epochs are forgotten"
         await store.stop()
 
     asyncio.run(main())

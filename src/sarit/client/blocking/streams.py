@@ -136,9 +136,7 @@ class EventReader:
         After `timeout` seconds without any the batch is empty.
         """
         found = self._thread.run(_within(timeout, self._reader.next_table()))
-        if found is None:
-            return self._reader.no_events()
-        return self._reader.take_table(most) if found else None
+        return None if found is False else self._reader.take_table(most)
 
     def arrow_batches(self, most: int | None = None) -> Iterator[pa.RecordBatch]:
         """The events in record batches, as they come."""

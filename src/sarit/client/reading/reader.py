@@ -111,10 +111,11 @@ class EventReader:
         """
         try:
             async with asyncio.timeout(timeout):
-                found = await self.next_table()
+                if not await self.next_table():
+                    return None
         except TimeoutError:
-            return self.no_events()
-        return self.take_table(most) if found else None
+            pass
+        return self.take_table(most)
 
     async def next_table(self) -> bool:
         """Have a record batch at hand, not handed out yet; False at the end.  Hand it out by `take_table`."""
@@ -122,14 +123,11 @@ class EventReader:
             self._rest = await self._parsed_table()
         return self._rest is not None
 
-    def no_events(self) -> pa.RecordBatch:
-        """A record batch without rows."""
-        return _empty(self._arrow_schema())
-
     def take_table(self, most: int | None) -> pa.RecordBatch:
-        """Hand out up to `most` events of the record batch that is at hand."""
+        """Hand out up to `most` events of the record batch that is at hand; none when none is."""
         batch, self._rest = self._rest, None
-        assert batch is not None
+        if batch is None:
+            return _empty(self._arrow_schema())
         if most is not None and batch.num_rows > most:
             self._rest = batch.slice(most)
             return batch.slice(0, most)

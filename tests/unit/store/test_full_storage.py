@@ -1,0 +1,145 @@
+"""Long-term storage is full and a chunk waits for room: what is deleted or truncated meanwhile gives it."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from sarit.core.errors import Unavailable
+from sarit.storage.memory import MemoryChunks
+from sarit.store import flusher as flushing
+from tests.unit.store.harness import SMALL, World, Writer, read_all
+
+OLD, NEW = "a/old/0.#epoch.0", "a/new/0.#epoch.0"
+BY_HAND = replace(SMALL.flush, interval_seconds=1000, small_slice_bytes=1)
+
+
+class FullChunks(MemoryChunks):
+    """Takes `room` bytes in all; `refused` is set when a chunk did not fit."""
+
+    room = 2000
+
+    def __init__(self):
+        super().__init__()
+        self.refused = asyncio.Event()
+
+    async def write(self, name, parts, pace=None):
+        if sum(map(len, (*parts, *self.chunks.values()))) > self.room:
+            self.refused.set()
+            raise Unavailable("No space left on device")
+        await super().write(name, parts, pace)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch):
+    monkeypatch.setattr(flushing, "_RETRY_SECONDS", 0.01)
+
+
+def run(main):
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+async def append(store, name, *pieces):
+    writer = Writer(store, name)
+    last = max(await writer.set_up(), 0)
+    for number, piece in enumerate(pieces, last + 1):
+        writer.append(piece, number)
+    await writer.settled()
+    writer.session.close()
+
+
+async def filled():
+    """A world whose storage is filled by OLD, and a checkpoint that waits to write NEW; the store, and both."""
+    world = World(limits=replace(SMALL, containers=1, cache_bytes=0, flush=BY_HAND), storage=FullChunks())
+    store = await world.start()
+    (opened,) = store.opened()
+    for name in (OLD, NEW):
+        await store.container(name).create(name)
+    await append(store, OLD, b"a" * 900, b"b" * 900)
+    await opened.flusher.checkpoint()
+    await append(store, NEW, b"c" * 900)
+    checkpoint = asyncio.ensure_future(opened.flusher.checkpoint())
+    await world.storage.refused.wait()
+    return world, store, checkpoint
+
+
+async def all_collected(store):
+    (opened,) = store.opened()
+    await opened.flusher.checkpoint()
+    await opened.flusher.collect_garbage()
+
+
+def test_a_stream_that_is_deleted_gives_room():
+    async def main():
+        world, store, checkpoint = await filled()
+        await store.container(OLD).delete(OLD)
+        assert await checkpoint
+        assert await read_all(store, NEW) == b"c" * 900
+        await all_collected(store)
+        assert list(world.storage.chunks.values()) == [b"c" * 900]
+        await store.stop()
+
+    run(main)
+
+
+def test_a_truncation_gives_the_room_of_whole_chunks():
+    async def main():
+        world, store, checkpoint = await filled()
+        await store.container(OLD).truncate(OLD, 1000)
+        assert await checkpoint
+        assert await read_all(store, NEW) == b"c" * 900
+        assert await read_all(store, OLD) == b"b" * 800
+        assert sorted(world.storage.chunks.values()) == [b"b" * 900, b"c" * 900]
+        await append(store, OLD, b"d" * 100)
+        await all_collected(store)
+        assert await read_all(store, OLD) == b"b" * 800 + b"d" * 100
+        await store.stop()
+
+    run(main)
+
+
+@pytest.mark.parametrize("change", ["delete", "truncate"])
+def test_what_the_log_says_is_recovered_over_an_index_without_those_extents(change):
+    """The power goes after room was made, before the checkpoint that knows why."""
+
+    async def main():
+        world, store, checkpoint = await filled()
+        world.storage.room = 0
+        if change == "delete":
+            await store.container(OLD).delete(OLD)
+        else:
+            await store.container(OLD).truncate(OLD, 1000)
+        while b"a" * 900 in world.storage.chunks.values():
+            world.storage.refused.clear()
+            await world.storage.refused.wait()
+        checkpoint.cancel()
+        store = await world.crash(store)
+        assert await read_all(store, NEW) == b"c" * 900
+        if change == "delete":
+            assert await store.container(OLD).residency.find(OLD) is None
+        else:
+            assert await read_all(store, OLD) == b"b" * 800
+        world.storage.room = 2000
+        await all_collected(store)
+        left = [b"c" * 900] if change == "delete" else [b"b" * 900, b"c" * 900]
+        assert sorted(world.storage.chunks.values()) == left
+        await store.stop()
+
+    run(main)
+
+
+def test_chunks_of_a_merged_segment_stay():
+    """It is gone, and its bytes stand in another now."""
+
+    async def main():
+        world, store, checkpoint = await filled()
+        await store.container(NEW).merge(NEW, OLD)
+        world.storage.refused.clear()
+        await world.storage.refused.wait()
+        world.storage.room = 3000
+        assert await checkpoint
+        await all_collected(store)
+        assert await read_all(store, NEW) == b"c" * 900 + b"a" * 900 + b"b" * 900
+        await store.stop()
+
+    run(main)
