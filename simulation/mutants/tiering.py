@@ -87,7 +87,7 @@ def orphans_not_swept() -> Iterator[None]:
         yield
 
 
-@mutant("long-term storage is a prefix")
+@mutant("long-term storage is a prefix", found_by="tests/unit/store/test_sweep.py")
 @contextmanager
 def late_chunks_not_swept() -> Iterator[None]:
     """An epoch is swept once only: what it had sent off, and arrives later, stays for ever."""
