@@ -164,12 +164,18 @@ def skip_events(access: StreamAccess, part: Range, count: int) -> tuple[int, int
 
 def skip_bytes(access: StreamAccess, part: Range, count: int) -> tuple[int, int]:
     """The last event boundary within `count` bytes of the start of `part`, and how many bytes it is."""
-    if part.end - part.start <= count:
+    stop = part.start + count
+    if part.end <= stop:
         return part.end, part.end - part.start
     boundary = part.start
-    for _, offsets in access.batches(part.segment, part.start, min(part.end, part.start + count)):
-        if len(offsets):
-            boundary = offsets[len(offsets) - 1].as_py()
+    # To its end, which is a boundary as `stop` need not be.  Where an event begins, the one before it has ended.
+    for _, offsets in access.batches(part.segment, part.start, part.end):
+        begins = offsets.to_numpy(zero_copy_only=False)
+        within = int(np.searchsorted(begins, stop, "right"))
+        if within:
+            boundary = int(begins[within - 1])
+        if within < len(begins):
+            break
     return boundary, boundary - part.start
 
 

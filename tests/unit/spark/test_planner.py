@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sarit.core.errors import Invalid, NotFound, Truncated
+from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.names import SegmentId
 from sarit.spark.options import parse_read
 from sarit.spark.planner import Range, StreamPlanner, batch_ranges
@@ -43,11 +43,19 @@ class FakeStream:
         return self.next.get(segment, {})
 
     def batches(self, segment, start, end):
-        begins = [0, *itertools.accumulate(self.events[segment])][:-1]
-        wanted = [b for b, n in zip(begins, self.events[segment], strict=True) if start <= b and b + n <= end]
+        """Refuses what a store refuses; where a store would wait for more, that is asserted not to be asked."""
+        if segment not in self.events:
+            raise NotFound(f"{segment} is gone")
+        if start < self.starts.get(segment, 0):
+            raise Truncated(f"{segment} is truncated", self.starts[segment])
+        bounds = [0, *itertools.accumulate(self.events[segment])]
+        assert end <= bounds[-1], "this read would wait at the tail"
+        wanted = [low for low, high in itertools.pairwise(bounds) if start <= low and high <= end]
         for first in range(0, len(wanted), 3):
             part = wanted[first : first + 3]
             yield pa.array([b"x"] * len(part)), pa.array(part, pa.int64())
+        if end not in bounds:
+            raise Corrupt(f"offset {end} is in the middle of an event")
 
     def split_b(self):
         self.sealed.add(B)
@@ -115,17 +123,27 @@ def test_the_event_limit_is_hard_and_nothing_is_missed(stream):
     assert len(seen) == len(set(seen)) == 57
 
 
-def test_the_byte_limit_holds_but_an_event_above_it_passes(stream):
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(35, [30, 30, 30, 10, 500, 30]), (30, [30, 30, 30, 10, 500, 30]), (5, [10] * 10 + [500] + [10] * 3)],
+)
+def test_the_byte_limit_holds_but_an_event_above_it_passes(stream, limit, expected):
     stream.events[A] = [10] * 10 + [500] + [10] * 3
-    planner = StreamPlanner(replace(OPTIONS, max_bytes=35), stream)
+    planner = StreamPlanner(replace(OPTIONS, max_bytes=limit), stream)
     at, sizes = planner.initial(), []
     while True:
         at, ranges = take(planner, at)
         if not ranges:
             break
         sizes.append(sum(r.end - r.start for r in ranges))
-    assert sum(sizes) == 630
-    assert [size for size in sizes if size > 35] == [500]
+    assert sizes == expected
+
+
+def test_a_share_of_the_byte_limit_that_one_segment_cannot_use_goes_to_the_next(stream):
+    stream.events |= {A: [100] * 2, B: [20] * 10}
+    planner = StreamPlanner(replace(OPTIONS, max_bytes=150), stream)
+    _, ranges = take(planner, planner.initial())
+    assert ranges == [Range(B, 0, 140)]
 
 
 def test_a_restarted_query_goes_on_where_its_checkpoint_stands(stream):
