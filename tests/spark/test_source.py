@@ -122,6 +122,25 @@ def test_micro_batches_are_bounded_in_bytes(spark, node, client, tmp_path):
     assert len([size for size in sizes if size]) <= 6
 
 
+def test_a_query_reads_on_above_truncations_when_told_to(spark, node, client, tmp_path):
+    client.create_stream("s/lost", segments=2)
+    settings = options(node, "s/lost", failOnDataLoss="false")
+    frame = spark.readStream.format("sarit").options(**settings).load()
+    fill(client, "s/lost", 100)
+    assert copy_all(frame, tmp_path)[1] == list(range(100))
+    fill(client, "s/lost", 100, start=100)
+    client.truncate_stream("s/lost", cut=client.stream_cut_tail("s/lost"))
+    fill(client, "s/lost", 100, start=200)
+    expected = [*range(100), *range(200, 300)]
+    assert copy_all(frame, tmp_path)[1] == expected
+    client.stream("s/lost").scale(3)
+    fill(client, "s/lost", 100, start=300)
+    client.truncate_stream("s/lost", cut=client.stream_cut_tail("s/lost"))
+    fill(client, "s/lost", 100, start=400)
+    expected += range(400, 500)
+    assert copy_all(frame, tmp_path)[1] == expected
+
+
 def test_what_is_wrong_is_said(spark, node):
     from pyspark.errors import PySparkException
 

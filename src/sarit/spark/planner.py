@@ -13,14 +13,14 @@ driver one read of what the micro-batch holds.  Unlimited micro-batches end at t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sarit.core.errors import Invalid, NotFound, Truncated
+from sarit.core.errors import Invalid
 from sarit.spark.position import Position, SegmentState, advance, finished, from_offset, split_budget, to_offset
+from sarit.spark.ranges import Guarded, Range, present, what_is_left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,21 +30,12 @@ if TYPE_CHECKING:
     from sarit.spark.options import ReadOptions
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bytes of one segment between two event boundaries."""
-
-    segment: SegmentId
-    start: int
-    end: int
-
-
 class StreamPlanner:
     """Positions of one streaming query."""
 
     def __init__(self, options: ReadOptions, access: StreamAccess) -> None:
         self._options = options
-        self._access = access
+        self._access = Guarded(access, fail=options.fail_on_data_loss)
         self._stream = str(options.target.stream)
         self._origin: Position | None = None
         self._position: Position | None = None
@@ -67,10 +58,12 @@ class StreamPlanner:
         self._origin = from_offset(self._stream, {**end, "segments": end.get("origin")})
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[Range]:
-        """What the tasks of a micro-batch read: at most one range per segment, none for nothing new."""
+        """What the tasks of a micro-batch read: at most one range per segment, none for nothing new.
+
+        Raises NotFound, Truncated."""
         before, after = from_offset(self._stream, start), from_offset(self._stream, end)
-        found = [Range(segment, before.get(segment, 0), at) for segment, at in sorted(after.items())]
-        return [part for part in found if part.start < part.end]
+        wanted = [(segment, before.get(segment, 0), at) for segment, at in sorted(after.items())]
+        return what_is_left(wanted, self._access, fail=self._options.fail_on_data_loss)
 
     def _begin(self) -> Position:
         if self._origin is None:
@@ -89,7 +82,7 @@ class StreamPlanner:
         """Enter successors as long as there are finished segments to replace."""
         while True:
             states = self._access.states(position)
-            position = check_present(position, states, fail=self._options.fail_on_data_loss)
+            position = present(position, states, fail=self._options.fail_on_data_loss)
             done = finished(position, states) | {segment for segment in position if segment not in states}
             following = {segment: self._access.successors(segment) for segment in sorted(done)}
             advanced = advance(position, done, following)
@@ -128,28 +121,6 @@ class StreamPlanner:
         return bounded
 
 
-def check_present(position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool) -> Position:
-    """Move above what was truncated away, or refuse.  Raises NotFound, Truncated.
-
-    A segment that is gone altogether stays in the position as finished, when that is allowed.
-    """
-    moved = dict(position)
-    for segment, at in position.items():
-        state = states.get(segment)
-        hint = 'the stream was truncated or deleted; .option("failOnDataLoss", "false") reads on with what is left'
-        if state is None and fail:
-            raise NotFound(f"segment {segment.number}.#epoch.{segment.epoch} is gone: {hint}")
-        if state is not None and at < state.start:
-            if fail:
-                raise Truncated(
-                    f"segment {segment.number}.#epoch.{segment.epoch} begins at offset {state.start} now, "
-                    f"the query stands at {at}: {hint}",
-                    state.start,
-                )
-            moved[segment] = state.start
-    return moved
-
-
 def skip_events(access: StreamAccess, part: Range, count: int) -> tuple[int, int]:
     """The offset after at most `count` events of `part`, and how many they are."""
     seen = 0
@@ -180,36 +151,30 @@ def skip_bytes(access: StreamAccess, part: Range, count: int) -> tuple[int, int]
 
 
 def batch_ranges(options: ReadOptions, access: StreamAccess) -> list[Range]:
-    """The ranges of a batch read: every segment between the two cuts, split further when asked to."""
-    start, end = access.cut(options.start), access.cut(options.end)
-    found = _between(start, end, access)
-    states = access.states(sorted({part.segment for part in found}))
-    for part in found:
-        check_present({part.segment: part.start}, states, fail=options.fail_on_data_loss)
-    parts = [Range(p.segment, max(p.start, states[p.segment].start), p.end) for p in found if p.segment in states]
-    parts = [part for part in parts if part.start < part.end]
-    return _split(parts, options.splits, access)
+    """The ranges of a batch read: every segment between the two cuts, split further when asked to.
+
+    Raises Invalid, NotFound, Truncated."""
+    guarded = Guarded(access, fail=options.fail_on_data_loss)
+    wanted = _between(access.cut(options.start), access.cut(options.end), access)
+    return _split(what_is_left(wanted, guarded, fail=options.fail_on_data_loss), options.splits, guarded)
 
 
-def _between(start: Position, end: Position, access: StreamAccess) -> list[Range]:
-    """Walk from the start cut along the successors to the end cut.  Raises Invalid when that is not ahead."""
-    ranges: list[Range] = []
+def _between(start: Position, end: Position, access: StreamAccess) -> list[tuple[SegmentId, int, int | None]]:
+    """Walk from the start cut along the successors to the end cut: (segment, start, end), None being its end.
+
+    Raises Invalid when that is not ahead."""
+    found: list[tuple[SegmentId, int, int | None]] = []
     todo = dict(start)
     seen: set[SegmentId] = set()
     while todo:
         segment = min(todo)
-        at = todo.pop(segment)
         seen.add(segment)
-        if segment in end:
-            ranges.append(Range(segment, at, end[segment]))
-            continue
-        state = access.states([segment]).get(segment)
-        if state is not None:
-            ranges.append(Range(segment, at, state.end))
-        todo.update({successor: 0 for successor in access.successors(segment) if successor not in seen})
+        found.append((segment, todo.pop(segment), end.get(segment)))
+        if segment not in end:
+            todo.update({successor: 0 for successor in access.successors(segment) if successor not in seen})
     if not seen >= set(end):
         raise Invalid("the end lies before the start, or the cuts are of different streams")
-    return ranges
+    return found
 
 
 def _split(parts: list[Range], splits: int, access: StreamAccess) -> list[Range]:

@@ -1,83 +1,22 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
-from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
-from sarit.core.names import SegmentId
+from sarit.core.errors import Invalid
 from sarit.spark.options import parse_read
-from sarit.spark.planner import Range, StreamPlanner, batch_ranges
-from sarit.spark.position import SegmentState
+from sarit.spark.planner import StreamPlanner, batch_ranges
+from sarit.spark.ranges import Range
+from tests.unit.spark.fake_stream import LEFT, RIGHT, A, B, FakeStream, take
 
-A, B = SegmentId(0, 0), SegmentId(0, 1)
-LEFT, RIGHT = SegmentId(1, 2), SegmentId(1, 3)
 OPTIONS = parse_read({"stream": "s/t"})
-
-
-class FakeStream:
-    """A stream in memory: segment -> lengths of its events; offsets count them as they are."""
-
-    def __init__(self, **_: object) -> None:
-        self.events: dict[SegmentId, list[int]] = {A: [], B: []}
-        self.starts: dict[SegmentId, int] = {}
-        self.sealed: set[SegmentId] = set()
-        self.next: dict[SegmentId, dict[SegmentId, frozenset[SegmentId]]] = {}
-        self.head = [A, B]
-
-    def cut(self, which):
-        active = self.head if which == "head" else sorted(set(self.events) - self.sealed)
-        return {s: (self.starts.get(s, 0) if which == "head" else sum(self.events[s])) for s in active}
-
-    def states(self, segments):
-        return {
-            s: SegmentState(self.starts.get(s, 0), sum(self.events[s]), s in self.sealed)
-            for s in segments
-            if s in self.events
-        }
-
-    def successors(self, segment):
-        return self.next.get(segment, {})
-
-    def batches(self, segment, start, end):
-        """Refuses what a store refuses; where a store would wait for more, that is asserted not to be asked."""
-        if segment not in self.events:
-            raise NotFound(f"{segment} is gone")
-        if start < self.starts.get(segment, 0):
-            raise Truncated(f"{segment} is truncated", self.starts[segment])
-        bounds = [0, *itertools.accumulate(self.events[segment])]
-        assert end <= bounds[-1], "this read would wait at the tail"
-        wanted = [low for low, high in itertools.pairwise(bounds) if start <= low and high <= end]
-        for first in range(0, len(wanted), 3):
-            part = wanted[first : first + 3]
-            yield pa.array([b"x"] * len(part)), pa.array(part, pa.int64())
-        if end not in bounds:
-            raise Corrupt(f"offset {end} is in the middle of an event")
-
-    def split_b(self):
-        self.sealed.add(B)
-        self.events |= {LEFT: [], RIGHT: []}
-        self.next[B] = {LEFT: frozenset({B}), RIGHT: frozenset({B})}
-
-    def close(self):
-        pass
 
 
 @pytest.fixture
 def stream() -> FakeStream:
     return FakeStream()
-
-
-def take(planner, start):
-    """One micro-batch as Spark does it; returns the next offset (through JSON) and what the tasks read."""
-    end = json.loads(json.dumps(planner.latest()))
-    if end == start:
-        return start, []
-    planner.planned(end)
-    return end, planner.ranges(start, end)
 
 
 def test_micro_batches_follow_the_tail(stream):
@@ -169,31 +108,6 @@ def test_the_origin_is_remembered_although_the_tail_moved(stream):
     again.planned(at)
     assert again.initial()["segments"] == origin["segments"]
     assert again.ranges(again.initial(), at) == [Range(A, 40, 50)]
-
-
-def test_truncated_data_is_not_skipped_silently(stream):
-    stream.events[A] = [10] * 4
-    planner = StreamPlanner(OPTIONS, stream)
-    planner.initial()
-    stream.starts[A] = 20
-    with pytest.raises(Truncated, match="failOnDataLoss"):
-        planner.latest()
-    lenient = StreamPlanner(replace(OPTIONS, fail_on_data_loss=False), stream)
-    assert lenient.ranges(lenient.initial(), lenient.latest()) == [Range(A, 20, 40)]
-    del stream.events[B]
-    with pytest.raises(NotFound, match="gone"):
-        StreamPlanner(OPTIONS, FakeGone(stream)).latest()
-
-
-class FakeGone(FakeStream):
-    """A stream whose head still names a segment that is gone."""
-
-    def __init__(self, other):
-        super().__init__()
-        self.events = other.events
-
-    def cut(self, which):
-        return {A: 0, B: 0}
 
 
 def test_a_batch_reads_across_a_scale(stream):
