@@ -60,7 +60,7 @@ class StreamPlanner:
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[Range]:
         """What the tasks of a micro-batch read: at most one range per segment, none for nothing new.
 
-        Raises NotFound, Truncated."""
+        Raises NotFound, Truncated, Invalid."""
         before, after = from_offset(self._stream, start), from_offset(self._stream, end)
         wanted = [(segment, before.get(segment, 0), at) for segment, at in sorted(after.items())]
         return what_is_left(wanted, self._access, fail=self._options.fail_on_data_loss)

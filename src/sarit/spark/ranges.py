@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.errors import NotFound, SaritError, Truncated
+from sarit.core.errors import Invalid, NotFound, SaritError, Truncated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,16 +40,20 @@ class Range:
     end: int
 
 
+def _name(segment: SegmentId) -> str:
+    return f"segment {segment.number}.#epoch.{segment.epoch}"
+
+
 def lost(segment: SegmentId, at: int, start: int | None) -> SaritError:
     """What to raise where a segment is to be read from `at`, and begins at `start` now; None: it is gone."""
-    name = f"segment {segment.number}.#epoch.{segment.epoch}"
+    name = _name(segment)
     if start is None:
         return NotFound(f"{name}, to be read from offset {at}, is gone: {_HINT}")
     return Truncated(f"{name}, to be read from offset {at}, begins at offset {start} now: {_HINT}", start)
 
 
 def present(position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool) -> Position:
-    """Move above what was truncated away, or refuse.  Raises NotFound, Truncated.
+    """Move above what was truncated away, or refuse.  Raises NotFound, Truncated; Invalid behind an end.
 
     A segment that is gone altogether stays in the position as finished, when that is allowed.
     """
@@ -59,8 +63,15 @@ def present(position: Position, states: Mapping[SegmentId, SegmentState], *, fai
         if fail and (state is None or at < state.start):
             raise lost(segment, at, None if state is None else state.start)
         if state is not None:
+            _check_end(segment, at, state)
             moved[segment] = max(at, state.start)
     return moved
+
+
+def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
+    """Ends only grow, so nobody was ever told of an offset behind one; a read up to there would wait for ever."""
+    if at > state.end:
+        raise Invalid(f"offset {at} lies behind the end of {_name(segment)}, which is at {state.end}")
 
 
 def what_is_left(
@@ -68,14 +79,18 @@ def what_is_left(
 ) -> list[Range]:
     """The ranges to read of (segment, start, end), None being the end of the segment; empty ones are left out.
 
-    Raises NotFound, Truncated."""
+    Raises NotFound, Truncated; Invalid for an end before its start, or behind the end of its segment."""
     unread = [part for part in wanted if part[1] != part[2]]
     states = access.states([segment for segment, _, _ in unread]) if unread else {}
     found: list[Range] = []
     for segment, at, end in unread:
+        if end is not None and at > end:
+            raise Invalid(f"the read is to begin from offset {at} of {_name(segment)}, and end before it, at {end}")
         start = present({segment: at}, states, fail=fail)[segment]
-        if segment in states:
-            found.append(Range(segment, start, states[segment].end if end is None else end))
+        state = states.get(segment)
+        if state is not None:
+            _check_end(segment, end or 0, state)
+            found.append(Range(segment, start, state.end if end is None else end))
     return [part for part in found if part.start < part.end]
 
 
