@@ -6,6 +6,8 @@ each micro-batch, and, when a query is started anew from its checkpoint, with th
 
 A query that never finished a micro-batch is asked for its initial offset again after a restart, and the answer must be
 the one it gave the first time, although head and tail have moved.  So each offset carries the query's origin along.
+It also names the segments that it leaves at their sealed ends (`ended`): when one of them is truncated away before its
+successors take its place, nothing of it was lost, and afterwards no store could tell.
 
 Limits are hard: the end of a limited micro-batch is found by reading event boundaries from its start, which costs the
 driver one read of what the micro-batch holds.  Unlimited micro-batches end at the tail, at no cost.
@@ -19,7 +21,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sarit.core.errors import Invalid
-from sarit.spark.position import Position, SegmentState, advance, finished, from_offset, split_budget, to_offset
+from sarit.spark.position import (
+    Position,
+    SegmentState,
+    advance,
+    finished,
+    from_name,
+    from_offset,
+    split_budget,
+    to_name,
+    to_offset,
+)
 from sarit.spark.ranges import Guarded, Range, present, what_is_left
 
 if TYPE_CHECKING:
@@ -39,6 +51,7 @@ class StreamPlanner:
         self._stream = str(options.target.stream)
         self._origin: Position | None = None
         self._position: Position | None = None
+        self._ended: set[SegmentId] = set()
 
     def initial(self) -> dict[str, object]:
         """The offset the query began with."""
@@ -50,12 +63,16 @@ class StreamPlanner:
         self._begin()
         assert self._position is not None
         position, states = self._follow(self._position)
-        return self._offset(self._limited(position, states))
+        end = self._limited(position, states)
+        ended = finished(end, states) | (self._ended & (end.keys() - states.keys()))
+        return self._offset(end) | ({"ended": [to_name(segment) for segment in sorted(ended)]} if ended else {})
 
     def planned(self, end: Mapping[str, object]) -> None:
         """Spark holds the offset `end`: the next micro-batch begins there."""
         self._position = from_offset(self._stream, end)
         self._origin = from_offset(self._stream, {**end, "segments": end.get("origin")})
+        ended = end.get("ended")
+        self._ended = {from_name(name) for name in ended} if isinstance(ended, list) else set()
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[Range]:
         """What the tasks of a micro-batch read: at most one range per segment, none for nothing new.
@@ -82,7 +99,7 @@ class StreamPlanner:
         """Enter successors as long as there are finished segments to replace."""
         while True:
             states = self._access.states(position)
-            position = present(position, states, fail=self._options.fail_on_data_loss)
+            position = present(position, states, fail=self._options.fail_on_data_loss, ended=self._ended)
             done = finished(position, states) | {segment for segment in position if segment not in states}
             following = {segment: self._access.successors(segment) for segment in sorted(done)}
             advanced = advance(position, done, following)

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid, NotFound, SaritError, Truncated
+from sarit.spark.position import to_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -40,29 +41,30 @@ class Range:
     end: int
 
 
-def _name(segment: SegmentId) -> str:
-    return f"segment {segment.number}.#epoch.{segment.epoch}"
-
-
 def lost(segment: SegmentId, at: int, start: int | None) -> SaritError:
     """What to raise where a segment is to be read from `at`, and begins at `start` now; None: it is gone."""
-    name = _name(segment)
+    what = f"segment {to_name(segment)}, to be read from offset {at},"
     if start is None:
-        return NotFound(f"{name}, to be read from offset {at}, is gone: {_HINT}")
-    return Truncated(f"{name}, to be read from offset {at}, begins at offset {start} now: {_HINT}", start)
+        return NotFound(f"{what} is gone with what was unread in it, if anything: {_HINT}")
+    return Truncated(f"{what} begins at offset {start} now: {_HINT}", start)
 
 
-def present(position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool) -> Position:
+def present(
+    position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool, ended: Collection[SegmentId] = ()
+) -> Position:
     """Move above what was truncated away, or refuse.  Raises NotFound, Truncated; Invalid behind an end.
 
-    A segment that is gone altogether stays in the position as finished, when that is allowed.
+    A segment that is gone altogether stays in the position as finished, when that is allowed, or when it is one of
+    `ended`: sealed and read to the end when that could still be seen.
     """
     moved = dict(position)
     for segment, at in position.items():
         state = states.get(segment)
-        if fail and (state is None or at < state.start):
-            raise lost(segment, at, None if state is None else state.start)
+        if fail and state is None and segment not in ended:
+            raise lost(segment, at, None)
         if state is not None:
+            if fail and at < state.start:
+                raise lost(segment, at, state.start)
             _check_end(segment, at, state)
             moved[segment] = max(at, state.start)
     return moved
@@ -71,7 +73,7 @@ def present(position: Position, states: Mapping[SegmentId, SegmentState], *, fai
 def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
     """Ends only grow, so nobody was ever told of an offset behind one; a read up to there would wait for ever."""
     if at > state.end:
-        raise Invalid(f"offset {at} lies behind the end of {_name(segment)}, which is at {state.end}")
+        raise Invalid(f"offset {at} lies behind the end of segment {to_name(segment)}, which is at {state.end}")
 
 
 def what_is_left(
@@ -85,7 +87,8 @@ def what_is_left(
     found: list[Range] = []
     for segment, at, end in unread:
         if end is not None and at > end:
-            raise Invalid(f"the read is to begin from offset {at} of {_name(segment)}, and end before it, at {end}")
+            where = f"offset {at} of segment {to_name(segment)}"
+            raise Invalid(f"the read is to begin from {where}, and end before it, at {end}")
         start = present({segment: at}, states, fail=fail)[segment]
         state = states.get(segment)
         if state is not None:

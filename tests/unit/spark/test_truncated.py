@@ -72,9 +72,42 @@ def test_what_goes_while_a_micro_batch_is_planned_is_left_out_or_said(stream):
     del stream.events[B]
     assert planner.ranges(start, end) == [Range(A, 20, 40)]
     stream.starts[A] = 0
-    with pytest.raises(NotFound, match="is gone: .*failOnDataLoss"):
+    with pytest.raises(NotFound, match="is gone .*failOnDataLoss"):
         strict.ranges(start, end)
     assert strict.ranges(end, end) == []
+
+
+def test_a_segment_that_goes_once_it_was_read_to_its_sealed_end_is_no_loss(stream):
+    stream.events[B] = [10]
+    planner = StreamPlanner(OPTIONS, stream)
+    start = planner.initial()
+    stream.split_b()
+    at, ranges = take(planner, start)
+    assert ranges == [Range(B, 0, 10)]
+    del stream.events[B]
+    stream.events[LEFT] = [8]
+    again = StreamPlanner(OPTIONS, stream)
+    again.planned(at)
+    at, ranges = take(again, at)
+    assert ranges == [Range(LEFT, 0, 8)]
+    assert take(again, at) == (at, [])
+
+
+@pytest.mark.parametrize("sealed_before", [True, False])
+def test_a_segment_that_goes_is_a_loss_when_it_may_have_held_more(stream, sealed_before):
+    stream.events[B] = [10, 10]
+    planner = StreamPlanner(replace(OPTIONS, max_events=1 if sealed_before else 5), stream)
+    start = planner.initial()
+    if sealed_before:
+        stream.split_b()
+    at, _ = take(planner, start)
+    if not sealed_before:
+        stream.split_b()
+    del stream.events[B]
+    again = StreamPlanner(OPTIONS, stream)
+    again.planned(at)
+    with pytest.raises(NotFound, match="is gone with what was unread in it, if anything: .*failOnDataLoss"):
+        again.latest()
 
 
 def test_a_batch_says_that_a_segment_between_its_cuts_is_gone(stream):
