@@ -37,6 +37,21 @@ def read(client, stream):
     return [event.decode() for event in client.reader(stream, end="tail")]
 
 
+def copy_all(frame, directory):
+    """Run a query into files until all is copied, from its checkpoint if there is one.
+
+    Returns the rows of each micro-batch, and the numbers that the events in the files end with, sorted."""
+    sink = frame.selectExpr("cast(event as string) event").writeStream.format("json")
+    query = sink.option("checkpointLocation", str(directory / "checkpoint")).start(str(directory / "out"))
+    try:
+        query.processAllAvailable()
+        sizes = [int(progress["numInputRows"]) for progress in query.recentProgress]
+    finally:
+        query.stop()
+    rows = frame.sparkSession.read.schema("event string").json(str(directory / "out")).collect()
+    return sizes, sorted(int(row.event.rpartition(":")[2]) for row in rows)
+
+
 def test_batch_read_and_its_columns(spark, node, client):
     client.create_stream("s/batch", segments=3)
     fill(client, "s/batch", 5000)
@@ -93,6 +108,37 @@ def test_a_stream_to_a_stream_across_a_new_epoch_and_a_restart(spark, node, clie
     assert sum(run()) == 1000
     got = read(client, "s/sink")
     assert sorted(int(e.split(":")[1]) for e in got) == list(range(3000))
+
+
+def test_micro_batches_are_bounded_in_bytes(spark, node, client, tmp_path):
+    client.create_stream("s/bytes", segments=2)
+    with client.writer("s/bytes") as writer:
+        for n in range(200):
+            writer.write(f"{n:092}", key=str(n % 7))  # 100 bytes with its header
+    frame = spark.readStream.format("sarit").options(**options(node, "s/bytes", maxBytesPerTrigger="5050")).load()
+    sizes, seen = copy_all(frame, tmp_path)
+    assert seen == list(range(200))
+    assert max(sizes) <= 50
+    assert len([size for size in sizes if size]) <= 6
+
+
+def test_a_query_reads_on_above_truncations_when_told_to(spark, node, client, tmp_path):
+    client.create_stream("s/lost", segments=2)
+    settings = options(node, "s/lost", failOnDataLoss="false")
+    frame = spark.readStream.format("sarit").options(**settings).load()
+    fill(client, "s/lost", 100)
+    assert copy_all(frame, tmp_path)[1] == list(range(100))
+    fill(client, "s/lost", 100, start=100)
+    client.truncate_stream("s/lost", cut=client.stream_cut_tail("s/lost"))
+    fill(client, "s/lost", 100, start=200)
+    expected = [*range(100), *range(200, 300)]
+    assert copy_all(frame, tmp_path)[1] == expected
+    client.stream("s/lost").scale(3)
+    fill(client, "s/lost", 100, start=300)
+    client.truncate_stream("s/lost", cut=client.stream_cut_tail("s/lost"))
+    fill(client, "s/lost", 100, start=400)
+    expected += range(400, 500)
+    assert copy_all(frame, tmp_path)[1] == expected
 
 
 def test_what_is_wrong_is_said(spark, node):

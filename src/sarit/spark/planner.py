@@ -6,6 +6,8 @@ each micro-batch, and, when a query is started anew from its checkpoint, with th
 
 A query that never finished a micro-batch is asked for its initial offset again after a restart, and the answer must be
 the one it gave the first time, although head and tail have moved.  So each offset carries the query's origin along.
+It also names the segments that it leaves at their sealed ends (`ended`): when one of them is truncated away before its
+successors take its place, nothing of it was lost, and afterwards no store could tell.
 
 Limits are hard: the end of a limited micro-batch is found by reading event boundaries from its start, which costs the
 driver one read of what the micro-batch holds.  Unlimited micro-batches end at the tail, at no cost.
@@ -13,14 +15,24 @@ driver one read of what the micro-batch holds.  Unlimited micro-batches end at t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sarit.core.errors import Invalid, NotFound, Truncated
-from sarit.spark.position import Position, SegmentState, advance, finished, from_offset, split_budget, to_offset
+from sarit.core.errors import Invalid
+from sarit.spark.position import (
+    Position,
+    SegmentState,
+    advance,
+    finished,
+    from_name,
+    from_offset,
+    split_budget,
+    to_name,
+    to_offset,
+)
+from sarit.spark.ranges import Guarded, Range, present, what_is_left
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,24 +42,16 @@ if TYPE_CHECKING:
     from sarit.spark.options import ReadOptions
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bytes of one segment between two event boundaries."""
-
-    segment: SegmentId
-    start: int
-    end: int
-
-
 class StreamPlanner:
     """Positions of one streaming query."""
 
     def __init__(self, options: ReadOptions, access: StreamAccess) -> None:
         self._options = options
-        self._access = access
+        self._access = Guarded(access, fail=options.fail_on_data_loss)
         self._stream = str(options.target.stream)
         self._origin: Position | None = None
         self._position: Position | None = None
+        self._ended: set[SegmentId] = set()
 
     def initial(self) -> dict[str, object]:
         """The offset the query began with."""
@@ -59,18 +63,24 @@ class StreamPlanner:
         self._begin()
         assert self._position is not None
         position, states = self._follow(self._position)
-        return self._offset(self._limited(position, states))
+        end = self._limited(position, states)
+        ended = finished(end, states) | (self._ended & (end.keys() - states.keys()))
+        return self._offset(end) | ({"ended": [to_name(segment) for segment in sorted(ended)]} if ended else {})
 
     def planned(self, end: Mapping[str, object]) -> None:
         """Spark holds the offset `end`: the next micro-batch begins there."""
         self._position = from_offset(self._stream, end)
         self._origin = from_offset(self._stream, {**end, "segments": end.get("origin")})
+        ended = end.get("ended")
+        self._ended = {from_name(name) for name in ended} if isinstance(ended, list) else set()
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[Range]:
-        """What the tasks of a micro-batch read: at most one range per segment, none for nothing new."""
+        """What the tasks of a micro-batch read: at most one range per segment, none for nothing new.
+
+        Raises NotFound, Truncated, Invalid."""
         before, after = from_offset(self._stream, start), from_offset(self._stream, end)
-        found = [Range(segment, before.get(segment, 0), at) for segment, at in sorted(after.items())]
-        return [part for part in found if part.start < part.end]
+        wanted = [(segment, before.get(segment, 0), at) for segment, at in sorted(after.items())]
+        return what_is_left(wanted, self._access, fail=self._options.fail_on_data_loss)
 
     def _begin(self) -> Position:
         if self._origin is None:
@@ -89,7 +99,7 @@ class StreamPlanner:
         """Enter successors as long as there are finished segments to replace."""
         while True:
             states = self._access.states(position)
-            position = check_present(position, states, fail=self._options.fail_on_data_loss)
+            position = present(position, states, fail=self._options.fail_on_data_loss, ended=self._ended)
             done = finished(position, states) | {segment for segment in position if segment not in states}
             following = {segment: self._access.successors(segment) for segment in sorted(done)}
             advanced = advance(position, done, following)
@@ -128,28 +138,6 @@ class StreamPlanner:
         return bounded
 
 
-def check_present(position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool) -> Position:
-    """Move above what was truncated away, or refuse.  Raises NotFound, Truncated.
-
-    A segment that is gone altogether stays in the position as finished, when that is allowed.
-    """
-    moved = dict(position)
-    for segment, at in position.items():
-        state = states.get(segment)
-        hint = 'the stream was truncated or deleted; .option("failOnDataLoss", "false") reads on with what is left'
-        if state is None and fail:
-            raise NotFound(f"segment {segment.number}.#epoch.{segment.epoch} is gone: {hint}")
-        if state is not None and at < state.start:
-            if fail:
-                raise Truncated(
-                    f"segment {segment.number}.#epoch.{segment.epoch} begins at offset {state.start} now, "
-                    f"the query stands at {at}: {hint}",
-                    state.start,
-                )
-            moved[segment] = state.start
-    return moved
-
-
 def skip_events(access: StreamAccess, part: Range, count: int) -> tuple[int, int]:
     """The offset after at most `count` events of `part`, and how many they are."""
     seen = 0
@@ -164,46 +152,46 @@ def skip_events(access: StreamAccess, part: Range, count: int) -> tuple[int, int
 
 def skip_bytes(access: StreamAccess, part: Range, count: int) -> tuple[int, int]:
     """The last event boundary within `count` bytes of the start of `part`, and how many bytes it is."""
-    if part.end - part.start <= count:
+    stop = part.start + count
+    if part.end <= stop:
         return part.end, part.end - part.start
     boundary = part.start
-    for _, offsets in access.batches(part.segment, part.start, min(part.end, part.start + count)):
-        if len(offsets):
-            boundary = offsets[len(offsets) - 1].as_py()
+    # To its end, which is a boundary as `stop` need not be.  Where an event begins, the one before it has ended.
+    for _, offsets in access.batches(part.segment, part.start, part.end):
+        begins = offsets.to_numpy(zero_copy_only=False)
+        within = int(np.searchsorted(begins, stop, "right"))
+        if within:
+            boundary = int(begins[within - 1])
+        if within < len(begins):
+            break
     return boundary, boundary - part.start
 
 
 def batch_ranges(options: ReadOptions, access: StreamAccess) -> list[Range]:
-    """The ranges of a batch read: every segment between the two cuts, split further when asked to."""
-    start, end = access.cut(options.start), access.cut(options.end)
-    found = _between(start, end, access)
-    states = access.states(sorted({part.segment for part in found}))
-    for part in found:
-        check_present({part.segment: part.start}, states, fail=options.fail_on_data_loss)
-    parts = [Range(p.segment, max(p.start, states[p.segment].start), p.end) for p in found if p.segment in states]
-    parts = [part for part in parts if part.start < part.end]
-    return _split(parts, options.splits, access)
+    """The ranges of a batch read: every segment between the two cuts, split further when asked to.
+
+    Raises Invalid, NotFound, Truncated."""
+    guarded = Guarded(access, fail=options.fail_on_data_loss)
+    wanted = _between(access.cut(options.start), access.cut(options.end), access)
+    return _split(what_is_left(wanted, guarded, fail=options.fail_on_data_loss), options.splits, guarded)
 
 
-def _between(start: Position, end: Position, access: StreamAccess) -> list[Range]:
-    """Walk from the start cut along the successors to the end cut.  Raises Invalid when that is not ahead."""
-    ranges: list[Range] = []
+def _between(start: Position, end: Position, access: StreamAccess) -> list[tuple[SegmentId, int, int | None]]:
+    """Walk from the start cut along the successors to the end cut: (segment, start, end), None being its end.
+
+    Raises Invalid when that is not ahead."""
+    found: list[tuple[SegmentId, int, int | None]] = []
     todo = dict(start)
     seen: set[SegmentId] = set()
     while todo:
         segment = min(todo)
-        at = todo.pop(segment)
         seen.add(segment)
-        if segment in end:
-            ranges.append(Range(segment, at, end[segment]))
-            continue
-        state = access.states([segment]).get(segment)
-        if state is not None:
-            ranges.append(Range(segment, at, state.end))
-        todo.update({successor: 0 for successor in access.successors(segment) if successor not in seen})
+        found.append((segment, todo.pop(segment), end.get(segment)))
+        if segment not in end:
+            todo.update({successor: 0 for successor in access.successors(segment) if successor not in seen})
     if not seen >= set(end):
         raise Invalid("the end lies before the start, or the cuts are of different streams")
-    return ranges
+    return found
 
 
 def _split(parts: list[Range], splits: int, access: StreamAccess) -> list[Range]:

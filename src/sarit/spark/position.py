@@ -36,9 +36,20 @@ class SegmentState:
     sealed: bool
 
 
+def to_name(segment: SegmentId) -> str:
+    """What follows the stream in the segment's full name."""
+    return f"{segment.number}.#epoch.{segment.epoch}"
+
+
+def from_name(name: str) -> SegmentId:
+    """The inverse."""
+    number, _, epoch = name.partition(".#epoch.")
+    return SegmentId(int(epoch), int(number))
+
+
 def to_offset(stream: str, position: Mapping[SegmentId, int]) -> dict[str, object]:
-    """The form kept in Spark's checkpoint; segments are named `number.#epoch.epoch` as in their full names."""
-    segments = {f"{segment.number}.#epoch.{segment.epoch}": position[segment] for segment in sorted(position)}
+    """The form kept in Spark's checkpoint; segments are named as in `to_name`."""
+    segments = {to_name(segment): position[segment] for segment in sorted(position)}
     return {"version": _VERSION, "stream": stream, "segments": segments}
 
 
@@ -54,11 +65,7 @@ def from_offset(stream: str, offset: Mapping[str, object]) -> Position:
     segments = offset.get("segments")
     if not isinstance(segments, Mapping):
         raise Invalid(f"not an offset of Sarit: {json.dumps(dict(offset))}")
-    position: Position = {}
-    for name, at in segments.items():
-        number, _, epoch = name.partition(".#epoch.")
-        position[SegmentId(int(epoch), int(number))] = int(at)
-    return position
+    return {from_name(name): int(at) for name, at in segments.items()}
 
 
 def finished(position: Mapping[SegmentId, int], states: Mapping[SegmentId, SegmentState]) -> set[SegmentId]:

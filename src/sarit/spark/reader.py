@@ -8,7 +8,8 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from sarit.spark.columns import output_batch
 from sarit.spark.connected import connect
-from sarit.spark.planner import Range, StreamPlanner, batch_ranges
+from sarit.spark.planner import StreamPlanner, batch_ranges
+from sarit.spark.ranges import Guarded, Range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.spark.access import StreamAccess
-    from sarit.spark.options import ReadOptions, Target
+    from sarit.spark.options import ReadOptions
 
 
 class RangePartition(InputPartition):
@@ -27,9 +28,9 @@ class RangePartition(InputPartition):
         self.part = part
 
 
-def read_range(target: Target, part: Range, columns: list[tuple[str, bool]]) -> Iterator[pa.RecordBatch]:
-    """The events of one range; runs in a task."""
-    access = connect(target)
+def read_range(options: ReadOptions, part: Range, columns: list[tuple[str, bool]]) -> Iterator[pa.RecordBatch]:
+    """The events of one range; runs in a task.  Raises NotFound, Truncated."""
+    access = Guarded(connect(options.target), fail=options.fail_on_data_loss)
     try:
         for events, offsets in access.batches(part.segment, part.start, part.end):
             yield output_batch(events, offsets, part.segment.packed, columns)
@@ -55,7 +56,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one partition; Spark gives None when there was nothing to plan."""
         if isinstance(partition, RangePartition):
-            yield from read_range(self._options.target, partition.part, self._columns)
+            yield from read_range(self._options, partition.part, self._columns)
 
 
 class StreamReader(DataSourceStreamReader):
@@ -87,7 +88,7 @@ class StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one partition."""
         assert isinstance(partition, RangePartition)
-        return read_range(self._options.target, partition.part, self._columns)
+        return read_range(self._options, partition.part, self._columns)
 
     def stop(self) -> None:
         """Release the driver's connections."""

@@ -1,75 +1,22 @@
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
-from sarit.core.errors import Invalid, NotFound, Truncated
-from sarit.core.names import SegmentId
+from sarit.core.errors import Invalid
 from sarit.spark.options import parse_read
-from sarit.spark.planner import Range, StreamPlanner, batch_ranges
-from sarit.spark.position import SegmentState
+from sarit.spark.planner import StreamPlanner, batch_ranges
+from sarit.spark.ranges import Range
+from tests.unit.spark.fake_stream import LEFT, RIGHT, A, B, FakeStream, take
 
-A, B = SegmentId(0, 0), SegmentId(0, 1)
-LEFT, RIGHT = SegmentId(1, 2), SegmentId(1, 3)
 OPTIONS = parse_read({"stream": "s/t"})
-
-
-class FakeStream:
-    """A stream in memory: segment -> lengths of its events; offsets count them as they are."""
-
-    def __init__(self, **_: object) -> None:
-        self.events: dict[SegmentId, list[int]] = {A: [], B: []}
-        self.starts: dict[SegmentId, int] = {}
-        self.sealed: set[SegmentId] = set()
-        self.next: dict[SegmentId, dict[SegmentId, frozenset[SegmentId]]] = {}
-        self.head = [A, B]
-
-    def cut(self, which):
-        active = self.head if which == "head" else sorted(set(self.events) - self.sealed)
-        return {s: (self.starts.get(s, 0) if which == "head" else sum(self.events[s])) for s in active}
-
-    def states(self, segments):
-        return {
-            s: SegmentState(self.starts.get(s, 0), sum(self.events[s]), s in self.sealed)
-            for s in segments
-            if s in self.events
-        }
-
-    def successors(self, segment):
-        return self.next.get(segment, {})
-
-    def batches(self, segment, start, end):
-        begins = [0, *itertools.accumulate(self.events[segment])][:-1]
-        wanted = [b for b, n in zip(begins, self.events[segment], strict=True) if start <= b and b + n <= end]
-        for first in range(0, len(wanted), 3):
-            part = wanted[first : first + 3]
-            yield pa.array([b"x"] * len(part)), pa.array(part, pa.int64())
-
-    def split_b(self):
-        self.sealed.add(B)
-        self.events |= {LEFT: [], RIGHT: []}
-        self.next[B] = {LEFT: frozenset({B}), RIGHT: frozenset({B})}
-
-    def close(self):
-        pass
 
 
 @pytest.fixture
 def stream() -> FakeStream:
     return FakeStream()
-
-
-def take(planner, start):
-    """One micro-batch as Spark does it; returns the next offset (through JSON) and what the tasks read."""
-    end = json.loads(json.dumps(planner.latest()))
-    if end == start:
-        return start, []
-    planner.planned(end)
-    return end, planner.ranges(start, end)
 
 
 def test_micro_batches_follow_the_tail(stream):
@@ -115,17 +62,27 @@ def test_the_event_limit_is_hard_and_nothing_is_missed(stream):
     assert len(seen) == len(set(seen)) == 57
 
 
-def test_the_byte_limit_holds_but_an_event_above_it_passes(stream):
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [(35, [30, 30, 30, 10, 500, 30]), (30, [30, 30, 30, 10, 500, 30]), (5, [10] * 10 + [500] + [10] * 3)],
+)
+def test_the_byte_limit_holds_but_an_event_above_it_passes(stream, limit, expected):
     stream.events[A] = [10] * 10 + [500] + [10] * 3
-    planner = StreamPlanner(replace(OPTIONS, max_bytes=35), stream)
+    planner = StreamPlanner(replace(OPTIONS, max_bytes=limit), stream)
     at, sizes = planner.initial(), []
     while True:
         at, ranges = take(planner, at)
         if not ranges:
             break
         sizes.append(sum(r.end - r.start for r in ranges))
-    assert sum(sizes) == 630
-    assert [size for size in sizes if size > 35] == [500]
+    assert sizes == expected
+
+
+def test_a_share_of_the_byte_limit_that_one_segment_cannot_use_goes_to_the_next(stream):
+    stream.events |= {A: [100] * 2, B: [20] * 10}
+    planner = StreamPlanner(replace(OPTIONS, max_bytes=150), stream)
+    _, ranges = take(planner, planner.initial())
+    assert ranges == [Range(B, 0, 140)]
 
 
 def test_a_restarted_query_goes_on_where_its_checkpoint_stands(stream):
@@ -153,31 +110,6 @@ def test_the_origin_is_remembered_although_the_tail_moved(stream):
     assert again.ranges(again.initial(), at) == [Range(A, 40, 50)]
 
 
-def test_truncated_data_is_not_skipped_silently(stream):
-    stream.events[A] = [10] * 4
-    planner = StreamPlanner(OPTIONS, stream)
-    planner.initial()
-    stream.starts[A] = 20
-    with pytest.raises(Truncated, match="failOnDataLoss"):
-        planner.latest()
-    lenient = StreamPlanner(replace(OPTIONS, fail_on_data_loss=False), stream)
-    assert lenient.ranges(lenient.initial(), lenient.latest()) == [Range(A, 20, 40)]
-    del stream.events[B]
-    with pytest.raises(NotFound, match="gone"):
-        StreamPlanner(OPTIONS, FakeGone(stream)).latest()
-
-
-class FakeGone(FakeStream):
-    """A stream whose head still names a segment that is gone."""
-
-    def __init__(self, other):
-        super().__init__()
-        self.events = other.events
-
-    def cut(self, which):
-        return {A: 0, B: 0}
-
-
 def test_a_batch_reads_across_a_scale(stream):
     stream.events |= {A: [10], B: [10, 10]}
     stream.split_b()
@@ -185,6 +117,33 @@ def test_a_batch_reads_across_a_scale(stream):
     assert batch_ranges(OPTIONS, stream) == [Range(A, 0, 10), Range(B, 0, 20), Range(LEFT, 0, 5)]
     with pytest.raises(Invalid, match="before the start"):
         batch_ranges(replace(OPTIONS, start="tail", end="head"), stream)
+
+
+def between(stream, start, end):
+    """The ranges of a batch read between two cuts."""
+    stream.cut = {"head": start, "tail": end}.get
+    return batch_ranges(OPTIONS, stream)
+
+
+def test_cuts_that_cannot_be_are_refused_where_they_are_planned(stream):
+    stream.events |= {A: [10] * 4, B: [10]}
+    assert between(stream, {A: 10, B: 0}, {A: 40, B: 0}) == [Range(A, 10, 40)]
+    with pytest.raises(Invalid, match="behind the end of segment 0.#epoch.0, which is at 40"):
+        between(stream, {A: 0, B: 0}, {A: 50, B: 10})
+    with pytest.raises(Invalid, match="behind the end of segment 0.#epoch.0, which is at 40"):
+        between(stream, {A: 50, B: 0}, {A: 60, B: 10})
+    with pytest.raises(Invalid, match="from offset 30 of segment 0.#epoch.0, and end before it, at 20"):
+        between(stream, {A: 30, B: 0}, {A: 20, B: 10})
+    stream.split_b()
+    with pytest.raises(Invalid, match="behind the end of segment 1.#epoch.0, which is at 10"):
+        between(stream, {A: 0, B: 20}, {A: 40, LEFT: 0, RIGHT: 0})
+
+
+def test_a_query_cannot_start_behind_the_end(stream):
+    stream.events[A] = [10]
+    stream.cut = {"head": {A: 20, B: 0}}.get
+    with pytest.raises(Invalid, match="behind the end of segment 0.#epoch.0, which is at 10"):
+        StreamPlanner(OPTIONS, stream).latest()
 
 
 @pytest.mark.parametrize("splits", [1, 2, 3, 7, 100])

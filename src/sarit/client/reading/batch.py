@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sarit.client import history
@@ -80,6 +80,15 @@ def slice_of(
             info.start_offset,
         )
     return Slice(stream, segment, first, last)
+
+
+def left_of(part: Slice, error: Truncated) -> Slice | None:
+    """What of a slice a truncation has left (pure); None: nothing.
+
+    Whoever reads on there repeats nothing: what was handed out before lay below the new start of the segment."""
+    if not part.start < error.start_offset < part.end:
+        return None
+    return replace(part, start=error.start_offset)
 
 
 async def slices_between(
@@ -207,13 +216,17 @@ class _Gathering(Generic[T]):
         await self._parts.put(_Ended(failure))
 
     async def _read(self, part: Slice) -> None:
-        try:
-            async with aclosing(read_slice(self._session, part, self._parse)) as parts:
-                async for parsed in parts:
-                    await self._parts.put(parsed)
-        except Truncated:
-            if not self._skip_truncated:
-                raise
+        rest: Slice | None = part
+        while rest is not None:
+            try:
+                async with aclosing(read_slice(self._session, rest, self._parse)) as parts:
+                    async for parsed in parts:
+                        await self._parts.put(parsed)
+                return
+            except Truncated as error:
+                if not self._skip_truncated:
+                    raise
+                rest = left_of(rest, error)
 
 
 class BatchReader:

@@ -130,6 +130,26 @@ async def test_what_was_truncated_is_an_error_or_left_out(made) -> None:
 
 
 @on_node
+async def test_a_truncation_after_the_slices_were_made_takes_only_what_is_gone(made) -> None:
+    await made.client.create_stream("s/t", segments=2)
+    stream = made.client.stream("s/t")
+    await fill(made, 1000)
+    middle = await made.client.stream_cut_tail("s/t")
+    await fill(made, 1000, 1000)
+    batch = await stream.batch(skip_truncated=True)
+    await made.client.truncate_stream("s/t", cut=middle)
+    assert await events_of(batch) == list(range(1000, 2000))
+    assert sum([found.num_rows async for found in batch.arrow_batches()]) == 1000
+    tail = await made.client.stream_cut_tail("s/t")
+    await fill(made, 10, 2000)
+    await made.client.truncate_stream("s/t", cut=tail)
+    assert await events_of(batch) == []
+    await stream.scale(1)
+    await made.client.truncate_stream("s/t", cut=await made.client.stream_cut_tail("s/t"))
+    assert await events_of(batch) == []
+
+
+@on_node
 async def test_cuts_that_cannot_be(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     await made.client.create_stream("s/u", segments=2)

@@ -1,0 +1,125 @@
+"""What the tasks read, and what becomes of it when data is truncated away: the query fails and says so, or goes on.
+
+Theory of operation.  A truncation may come between any two steps: while the query stands still, between the planning of
+a micro-batch and its tasks, under a task that reads.  Offsets in Spark's checkpoint are not changed by it, so whoever
+follows them has to look where the segments begin now:
+
+* positions move above what is gone before the next micro-batch is measured (`present`);
+* ranges between two offsets begin where their segments begin by then (`what_is_left`);
+* a read that meets the new start of its segment goes on there (`Guarded`).
+
+With `failOnDataLoss` each of the three fails instead.  Without, a micro-batch that is run again has what is left of the
+events it had at first, in the same places: fewer when some were truncated since, never others, and none twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Invalid, NotFound, SaritError, Truncated
+from sarit.spark.position import to_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from sarit.core.names import SegmentId
+    from sarit.spark.access import StreamAccess
+    from sarit.spark.position import Position, SegmentState
+
+_HINT: Final = 'the stream was truncated or deleted; .option("failOnDataLoss", "false") reads on with what is left'
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Bytes of one segment between two event boundaries."""
+
+    segment: SegmentId
+    start: int
+    end: int
+
+
+def lost(segment: SegmentId, at: int, start: int | None) -> SaritError:
+    """What to raise where a segment is to be read from `at`, and begins at `start` now; None: it is gone."""
+    what = f"segment {to_name(segment)}, to be read from offset {at},"
+    if start is None:
+        return NotFound(f"{what} is gone with what was unread in it, if anything: {_HINT}")
+    return Truncated(f"{what} begins at offset {start} now: {_HINT}", start)
+
+
+def present(
+    position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool, ended: Collection[SegmentId] = ()
+) -> Position:
+    """Move above what was truncated away, or refuse.  Raises NotFound, Truncated; Invalid behind an end.
+
+    A segment that is gone altogether stays in the position as finished, when that is allowed, or when it is one of
+    `ended`: sealed and read to the end when that could still be seen.
+    """
+    moved = dict(position)
+    for segment, at in position.items():
+        state = states.get(segment)
+        if fail and state is None and segment not in ended:
+            raise lost(segment, at, None)
+        if state is not None:
+            if fail and at < state.start:
+                raise lost(segment, at, state.start)
+            _check_end(segment, at, state)
+            moved[segment] = max(at, state.start)
+    return moved
+
+
+def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
+    """Ends only grow, so nobody was ever told of an offset behind one; a read up to there would wait for ever."""
+    if at > state.end:
+        raise Invalid(f"offset {at} lies behind the end of segment {to_name(segment)}, which is at {state.end}")
+
+
+def what_is_left(
+    wanted: Iterable[tuple[SegmentId, int, int | None]], access: StreamAccess, *, fail: bool
+) -> list[Range]:
+    """The ranges to read of (segment, start, end), None being the end of the segment; empty ones are left out.
+
+    Raises NotFound, Truncated; Invalid for an end before its start, or behind the end of its segment."""
+    unread = [part for part in wanted if part[1] != part[2]]
+    states = access.states([segment for segment, _, _ in unread]) if unread else {}
+    found: list[Range] = []
+    for segment, at, end in unread:
+        if end is not None and at > end:
+            where = f"offset {at} of segment {to_name(segment)}"
+            raise Invalid(f"the read is to begin from {where}, and end before it, at {end}")
+        start = present({segment: at}, states, fail=fail)[segment]
+        state = states.get(segment)
+        if state is not None:
+            _check_end(segment, end or 0, state)
+            found.append(Range(segment, start, state.end if end is None else end))
+    return [part for part in found if part.start < part.end]
+
+
+class Guarded:
+    """`StreamAccess` whose reads go on above a truncation they meet, or fail and say what to do about it."""
+
+    def __init__(self, access: StreamAccess, *, fail: bool) -> None:
+        self._access = access
+        self._fail = fail
+        self.cut = access.cut
+        self.states = access.states
+        self.successors = access.successors
+        self.close = access.close
+
+    def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """Events between two byte offsets; those that are left, when data may be lost.  Raises NotFound, Truncated.
+
+        Going on repeats nothing: what was given before the truncation was met lies below it."""
+        while start < end:
+            try:
+                yield from self._access.batches(segment, start, end)
+                return
+            except (NotFound, Truncated) as error:
+                begins = error.start_offset if isinstance(error, Truncated) else None
+                if self._fail:
+                    raise lost(segment, start, begins) from error
+                if begins is None or begins <= start:
+                    return
+                start = begins

@@ -1,0 +1,166 @@
+"""Data truncated away under a query: it fails and says so, or goes on with what is left, and with all of that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sarit.core.errors import NotFound, Truncated
+from sarit.spark import reader
+from sarit.spark.options import parse_read
+from sarit.spark.planner import StreamPlanner, batch_ranges
+from sarit.spark.ranges import Range
+from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, take
+
+OPTIONS = parse_read({"stream": "s/t"})
+LENIENT = replace(OPTIONS, fail_on_data_loss=False)
+
+
+@pytest.fixture
+def stream() -> FakeStream:
+    return FakeStream()
+
+
+def test_truncated_data_is_not_skipped_silently(stream):
+    stream.events[A] = [10] * 4
+    planner = StreamPlanner(OPTIONS, stream)
+    planner.initial()
+    stream.starts[A] = 20
+    with pytest.raises(Truncated, match="failOnDataLoss"):
+        planner.latest()
+    del stream.events[A]
+    with pytest.raises(NotFound, match="gone"):
+        planner.latest()
+
+
+def test_a_query_goes_on_above_a_truncation_and_so_does_its_repetition(stream):
+    stream.events[A] = [10] * 4
+    planner = StreamPlanner(LENIENT, stream)
+    before, _ = take(planner, planner.initial())
+    stream.events[A] += [10] * 4
+    stream.starts[A] = 60
+    end, ranges = take(planner, before)
+    assert ranges == [Range(A, 60, 80)]
+    stream.starts[A] = 70
+    again = StreamPlanner(LENIENT, stream)
+    again.planned(end)
+    assert again.ranges(before, end) == [Range(A, 70, 80)]
+    stream.starts[A] = 80
+    assert again.ranges(before, end) == []
+
+
+def test_a_query_enters_a_successor_whose_head_is_truncated(stream):
+    stream.events[B] = [10]
+    planner = StreamPlanner(LENIENT, stream)
+    before, _ = take(planner, planner.initial())
+    stream.split_b()
+    del stream.events[B]
+    stream.events[LEFT] = [8, 8, 8]
+    stream.starts[LEFT] = 16
+    assert take(planner, before)[1] == [Range(LEFT, 16, 24)]
+
+
+def test_what_goes_while_a_micro_batch_is_planned_is_left_out_or_said(stream):
+    stream.events |= {A: [10] * 4, B: [10]}
+    planner = StreamPlanner(LENIENT, stream)
+    start, end = planner.initial(), planner.latest()
+    strict = StreamPlanner(OPTIONS, stream)
+    stream.starts[A] = 20
+    with pytest.raises(Truncated, match="begins at offset 20 now: .*failOnDataLoss"):
+        strict.ranges(start, end)
+    del stream.events[B]
+    assert planner.ranges(start, end) == [Range(A, 20, 40)]
+    stream.starts[A] = 0
+    with pytest.raises(NotFound, match="is gone .*failOnDataLoss"):
+        strict.ranges(start, end)
+    assert strict.ranges(end, end) == []
+
+
+def test_a_segment_that_goes_once_it_was_read_to_its_sealed_end_is_no_loss(stream):
+    stream.events[B] = [10]
+    planner = StreamPlanner(OPTIONS, stream)
+    start = planner.initial()
+    stream.split_b()
+    at, ranges = take(planner, start)
+    assert ranges == [Range(B, 0, 10)]
+    del stream.events[B]
+    stream.events[LEFT] = [8]
+    again = StreamPlanner(OPTIONS, stream)
+    again.planned(at)
+    at, ranges = take(again, at)
+    assert ranges == [Range(LEFT, 0, 8)]
+    assert take(again, at) == (at, [])
+
+
+@pytest.mark.parametrize("sealed_before", [True, False])
+def test_a_segment_that_goes_is_a_loss_when_it_may_have_held_more(stream, sealed_before):
+    stream.events[B] = [10, 10]
+    planner = StreamPlanner(replace(OPTIONS, max_events=1 if sealed_before else 5), stream)
+    start = planner.initial()
+    if sealed_before:
+        stream.split_b()
+    at, _ = take(planner, start)
+    if not sealed_before:
+        stream.split_b()
+    del stream.events[B]
+    again = StreamPlanner(OPTIONS, stream)
+    again.planned(at)
+    with pytest.raises(NotFound, match="is gone with what was unread in it, if anything: .*failOnDataLoss"):
+        again.latest()
+
+
+def test_a_batch_says_that_a_segment_between_its_cuts_is_gone(stream):
+    stream.events |= {A: [10], B: [10, 10]}
+    stream.split_b()
+    stream.events |= {LEFT: [5]}
+    del stream.events[B]
+    with pytest.raises(NotFound, match="is gone"):
+        batch_ranges(OPTIONS, stream)
+    assert batch_ranges(LENIENT, stream) == [Range(A, 0, 10), Range(LEFT, 0, 5)]
+
+
+def rows(found):
+    return [offset for batch in found for offset in batch.column("offset").to_pylist()]
+
+
+def test_tasks_go_on_above_what_is_truncated_while_they_run(stream, monkeypatch):
+    stream.events[A] = [10] * 12
+    monkeypatch.setattr(reader, "connect", lambda _: stream)
+    source = reader.BatchReader(LENIENT, [("offset", False)])
+    (part,) = source.partitions()
+    stream.starts[A] = 30
+    reading = source.read(part)
+    assert rows([next(reading)]) == [30, 40, 50]
+    stream.starts[A] = 90
+    assert rows(reading) == [90, 100, 110]
+    stream.starts[A] = 120
+    assert rows(source.read(part)) == []
+    del stream.events[A]
+    assert rows(source.read(part)) == []
+
+
+def test_tasks_say_what_to_do_about_a_truncation(stream, monkeypatch):
+    stream.events[A] = [10] * 12
+    monkeypatch.setattr(reader, "connect", lambda _: stream)
+    source = reader.BatchReader(OPTIONS, [("offset", False)])
+    (part,) = source.partitions()
+    stream.starts[A] = 30
+    with pytest.raises(Truncated, match="failOnDataLoss"):
+        rows(source.read(part))
+    del stream.events[A]
+    with pytest.raises(NotFound, match="failOnDataLoss"):
+        rows(source.read(part))
+
+
+def test_looking_for_a_limit_meets_a_truncation(stream, monkeypatch):
+    stream.events[A] = [10] * 12
+    planner = StreamPlanner(replace(LENIENT, max_events=5), stream)
+    looked = stream.batches
+
+    def truncated_before(segment, start, end):
+        stream.starts[A] = 30
+        return looked(segment, start, end)
+
+    monkeypatch.setattr(stream, "batches", truncated_before)
+    assert take(planner, planner.initial())[1] == [Range(A, 30, 80)]
