@@ -20,7 +20,8 @@ from sarit.wire.commands import ProtocolError, encode
 
 if TYPE_CHECKING:
     from sarit.store.connection import StoreConnection
-    from sarit.store.container import Container, WriterSession
+    from sarit.store.container import Container
+    from sarit.store.sessions import WriterSession
     from sarit.store.store import SegmentStore
     from sarit.wire.append import Append
 
@@ -28,7 +29,7 @@ _RUST_WIRE_VERSION = 15
 
 
 class AppendRequests:
-    """`container.AppendReplies` for one connection."""
+    """`sessions.AppendReplies` for one connection."""
 
     def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:
         self._connection = connection

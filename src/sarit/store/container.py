@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
 from sarit.core.limits import MAX_SEGMENT_NAME_BYTES, NULL_ATTRIBUTE_VALUE
@@ -20,6 +20,7 @@ from sarit.store.operations import KIND_STREAM, Operation
 from sarit.store.pipeline import FramePipeline, settle
 from sarit.store.residency import Residency
 from sarit.store.segment import EVENT_COUNT
+from sarit.store.sessions import WriterSession, end_session
 from sarit.store.state import ContainerState
 
 if TYPE_CHECKING:
@@ -31,50 +32,12 @@ if TYPE_CHECKING:
     from sarit.storage.port import ChunkStorage
     from sarit.store.budget import Budget
     from sarit.store.pace import Paces
-    from sarit.store.segment import Attribute, Segment
+    from sarit.store.segment import Segment
+    from sarit.store.sessions import AppendReplies
     from sarit.wire.append import Append as WireAppend
 
 
 _COMPACTION_POLL_SECONDS = 0.01
-
-
-class AppendReplies(Protocol):
-    """Who is told what became of an append."""
-
-    def acknowledged(self, session: WriterSession, append: WireAppend, previous: int, end_offset: int) -> None:
-        """Durable; `previous` is the event number acknowledged before."""
-
-    def refused(self, session: WriterSession, append: WireAppend, error: BaseException) -> None:
-        """Not appended (or, with Unavailable, unknown)."""
-
-
-class WriterSession:
-    """One writer on one segment over one connection, since its last set-up."""
-
-    __slots__ = ("acknowledged", "attribute", "closed", "container", "last", "replies", "segment", "writer")
-
-    def __init__(
-        self, container: Container, segment: Segment, writer: bytes, attribute: Attribute, replies: AppendReplies
-    ) -> None:
-        self.container = container
-        self.segment = segment
-        self.writer = writer
-        self.attribute = attribute
-        self.replies = replies
-        self.last = self.acknowledged = attribute.assigned
-        self.closed = False
-
-    def append(self, append: WireAppend, expected_offset: int | None = None) -> None:
-        """Hand over an append; the answer comes through `replies`."""
-        self.container.submit_append(self, append, expected_offset)
-
-    def close(self) -> None:
-        """The connection is gone, or set the writer up anew."""
-        if not self.closed:
-            self.closed = True
-            self.segment.pins -= 1
-            if self.attribute.owner is self:
-                self.attribute.owner = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +99,13 @@ class Container:
         segment.pins += 1
         try:
             attribute = await self.residency.attribute(segment, writer)
-            _end_session(attribute)
+            end_session(attribute)
             # What older sessions have waiting must fail its check, not slip in behind us.
             while attribute.assigned != attribute.applied:
                 await self.pipeline.settled()
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
-            _end_session(attribute)
+            end_session(attribute)
             session = WriterSession(self, segment, writer, attribute, replies)
             attribute.owner = session
             segment.pins += 1
@@ -362,11 +325,6 @@ class Container:
     def fail(self, error: BaseException) -> None:
         """End this epoch: something outside the log (the index, a bug) makes going on unsafe."""
         self.pipeline.fail(error)
-
-
-def _end_session(attribute: Attribute) -> None:
-    if isinstance(attribute.owner, WriterSession):
-        attribute.owner.close()
 
 
 @dataclass(frozen=True, slots=True)
