@@ -38,6 +38,7 @@ LOG_ROOM_RETRY_SECONDS: Final = 0.25
 MAX_SPARE_LOG_FILES: Final = 16
 MAX_CONTAINERS: Final = 1024
 MAX_SEGMENT_NAME_BYTES: Final = 4 * KIB
+MAX_MERGE_ATTRIBUTES: Final = 0xFFFF
 
 # -- cache, flush, long-term storage ---------------------------------------------------------
 MAX_UNFLUSHED_BYTES: Final = 768 * MIB

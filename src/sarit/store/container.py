@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
-from sarit.core.limits import MAX_SEGMENT_NAME_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.sometimes import sometimes
 from sarit.store.operations import KIND_STREAM, Operation
 from sarit.store.pipeline import FramePipeline, settle
@@ -102,6 +102,8 @@ class Container:
             end_session(attribute)
             # What older sessions have waiting must fail its check, not slip in behind us.
             while attribute.assigned != attribute.applied:
+                if self.pipeline.idle:  # a bug: nothing will settle it, and this loop would never yield
+                    self.fail(AssertionError(f"writer {writer.hex()} on {segment!r} waits for no operation"))
                 await self.pipeline.settled()
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
@@ -220,6 +222,8 @@ class Container:
         self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()
     ) -> tuple[int, asyncio.Future[None]]:
         """As `merge`, decided and in line when this returns; the future is done when it is durable."""
+        if len(conditions) > MAX_MERGE_ATTRIBUTES:
+            raise Invalid(f"a merge changes at most {MAX_MERGE_ATTRIBUTES} attributes, not {len(conditions)}")
         target = await self.residency.require(target_name)
         target.pins += 1
         try:
@@ -338,7 +342,7 @@ class AttributeUpdate:
 
 
 def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -> tuple[tuple[bytes, int], ...]:
-    """The values after `updates`, judged against the assigned state.  Raises Conflict."""
+    """The values after `updates`, judged against the assigned state.  Raises Conflict, Invalid."""
     out = []
     for update in updates:
         current = segment.attributes[update.attribute].assigned
@@ -354,5 +358,7 @@ def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -
             )
         if update.kind == 3 and not absent:
             value += current
+            if not -(1 << 63) <= value < 1 << 63:
+                raise Invalid(f"attribute {update.attribute.hex()} of {segment.name} cannot be {value}: it has 64 bits")
         out.append((update.attribute, value))
     return tuple(out)

@@ -4,6 +4,11 @@ A frame's payload is `>B q I` (format version, wall clock in ms since 1970, coun
 operations) followed by the operations, each starting with its type byte.  An operation
 holds an outcome (segment id, offset, resulting attribute values, versions), never a
 condition, so that replay decides nothing.  Layouts: docs/formats/operations.md.
+
+Warning.  The assigned state has moved when an operation is encoded: what does not fit its fields
+must have been refused before.  Most comes off the wire in the width it has here; checked are names
+and counts of attributes (container.py), sums of attributes (`resolve_attributes`), and the lengths
+of keys and values (tables.py).
 """
 
 from __future__ import annotations

@@ -79,7 +79,12 @@ class FramePipeline:
         frame = self._gathering
         if not frame.operations:
             frame.began = self._env.clock.monotonic()
-        frame.bytes += operation.encode(frame.parts)
+        try:
+            frame.bytes += operation.encode(frame.parts)
+        except Exception as bug:
+            # The assigned state has moved and no frame will follow: what is built on it could not be replayed.
+            self.fail(bug)
+            raise
         frame.operations.append(operation)
         frame.done.append(done)
         if frame.bytes >= FRAME_TARGET_BYTES:
@@ -92,7 +97,9 @@ class FramePipeline:
     def barrier(self, done: Done) -> None:
         """Call `done` once everything added so far is durable (at once when it is)."""
         if self._failure is not None:
-            done(self._failure)
+            unavailable = Unavailable("the container is recovering")
+            unavailable.__cause__ = self._failure
+            done(unavailable)
         elif self._gathering.operations:
             previous = self._gathering.done[-1]
             self._gathering.done[-1] = done if previous is None else _both(previous, done)
