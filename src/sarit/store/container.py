@@ -98,16 +98,18 @@ class Container:
         segment = await self.residency.require(name)
         segment.pins += 1
         try:
-            attribute = await self.residency.attribute(segment, writer)
-            end_session(attribute)
-            # What older sessions have waiting must fail its check, not slip in behind us.
-            while attribute.assigned != attribute.applied:
+            while True:
+                # Anew each time: it may leave memory while we wait.
+                attribute = await self.residency.attribute(segment, writer)
+                # What older sessions have waiting must fail its check, not slip in behind us.
+                end_session(attribute)
+                if attribute.assigned == attribute.applied:
+                    break
                 if self.pipeline.idle:  # a bug: nothing will settle it, and this loop would never yield
                     self.fail(AssertionError(f"writer {writer.hex()} on {segment!r} waits for no operation"))
                 await self.pipeline.settled()
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
-            end_session(attribute)
             session = WriterSession(self, segment, writer, attribute, replies)
             attribute.owner = session
             segment.pins += 1
