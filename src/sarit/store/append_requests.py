@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import MAX_APPEND_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.replies import error_reply
 from sarit.store.state import WrongEventNumber
@@ -113,7 +113,9 @@ class AppendRequests:
         return held
 
     def append(self, append: Append, expected_offset: int | None) -> None:
-        """Hand an append to its session.  Raises ProtocolError when its event number goes back."""
+        """Hand an append to its session.  Raises ProtocolError: it is too long, or its event number goes back."""
+        if append.length > MAX_APPEND_BYTES:  # a connection's end: a refusal would let the events behind it pass
+            raise ProtocolError(f"an append of {append.length} bytes came; the most is {MAX_APPEND_BYTES}")
         # First of all: while a set-up runs behind another one, the session of that one must not overtake what is held.
         if append.writer_id in self._setting_up:
             self.unacked_bytes += append.length

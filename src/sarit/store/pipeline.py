@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAMES_IN_FLIGHT
-from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, Operation
+from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAMES_IN_FLIGHT
+from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, MAX_OPERATION_BYTES, Operation
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer, Env
@@ -79,12 +79,17 @@ class FramePipeline:
         frame = self._gathering
         if not frame.operations:
             frame.began = self._env.clock.monotonic()
+        parts = len(frame.parts)
         try:
-            frame.bytes += operation.encode(frame.parts)
+            size = operation.encode(frame.parts)
+            assert size <= MAX_OPERATION_BYTES, f"an operation of {size} bytes fits no frame"
         except Exception as bug:
             # The assigned state has moved and no frame will follow: what is built on it could not be replayed.
             self.fail(bug)
             raise
+        if frame.bytes + size > MAX_FRAME_BYTES:
+            frame = self._follow(frame, parts)
+        frame.bytes += size
         frame.operations.append(operation)
         frame.done.append(done)
         if frame.bytes >= FRAME_TARGET_BYTES:
@@ -93,6 +98,15 @@ class FramePipeline:
         if not self._scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
             self._scheduled = True
             self._loop.call_soon(self._cut)
+
+    def _follow(self, full: GatheredFrame, parts: int) -> GatheredFrame:
+        """A frame behind `full`, for what stands in that one from its `parts` on: together they would be too large."""
+        frame = self._gathering = GatheredFrame()
+        frame.began = self._env.clock.monotonic()
+        frame.parts += full.parts[parts:]
+        del full.parts[parts:]
+        self._full.append(full)
+        return frame
 
     def barrier(self, done: Done) -> None:
         """Call `done` once everything added so far is durable (at once when it is)."""
