@@ -59,10 +59,7 @@ class AppendRequests:
     def set_up(self, command: wire.SetupAppend) -> None:
         """Begin a writer's session; its appends are held until that is done."""
         writer = command.writer_id
-        older = self._sessions.pop(writer, None)
-        if older is not None:
-            older.close()
-        self._refusing.pop(writer, None)
+        self._forget(writer)
         before = self._setting_up.get(writer)
         self._held.setdefault(writer, [])
         task = self._connection.spawn(self._set_up_writer(command, before))
@@ -72,6 +69,7 @@ class AppendRequests:
         writer, segment = command.writer_id, command.segment
         if before is not None:
             await asyncio.wait([before])
+            self._forget(writer)  # what it made, if for another segment: nobody else would end it
         last = NULL_ATTRIBUTE_VALUE
         session = None
         try:
@@ -105,6 +103,13 @@ class AppendRequests:
                     self.append(append, expected)
             except ProtocolError as error:
                 self._connection.drop(f"broke the protocol: {error}")
+
+    def _forget(self, writer: bytes) -> None:
+        """End what the last set-up of a writer began."""
+        older = self._sessions.pop(writer, None)
+        if older is not None:
+            older.close()
+        self._refusing.pop(writer, None)
 
     def _release(self, writer: bytes) -> list[tuple[Append, int | None]]:
         """What was held for a writer, counted no more."""

@@ -4,9 +4,13 @@ import asyncio
 from dataclasses import replace
 
 from sarit.store import residency
+from sarit.store.append_requests import AppendRequests
 from sarit.store.flusher import FlushLimits
 from sarit.store.state import WrongEventNumber
-from tests.unit.store.harness import SMALL, World, Writer, read_all
+from sarit.wire import commands as wire
+from sarit.wire.append import Append
+from sarit.wire.frames import FrameReader
+from tests.unit.store.harness import SMALL, WRITER, World, Writer, read_all
 
 SEGMENT, OTHER = "s/t/0.#epoch.0", "s/t/1.#epoch.0"
 BY_HAND = replace(SMALL, containers=1, flush=FlushLimits(interval_seconds=1000))
@@ -84,5 +88,68 @@ def test_a_writer_that_reconnects_gets_the_number_the_segment_has_then(monkeypat
         assert [type(error) for error in again.replies.errors] == [WrongEventNumber]
         assert [number for number, _, _ in third.replies.acknowledgements] == [2]
         assert await read_all(store, SEGMENT) == b"----oneonetwo"
+
+    asyncio.run(main())
+
+
+class Connection:
+    """What `AppendRequests` needs of a connection."""
+
+    hello_version = 17
+    closed = paused = False
+
+    def __init__(self):
+        self.tasks, self.replies = [], []
+
+    def spawn(self, work):
+        self.tasks.append(asyncio.ensure_future(work))
+        return self.tasks[-1]
+
+    def send(self, frame):
+        self.replies += [wire.decode(code, payload) for code, payload in FrameReader().feed(frame)]
+
+    async def settled(self):
+        await asyncio.gather(*self.tasks)
+
+
+async def with_segments():
+    """A container that holds both segments, and the appends of one connection to it."""
+    store = await World(BY_HAND).start()
+    container = store.container(SEGMENT)
+    for name in (SEGMENT, OTHER):
+        await container.create(name)
+    connection = Connection()
+    return container, connection, AppendRequests(connection, store)
+
+
+def pins(container):
+    return {name: segment.pins for name, segment in container.state.names.items()}
+
+
+def test_a_set_up_for_another_segment_behind_one_under_way_ends_that_session():
+    async def main():
+        container, connection, appends = await with_segments()
+        for request, name in enumerate((SEGMENT, OTHER, SEGMENT, OTHER)):
+            appends.set_up(wire.SetupAppend(request, WRITER, name, ""))
+        await connection.settled()
+        assert [reply.segment for reply in connection.replies] == [SEGMENT, OTHER, SEGMENT, OTHER]
+        assert pins(container) == {SEGMENT: 0, OTHER: 1}
+        appends.end()
+        assert pins(container) == {SEGMENT: 0, OTHER: 0}
+
+    asyncio.run(main())
+
+
+def test_after_a_refused_set_up_nothing_is_appended_to_the_segment_before():
+    async def main():
+        container, connection, appends = await with_segments()
+        appends.set_up(wire.SetupAppend(1, WRITER, SEGMENT, ""))
+        appends.set_up(wire.SetupAppend(2, WRITER, "nowhere", ""))
+        await connection.settled()
+        assert [type(reply) for reply in connection.replies] == [wire.AppendSetup, wire.NoSuchSegment]
+        appends.append(Append(WRITER, [b"for nowhere"], 11, 1, 1, 0), None)
+        await container.pipeline.settled()
+        assert await container.length(SEGMENT) == 0
+        assert pins(container) == {SEGMENT: 0, OTHER: 0}
 
     asyncio.run(main())
