@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed
 from sarit.core.limits import MAX_APPEND_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.replies import error_reply
@@ -78,12 +78,14 @@ class AppendRequests:
         except NotFound:
             # The Rust client repeats a refused set-up without pause, but handles a refused append.
             if self._connection.hello_version != _RUST_WIRE_VERSION or is_transaction(segment) or is_transient(segment):
-                self._connection.send(encode(wire.NoSuchSegment(command.request_id, segment, "", -1)))
-                if self._setting_up.get(writer) is asyncio.current_task():  # else a later set-up holds appends
-                    del self._setting_up[writer]
-                    self._release(writer)
+                self._refuse_set_up(writer, wire.NoSuchSegment(command.request_id, segment, "", -1))
                 return
             self._refusing[writer] = segment
+        except Invalid as error:
+            reply = error_reply(error, command.request_id, segment)
+            assert reply is not None
+            self._refuse_set_up(writer, reply)
+            return
         except SaritError:
             self._connection.close()
             return
@@ -103,6 +105,12 @@ class AppendRequests:
                     self.append(append, expected)
             except ProtocolError as error:
                 self._connection.drop(f"broke the protocol: {error}")
+
+    def _refuse_set_up(self, writer: bytes, reply: wire.Command) -> None:
+        self._connection.send(encode(reply))
+        if self._setting_up.get(writer) is asyncio.current_task():  # else a later set-up holds appends
+            del self._setting_up[writer]
+            self._release(writer)
 
     def _forget(self, writer: bytes) -> None:
         """End what the last set-up of a writer began."""

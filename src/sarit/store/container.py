@@ -94,8 +94,9 @@ class Container:
     async def set_up_writer(self, name: str, writer: bytes, replies: AppendReplies) -> WriterSession:
         """A session whose `last` is the writer's stored event number (NULL when unknown).
 
-        Waits for that writer's appends in flight and ends its older sessions.  Raises NotFound."""
+        Waits for that writer's appends in flight and ends its older sessions.  Raises NotFound, Invalid (a table)."""
         segment = await self.residency.require(name)
+        _require_stream(segment)
         segment.pins += 1
         try:
             while True:
@@ -201,8 +202,13 @@ class Container:
         await self.change(name, self.state.seal)
 
     async def truncate(self, name: str, offset: int) -> None:
-        """Raises NotFound, Truncated when `offset` is outside the segment."""
-        await self.change(name, lambda segment: self.state.truncate(segment, offset))
+        """Raises NotFound, Truncated when `offset` is outside the segment, Invalid (a table)."""
+
+        def decide(segment: Segment) -> Operation:
+            _require_stream(segment)
+            return self.state.truncate(segment, offset)
+
+        await self.change(name, decide)
 
     async def delete(self, name: str) -> None:
         """Raises NotFound."""
@@ -331,6 +337,11 @@ class Container:
     def fail(self, error: BaseException) -> None:
         """End this epoch: something outside the log (the index, a bug) makes going on unsafe."""
         self.pipeline.fail(error)
+
+
+def _require_stream(segment: Segment) -> None:
+    if segment.is_table:
+        raise Invalid(f"segment {segment.name} is a table segment")
 
 
 @dataclass(frozen=True, slots=True)
