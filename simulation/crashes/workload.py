@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from sarit.store.container import Container, WriterSession
+    from sarit.store.container import Container
+    from sarit.store.sessions import WriterSession
     from simulation.crashes.model import Model
 
 WRITER: Final = b"w" * 16

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sarit.core.metering import Rates
-    from sarit.store.container import WriterSession
     from sarit.store.meters import Meters
+    from sarit.store.sessions import WriterSession
     from sarit.store.store import SegmentStore
 
 # The writer of what the controller itself appends: of two at once, one is refused.
@@ -148,7 +148,7 @@ class InProcessSegments:
 
 
 class _Reply:
-    """`store.container.AppendReplies` for one append."""
+    """`store.sessions.AppendReplies` for one append."""
 
     def __init__(self, done: asyncio.Future[None]) -> None:
         self._done = done

@@ -28,6 +28,7 @@ MAX_CONNECTION_UNACKED_BYTES: Final = 32 * MIB
 # -- container and durable log --------------------------------------------------------------
 FRAME_TARGET_BYTES: Final = 1 * MIB
 MAX_FRAME_BYTES: Final = 32 * MIB
+MAX_APPEND_BYTES: Final = MAX_FRAME_BYTES - KIB  # what frame and operation say of it is less than that
 MAX_FRAMES_IN_FLIGHT: Final = 2
 LOG_FILE_BYTES: Final = 64 * MIB
 LOG_GROUP_BYTES: Final = 8 * MIB
@@ -38,6 +39,7 @@ LOG_ROOM_RETRY_SECONDS: Final = 0.25
 MAX_SPARE_LOG_FILES: Final = 16
 MAX_CONTAINERS: Final = 1024
 MAX_SEGMENT_NAME_BYTES: Final = 4 * KIB
+MAX_MERGE_ATTRIBUTES: Final = 0xFFFF
 
 # -- cache, flush, long-term storage ---------------------------------------------------------
 MAX_UNFLUSHED_BYTES: Final = 768 * MIB

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed
+from sarit.core.limits import MAX_APPEND_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.replies import error_reply
 from sarit.store.state import WrongEventNumber
@@ -20,7 +20,8 @@ from sarit.wire.commands import ProtocolError, encode
 
 if TYPE_CHECKING:
     from sarit.store.connection import StoreConnection
-    from sarit.store.container import Container, WriterSession
+    from sarit.store.container import Container
+    from sarit.store.sessions import WriterSession
     from sarit.store.store import SegmentStore
     from sarit.wire.append import Append
 
@@ -28,7 +29,7 @@ _RUST_WIRE_VERSION = 15
 
 
 class AppendRequests:
-    """`container.AppendReplies` for one connection."""
+    """`sessions.AppendReplies` for one connection."""
 
     def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:
         self._connection = connection
@@ -58,10 +59,7 @@ class AppendRequests:
     def set_up(self, command: wire.SetupAppend) -> None:
         """Begin a writer's session; its appends are held until that is done."""
         writer = command.writer_id
-        older = self._sessions.pop(writer, None)
-        if older is not None:
-            older.close()
-        self._refusing.pop(writer, None)
+        self._forget(writer)
         before = self._setting_up.get(writer)
         self._held.setdefault(writer, [])
         task = self._connection.spawn(self._set_up_writer(command, before))
@@ -71,6 +69,7 @@ class AppendRequests:
         writer, segment = command.writer_id, command.segment
         if before is not None:
             await asyncio.wait([before])
+            self._forget(writer)  # what it made, if for another segment: nobody else would end it
         last = NULL_ATTRIBUTE_VALUE
         session = None
         try:
@@ -79,12 +78,14 @@ class AppendRequests:
         except NotFound:
             # The Rust client repeats a refused set-up without pause, but handles a refused append.
             if self._connection.hello_version != _RUST_WIRE_VERSION or is_transaction(segment) or is_transient(segment):
-                self._connection.send(encode(wire.NoSuchSegment(command.request_id, segment, "", -1)))
-                if self._setting_up.get(writer) is asyncio.current_task():  # else a later set-up holds appends
-                    del self._setting_up[writer]
-                    self._release(writer)
+                self._refuse_set_up(writer, wire.NoSuchSegment(command.request_id, segment, "", -1))
                 return
             self._refusing[writer] = segment
+        except Invalid as error:
+            reply = error_reply(error, command.request_id, segment)
+            assert reply is not None
+            self._refuse_set_up(writer, reply)
+            return
         except SaritError:
             self._connection.close()
             return
@@ -105,6 +106,19 @@ class AppendRequests:
             except ProtocolError as error:
                 self._connection.drop(f"broke the protocol: {error}")
 
+    def _refuse_set_up(self, writer: bytes, reply: wire.Command) -> None:
+        self._connection.send(encode(reply))
+        if self._setting_up.get(writer) is asyncio.current_task():  # else a later set-up holds appends
+            del self._setting_up[writer]
+            self._release(writer)
+
+    def _forget(self, writer: bytes) -> None:
+        """End what the last set-up of a writer began."""
+        older = self._sessions.pop(writer, None)
+        if older is not None:
+            older.close()
+        self._refusing.pop(writer, None)
+
     def _release(self, writer: bytes) -> list[tuple[Append, int | None]]:
         """What was held for a writer, counted no more."""
         held = self._held.pop(writer, [])
@@ -112,7 +126,9 @@ class AppendRequests:
         return held
 
     def append(self, append: Append, expected_offset: int | None) -> None:
-        """Hand an append to its session.  Raises ProtocolError when its event number goes back."""
+        """Hand an append to its session.  Raises ProtocolError: it is too long, or its event number goes back."""
+        if append.length > MAX_APPEND_BYTES:  # a connection's end: a refusal would let the events behind it pass
+            raise ProtocolError(f"an append of {append.length} bytes came; the most is {MAX_APPEND_BYTES}")
         # First of all: while a set-up runs behind another one, the session of that one must not overtake what is held.
         if append.writer_id in self._setting_up:
             self.unacked_bytes += append.length

@@ -120,7 +120,7 @@ class BatchBuilder:
         segment = item.segment
         if not segment.committed:
             return
-        if not item.merged and not segment.is_table:
+        if not item.merged:  # of a table, too: appends to tables were once taken
             garbage.update(extent.chunk for extent in await self._stored_extents(segment.id) if extent.chunk)
         batch.deletes.add(keys.name_key(segment.name))
         batch.deletes.add(keys.segment_key(segment.id))

@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
-from sarit.core.limits import MAX_SEGMENT_NAME_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.sometimes import sometimes
 from sarit.store.operations import KIND_STREAM, Operation
 from sarit.store.pipeline import FramePipeline, settle
 from sarit.store.residency import Residency
 from sarit.store.segment import EVENT_COUNT
+from sarit.store.sessions import WriterSession, end_session
 from sarit.store.state import ContainerState
 
 if TYPE_CHECKING:
@@ -31,49 +32,11 @@ if TYPE_CHECKING:
     from sarit.storage.port import ChunkStorage
     from sarit.store.budget import Budget
     from sarit.store.pace import Paces
-    from sarit.store.segment import Attribute, Segment
+    from sarit.store.segment import Segment
+    from sarit.store.sessions import AppendReplies
     from sarit.wire.append import Append as WireAppend
 
 _COMPACTION_POLL_SECONDS = 0.01
-
-
-class AppendReplies(Protocol):
-    """Who is told what became of an append."""
-
-    def acknowledged(self, session: WriterSession, append: WireAppend, previous: int, end_offset: int) -> None:
-        """Durable; `previous` is the event number acknowledged before."""
-
-    def refused(self, session: WriterSession, append: WireAppend, error: BaseException) -> None:
-        """Not appended (or, with Unavailable, unknown)."""
-
-
-class WriterSession:
-    """One writer on one segment over one connection, since its last set-up."""
-
-    __slots__ = ("acknowledged", "attribute", "closed", "container", "last", "replies", "segment", "writer")
-
-    def __init__(
-        self, container: Container, segment: Segment, writer: bytes, attribute: Attribute, replies: AppendReplies
-    ) -> None:
-        self.container = container
-        self.segment = segment
-        self.writer = writer
-        self.attribute = attribute
-        self.replies = replies
-        self.last = self.acknowledged = attribute.assigned
-        self.closed = False
-
-    def append(self, append: WireAppend, expected_offset: int | None = None) -> None:
-        """Hand over an append; the answer comes through `replies`."""
-        self.container.submit_append(self, append, expected_offset)
-
-    def close(self) -> None:
-        """The connection is gone, or set the writer up anew."""
-        if not self.closed:
-            self.closed = True
-            self.segment.pins -= 1
-            if self.attribute.owner is self:
-                self.attribute.owner = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +93,23 @@ class Container:
     async def set_up_writer(self, name: str, writer: bytes, replies: AppendReplies) -> WriterSession:
         """A session whose `last` is the writer's stored event number (NULL when unknown).
 
-        Waits for that writer's appends in flight and ends its older sessions.  Raises NotFound."""
+        Waits for that writer's appends in flight and ends its older sessions.  Raises NotFound, Invalid (a table)."""
         segment = await self.residency.require(name)
+        _require_stream(segment)
         segment.pins += 1
         try:
-            attribute = await self.residency.attribute(segment, writer)
-            _end_session(attribute)
-            # What older sessions have waiting must fail its check, not slip in behind us.
-            while attribute.assigned != attribute.applied:
+            while True:
+                # Anew each time: it may leave memory while we wait.
+                attribute = await self.residency.attribute(segment, writer)
+                # What older sessions have waiting must fail its check, not slip in behind us.
+                end_session(attribute)
+                if attribute.assigned == attribute.applied:
+                    break
+                if self.pipeline.idle:  # a bug: nothing will settle it, and this loop would never yield
+                    self.fail(AssertionError(f"writer {writer.hex()} on {segment!r} waits for no operation"))
                 await self.pipeline.settled()
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
-            _end_session(attribute)
             session = WriterSession(self, segment, writer, attribute, replies)
             attribute.owner = session
             segment.pins += 1
@@ -233,8 +201,13 @@ class Container:
         await self.change(name, self.state.seal)
 
     async def truncate(self, name: str, offset: int) -> None:
-        """Raises NotFound, Truncated when `offset` is outside the segment."""
-        await self.change(name, lambda segment: self.state.truncate(segment, offset))
+        """Raises NotFound, Truncated when `offset` is outside the segment, Invalid (a table)."""
+
+        def decide(segment: Segment) -> Operation:
+            _require_stream(segment)
+            return self.state.truncate(segment, offset)
+
+        await self.change(name, decide)
 
     async def delete(self, name: str) -> None:
         """Raises NotFound."""
@@ -256,6 +229,8 @@ class Container:
         self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()
     ) -> tuple[int, asyncio.Future[None]]:
         """As `merge`, decided and in line when this returns; the future is done when it is durable."""
+        if len(conditions) > MAX_MERGE_ATTRIBUTES:
+            raise Invalid(f"a merge changes at most {MAX_MERGE_ATTRIBUTES} attributes, not {len(conditions)}")
         target = await self.residency.require(target_name)
         target.pins += 1
         try:
@@ -364,9 +339,9 @@ class Container:
         self.pipeline.fail(error)
 
 
-def _end_session(attribute: Attribute) -> None:
-    if isinstance(attribute.owner, WriterSession):
-        attribute.owner.close()
+def _require_stream(segment: Segment) -> None:
+    if segment.is_table:
+        raise Invalid(f"segment {segment.name} is a table segment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +355,7 @@ class AttributeUpdate:
 
 
 def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -> tuple[tuple[bytes, int], ...]:
-    """The values after `updates`, judged against the assigned state.  Raises Conflict."""
+    """The values after `updates`, judged against the assigned state.  Raises Conflict, Invalid."""
     out = []
     for update in updates:
         current = segment.attributes[update.attribute].assigned
@@ -396,5 +371,7 @@ def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -
             )
         if update.kind == 3 and not absent:
             value += current
+            if not -(1 << 63) <= value < 1 << 63:
+                raise Invalid(f"attribute {update.attribute.hex()} of {segment.name} cannot be {value}: it has 64 bits")
         out.append((update.attribute, value))
     return tuple(out)

@@ -178,6 +178,7 @@ class Flusher:
         self.statistics.checkpoints += 1
         sometimes("checkpoint_committed")
         self._committed(captured, frame)
+        self._captured = {}  # it holds the bytes, which are the cache's to keep now
         self._under_way = False
         return True
 

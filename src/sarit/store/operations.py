@@ -4,6 +4,11 @@ A frame's payload is `>B q I` (format version, wall clock in ms since 1970, coun
 operations) followed by the operations, each starting with its type byte.  An operation
 holds an outcome (segment id, offset, resulting attribute values, versions), never a
 condition, so that replay decides nothing.  Layouts: docs/formats/operations.md.
+
+Warning.  The assigned state has moved when an operation is encoded: what does not fit its fields
+must have been refused before.  Most comes off the wire in the width it has here; checked are names
+and counts of attributes (container.py), sums of attributes (`resolve_attributes`), the lengths of
+keys, values and batches (tables.py), and those of appends (append_requests.py).
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sarit.core.errors import Corrupt
+from sarit.core.limits import MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION: Final = 1
 FRAME_HEADER: Final = struct.Struct(">BqI")
+MAX_OPERATION_BYTES: Final = MAX_FRAME_BYTES - FRAME_HEADER.size
 
 _APPEND = struct.Struct(">BQQI16sqI")
 _CREATE = struct.Struct(">BQBIbiqH")

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAMES_IN_FLIGHT
-from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, Operation
+from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAMES_IN_FLIGHT
+from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, MAX_OPERATION_BYTES, Operation
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer, Env
@@ -79,7 +79,17 @@ class FramePipeline:
         frame = self._gathering
         if not frame.operations:
             frame.began = self._env.clock.monotonic()
-        frame.bytes += operation.encode(frame.parts)
+        parts = len(frame.parts)
+        try:
+            size = operation.encode(frame.parts)
+            assert size <= MAX_OPERATION_BYTES, f"an operation of {size} bytes fits no frame"
+        except Exception as bug:
+            # The assigned state has moved and no frame will follow: what is built on it could not be replayed.
+            self.fail(bug)
+            raise
+        if frame.bytes + size > MAX_FRAME_BYTES:
+            frame = self._follow(frame, parts)
+        frame.bytes += size
         frame.operations.append(operation)
         frame.done.append(done)
         if frame.bytes >= FRAME_TARGET_BYTES:
@@ -89,10 +99,21 @@ class FramePipeline:
             self._scheduled = True
             self._loop.call_soon(self._cut)
 
+    def _follow(self, full: GatheredFrame, parts: int) -> GatheredFrame:
+        """A frame behind `full`, for what stands in that one from its `parts` on: together they would be too large."""
+        frame = self._gathering = GatheredFrame()
+        frame.began = self._env.clock.monotonic()
+        frame.parts += full.parts[parts:]
+        del full.parts[parts:]
+        self._full.append(full)
+        return frame
+
     def barrier(self, done: Done) -> None:
         """Call `done` once everything added so far is durable (at once when it is)."""
         if self._failure is not None:
-            done(self._failure)
+            unavailable = Unavailable("the container is recovering")
+            unavailable.__cause__ = self._failure
+            done(unavailable)
         elif self._gathering.operations:
             previous = self._gathering.done[-1]
             self._gathering.done[-1] = done if previous is None else _both(previous, done)

@@ -41,8 +41,12 @@ class ReadRequests:
 
     async def _read_later(self, reads: Reads, command: wire.ReadSegment) -> None:
         try:
-            segment = await reads.find(command.segment)
-            await self._connection.until_writable()
+            while True:
+                await self._connection.until_writable()
+                # Found last: nothing keeps it in memory while we wait.
+                segment = await reads.find(command.segment)
+                if self._connection.writable:
+                    break
             if not self._connection.closed:
                 self._read_segment(reads, segment, command)
         except SaritError as error:

@@ -197,6 +197,8 @@ class SegmentStore:
                 return
             except (SaritError, OSError) as error:
                 _log.warning("container %d cannot recover yet: %s", failed.number, error)
+            except Exception:  # else it would be told when somebody looks at a dead task
+                _log.critical("container %d cannot recover, by a bug", failed.number, exc_info=True)
             await asyncio.sleep(delay)
             delay = min(delay * 2, _MAX_REOPEN_SECONDS)
 

@@ -261,6 +261,6 @@ def _check_sizes(segment: Segment, changes: Sequence[Change]) -> None:
             raise Invalid(f"keys of table {segment.name} have {segment.key_length} bytes, not {len(key)}")
         if value is not None and len(value) > MAX_TABLE_VALUE_BYTES:
             raise Invalid(f"a table value has at most {MAX_TABLE_VALUE_BYTES} bytes, not {len(value)}")
-        total += len(key) + len(value or b"")
+        total += ENTRY_HEADER_BYTES + len(key) + len(value or b"")  # more than a frame takes for it
     if total > MAX_TABLE_BATCH_BYTES:
         raise Invalid(f"a table batch has at most {MAX_TABLE_BATCH_BYTES} bytes, not {total}")

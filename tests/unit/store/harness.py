@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sarit.env.ports import Env
 from sarit.index.memory import MemoryIndexes
 from sarit.log.memory import MemoryLogProvider
 from sarit.storage.memory import MemoryChunks
-from sarit.store.container import ContainerLimits, WriterSession
+from sarit.store.container import ContainerLimits
 from sarit.store.flusher import FlushLimits
 from sarit.store.store import SegmentStore, StoreLimits
 from sarit.wire.append import Append
+
+if TYPE_CHECKING:
+    from sarit.store.sessions import WriterSession
 
 SMALL = StoreLimits(
     containers=2,

@@ -1,0 +1,89 @@
+"""No frame is larger than the log takes, whatever clients send in one turn of the loop."""
+
+import asyncio
+import struct
+from dataclasses import replace
+
+import pytest
+
+from sarit.core.errors import Invalid
+from sarit.core.limits import MAX_APPEND_BYTES, MAX_FRAME_BYTES, MAX_TABLE_BATCH_BYTES, MAX_TABLE_VALUE_BYTES
+from sarit.store import append_requests, pipeline
+from sarit.store.flusher import FlushLimits
+from sarit.store.operations import ENTRY_HEADER_BYTES, FRAME_HEADER, Append
+from sarit.wire import commands as wire
+from tests.unit.store.harness import SMALL, World, Writer, read_all
+from tests.unit.store.test_connection import SEGMENT, append_end, raw, ready, serving
+
+BY_HAND = replace(SMALL, containers=1, flush=FlushLimits(interval_seconds=1000))
+WRITER = b"w" * 16
+UNCONDITIONAL = -(1 << 63)
+
+
+def frame_sizes(world):
+    return [len(frame.payload) for frame in world.logs.stored[0].frames.values()]
+
+
+def test_what_does_not_fit_into_the_frame_that_gathers_begins_the_next(monkeypatch):
+    monkeypatch.setattr(pipeline, "MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr(pipeline, "MAX_OPERATION_BYTES", 1000 - FRAME_HEADER.size)
+
+    async def main():
+        world = World(BY_HAND)
+        store = await world.start()
+        await store.container(SEGMENT).create(SEGMENT)
+        writer = Writer(store, SEGMENT)
+        await writer.set_up()
+        sizes = [100, 900, 10, 20, 938, 1, 400, 500, 3]  # 938: with its header and the frame's, to the byte
+        for number, size in enumerate(sizes, 1):
+            writer.append(bytes([number]) * size, number)
+        replies = await writer.settled()
+        assert [number for number, _, _ in replies.acknowledgements] == list(range(1, 10))
+        assert max(frame_sizes(world)) == 1000
+        store = await world.crash(store)
+        assert await read_all(store, SEGMENT) == b"".join(bytes([n]) * size for n, size in enumerate(sizes, 1))
+
+    asyncio.run(main())
+
+
+def test_the_largest_append_fits_a_frame():
+    parts = [b""]
+    size = Append(1, 0, [bytes(MAX_APPEND_BYTES)], MAX_APPEND_BYTES, WRITER, 1, 1).encode(parts)
+    assert FRAME_HEADER.size + size <= MAX_FRAME_BYTES
+
+
+def test_a_larger_append_ends_its_connection_and_nothing_behind_it_counts(monkeypatch):
+    monkeypatch.setattr(append_requests, "MAX_APPEND_BYTES", 1000)
+
+    async def main():
+        async with serving(World(BY_HAND)) as server:
+            client = await ready(server)
+            end = WRITER + struct.pack(">ii", 600, 401) + b"e" * 401 + struct.pack(">iqq", 1, 2, 6)
+            client.send(raw(3, WRITER + b"b" * 600), raw(4, end), append_end(b"behind", 1, 3))
+            await client.closed()
+            segment = await server.store.container(SEGMENT).residency.require(SEGMENT)
+            assert segment.assigned_length == 0
+            again = await server.client()
+            await again.ask(wire.SetupAppend(2, WRITER, SEGMENT, ""))
+            again.send(append_end(b"e" * 1000, 1, 2))
+            assert isinstance(await again.reply(), wire.DataAppended)
+
+    asyncio.run(main())
+
+
+def test_the_largest_batch_of_a_table_fits_a_frame_and_a_larger_one_is_refused():
+    async def main():
+        world = World(BY_HAND)
+        store = await world.start()
+        tables = store.tables("t")
+        await tables.create("t", 0)
+        changes = [(b"k%02d" % n, bytes(MAX_TABLE_VALUE_BYTES), UNCONDITIONAL) for n in range(32)]
+        rest = MAX_TABLE_BATCH_BYTES - sum(ENTRY_HEADER_BYTES + len(key) + len(value) for key, value, _ in changes)
+        changes.append((b"k32", bytes(rest - ENTRY_HEADER_BYTES - 3), UNCONDITIONAL))
+        await tables.update("t", changes)
+        assert MAX_TABLE_BATCH_BYTES - 1000 < max(frame_sizes(world)) <= MAX_FRAME_BYTES
+        changes[-1] = (b"k32", changes[-1][1] + b"x", UNCONDITIONAL)
+        with pytest.raises(Invalid, match="batch"):
+            await tables.update("t", changes)
+
+    asyncio.run(main())

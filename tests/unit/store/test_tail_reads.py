@@ -1,0 +1,126 @@
+"""Reads that wait: for bytes, and for a client that takes replies again."""
+
+import asyncio
+from dataclasses import replace
+
+from sarit.store.container import ContainerLimits
+from sarit.store.flusher import FlushLimits
+from sarit.store.read_requests import ReadRequests
+from sarit.wire import commands as wire
+from sarit.wire.frames import FrameReader
+from tests.unit.store.harness import SMALL, World, Writer
+
+SEGMENT = "s/t/0.#epoch.0"
+BY_HAND = replace(
+    SMALL,
+    containers=1,
+    cache_bytes=0,
+    flush=FlushLimits(interval_seconds=1000),
+    container=ContainerLimits(max_segments=3),
+)
+
+
+class Connection:
+    """A client that takes replies while its gate is open."""
+
+    closed = False
+
+    def __init__(self):
+        self.gate = asyncio.Event()
+        self.replies = []
+        self.answered = asyncio.Event()
+        self._frames = FrameReader()
+
+    @property
+    def writable(self):
+        return self.gate.is_set()
+
+    async def until_writable(self):
+        while not self.gate.is_set():
+            await self.gate.wait()
+
+    def spawn(self, work):
+        return asyncio.ensure_future(work)
+
+    def send(self, frame):
+        self.replies += [wire.decode(code, payload) for code, payload in self._frames.feed(frame)]
+        self.answered.set()
+
+    def send_parts(self, parts):
+        self.send(b"".join(map(bytes, parts)))
+
+
+async def parked_behind_replies():
+    """A read at the tail of a segment that holds "one", of a client that takes no replies."""
+    store = await World(BY_HAND).start()
+    container = store.container(SEGMENT)
+    await container.create(SEGMENT)
+    writer = Writer(store, SEGMENT)
+    await writer.set_up()
+    writer.append(b"one", 1)
+    await writer.settled()
+    writer.session.close()
+    await store.opened()[0].flusher.checkpoint()
+    connection = Connection()
+    ReadRequests(connection, store).read(wire.ReadSegment(SEGMENT, 3, 100, "", 7))
+    await asyncio.sleep(0)
+    return store, connection
+
+
+async def evicted(store):
+    container, flusher = store.opened()[0].container, store.opened()[0].flusher
+    for number in range(4):
+        await container.create(f"other{number}")
+    await flusher.checkpoint()
+    assert SEGMENT not in container.state.names
+
+
+def test_a_tail_read_waits_on_the_segment_that_is_in_memory_then():
+    """While its client took no replies, the segment left memory: appends went to another object and woke nobody."""
+
+    async def main():
+        store, connection = await parked_behind_replies()
+        await evicted(store)
+        connection.gate.set()
+        container = store.container(SEGMENT)
+        async with asyncio.timeout(5):
+            while SEGMENT not in container.state.names or not container.state.names[SEGMENT].waiters:
+                await asyncio.sleep(0)
+            writer = Writer(store, SEGMENT)
+            await writer.set_up()
+            writer.append(b"two", 2)
+            await connection.answered.wait()
+        (reply,) = connection.replies
+        assert (reply.offset, bytes(reply.data), reply.request_id) == (3, b"two", 7)
+
+    asyncio.run(main())
+
+
+def test_a_read_whose_client_stops_taking_replies_while_it_is_looked_for_waits_again():
+    async def main():
+        store, connection = await parked_behind_replies()
+        await evicted(store)
+        find, looked = store.reads(SEGMENT).find, []
+
+        async def slowly(name):
+            looked.append(name)
+            segment = await find(name)
+            if len(looked) == 1:
+                connection.gate.clear()
+            return segment
+
+        store.reads(SEGMENT).find = slowly
+        connection.gate.set()
+        writer = Writer(store, SEGMENT)
+        await writer.set_up()
+        writer.append(b"two", 2)
+        await writer.settled()
+        await asyncio.sleep(0)
+        assert connection.replies == []
+        connection.gate.set()
+        async with asyncio.timeout(5):
+            await connection.answered.wait()
+        assert [bytes(reply.data) for reply in connection.replies] == [b"two"]
+        assert len(looked) == 2
+
+    asyncio.run(main())

@@ -1,0 +1,155 @@
+"""Who is set up as a writer, and what of an older session stays."""
+
+import asyncio
+from dataclasses import replace
+
+from sarit.store import residency
+from sarit.store.append_requests import AppendRequests
+from sarit.store.flusher import FlushLimits
+from sarit.store.state import WrongEventNumber
+from sarit.wire import commands as wire
+from sarit.wire.append import Append
+from sarit.wire.frames import FrameReader
+from tests.unit.store.harness import SMALL, WRITER, World, Writer, read_all
+
+SEGMENT, OTHER = "s/t/0.#epoch.0", "s/t/1.#epoch.0"
+BY_HAND = replace(SMALL, containers=1, flush=FlushLimits(interval_seconds=1000))
+
+
+async def until(condition):
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+class HeldFrames:
+    """Keeps what goes to a container's log until it is let through, one frame at a time."""
+
+    def __init__(self, container):
+        self._log, self._append, self._frames = container.log, container.log.append, []
+        container.log.append = lambda number, parts, done: self._frames.append((number, list(parts), done))
+
+    async def hold(self, count):
+        await until(lambda: len(self._frames) == count)
+
+    def let_through(self):
+        self._append(*self._frames.pop(0))
+
+    def end(self):
+        self._log.append = self._append
+        while self._frames:
+            self.let_through()
+
+
+def test_a_writer_that_reconnects_gets_the_number_the_segment_has_then(monkeypatch):
+    """Its attribute leaves memory while its set-up waits for what others have in flight."""
+    monkeypatch.setattr(residency, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 4)
+
+    async def come_and_go(store, numbers):
+        for number in numbers:
+            writer = Writer(store, SEGMENT, b"%016d" % number)
+            await writer.set_up()
+            writer.append(b"-", 1)
+            await writer.settled()
+            writer.session.close()
+
+    async def main():
+        store = await World(BY_HAND).start()
+        container, flusher = store.opened()[0].container, store.opened()[0].flusher
+        await container.create(SEGMENT)
+        await come_and_go(store, range(4))
+        await flusher.checkpoint()
+        frames = HeldFrames(container)
+        first, other = Writer(store, SEGMENT), Writer(store, SEGMENT, b"o" * 16)
+        for count, writer in enumerate((first, other), 1):
+            await writer.set_up()
+            writer.append(b"one", 1)
+            await frames.hold(count)
+        again = Writer(store, SEGMENT)
+        setting_up = asyncio.ensure_future(again.set_up())
+        await asyncio.sleep(0)
+        frames.let_through()
+        await until(lambda: first.replies.acknowledgements)
+        await flusher.checkpoint()
+        for number in range(10, 14):
+            writer = Writer(store, SEGMENT, b"%016d" % number)
+            await writer.set_up()
+            writer.session.close()
+        segment = await container.residency.require(SEGMENT)
+        assert first.writer not in segment.attributes
+        assert not setting_up.done()
+        frames.end()
+        assert await setting_up == 1
+        third = Writer(store, SEGMENT)
+        assert await third.set_up() == 1
+        again.append(b"two", 2)
+        third.append(b"two", 2)
+        await third.settled()
+        assert [type(error) for error in again.replies.errors] == [WrongEventNumber]
+        assert [number for number, _, _ in third.replies.acknowledgements] == [2]
+        assert await read_all(store, SEGMENT) == b"----oneonetwo"
+
+    asyncio.run(main())
+
+
+class Connection:
+    """What `AppendRequests` needs of a connection."""
+
+    hello_version = 17
+    closed = paused = False
+
+    def __init__(self):
+        self.tasks, self.replies = [], []
+
+    def spawn(self, work):
+        self.tasks.append(asyncio.ensure_future(work))
+        return self.tasks[-1]
+
+    def send(self, frame):
+        self.replies += [wire.decode(code, payload) for code, payload in FrameReader().feed(frame)]
+
+    async def settled(self):
+        await asyncio.gather(*self.tasks)
+
+
+async def with_segments():
+    """A container that holds both segments, and the appends of one connection to it."""
+    store = await World(BY_HAND).start()
+    container = store.container(SEGMENT)
+    for name in (SEGMENT, OTHER):
+        await container.create(name)
+    connection = Connection()
+    return container, connection, AppendRequests(connection, store)
+
+
+def pins(container):
+    return {name: segment.pins for name, segment in container.state.names.items()}
+
+
+def test_a_set_up_for_another_segment_behind_one_under_way_ends_that_session():
+    async def main():
+        container, connection, appends = await with_segments()
+        for request, name in enumerate((SEGMENT, OTHER, SEGMENT, OTHER)):
+            appends.set_up(wire.SetupAppend(request, WRITER, name, ""))
+        await connection.settled()
+        assert [reply.segment for reply in connection.replies] == [SEGMENT, OTHER, SEGMENT, OTHER]
+        assert pins(container) == {SEGMENT: 0, OTHER: 1}
+        appends.end()
+        assert pins(container) == {SEGMENT: 0, OTHER: 0}
+
+    asyncio.run(main())
+
+
+def test_after_a_refused_set_up_nothing_is_appended_to_the_segment_before():
+    async def main():
+        container, connection, appends = await with_segments()
+        appends.set_up(wire.SetupAppend(1, WRITER, SEGMENT, ""))
+        appends.set_up(wire.SetupAppend(2, WRITER, "nowhere", ""))
+        await connection.settled()
+        assert [type(reply) for reply in connection.replies] == [wire.AppendSetup, wire.NoSuchSegment]
+        appends.append(Append(WRITER, [b"for nowhere"], 11, 1, 1, 0), None)
+        await container.pipeline.settled()
+        assert await container.length(SEGMENT) == 0
+        assert pins(container) == {SEGMENT: 0, OTHER: 0}
+
+    asyncio.run(main())
