@@ -1,7 +1,9 @@
 """One reader of a group: events of the segments it owns, checkpoints, and its position.
 
-Whatever is handed out counts as consumed when the next thing is asked for.  Between two events (or batches) the reader
-does its part in the group (`member.py`), so a user who stops asking holds up checkpoints and keeps its segments.
+Whatever is handed out counts as consumed when the next thing is asked for, or the reader is closed.  A block that an
+error leaves has not consumed it: that event (or batch) comes again, to whoever reads the segment next.  Between two
+events (or batches) the reader does its part in the group (`member.py`), so a user who stops asking holds up checkpoints
+and keeps its segments.
 """
 
 from __future__ import annotations
@@ -93,6 +95,7 @@ class ArrowBatch:
 class GroupReader:
     """Reads its share of what a group reads.  Make one with `await group.reader(name)`; for one task at a time.
 
+    As a block it is closed at the end; when an error leaves the block, what was handed out last comes again.
     All that reads raises Conflict when the reader is not in the group any more (a reset, or somebody declared it
     offline), Truncated when data it was to read was truncated, Invalid when it is closed."""
 
@@ -115,6 +118,7 @@ class GroupReader:
         self._source: Source | None = None
         self._held: dict[GroupSegment, int] = {}
         self._event_offset = 0
+        self._begun: int | None = None  # where in `_source` begins what was handed out last, while it is not done
         self._wake: asyncio.Future[None] | None = None
         self._failure: SaritError | None = None
         self._following: asyncio.Task[None] | None = None
@@ -182,6 +186,7 @@ class GroupReader:
         if isinstance(found, CheckpointEvent) or found is None:
             return found
         assert self._source is not None
+        self._begun = self._event_offset
         event = next(found.left)
         made = GroupEvent(event, self._source.segment, self._event_offset, self._held, self._shared.state.ranges)
         self._event_offset += EVENT_HEADER_BYTES + len(event)
@@ -193,7 +198,7 @@ class GroupReader:
         if isinstance(found, CheckpointEvent) or found is None:
             return found
         assert self._source is not None
-        offset = self._event_offset
+        self._begun = offset = self._event_offset
         events = list(found.left) if most >= found.count_left() else list(islice(found.left, most))
         self._event_offset = behind = found.position()
         position = Position({**self._held, self._source.segment: behind}, self._shared.state.ranges)
@@ -209,10 +214,11 @@ class GroupReader:
         assert self._source is not None
         segment = self._source.segment
         if isinstance(found, Events):
+            self._begun = found.position()
             batch = found.table(self._schema)
             assert batch is not None
         else:
-            batch = found
+            self._begun, batch = found.column(2)[0].as_py(), found
         return ArrowBatch(batch, segment, Position(self._positions(), self._shared.state.ranges))
 
     async def __aiter__(self) -> AsyncIterator[GroupEvent]:
@@ -226,6 +232,7 @@ class GroupReader:
 
     async def _next(self, timeout: float | None, arrow: bool = False) -> Any:
         """Events not handed out yet (or a record batch); a checkpoint; None."""
+        self._begun = None
         member = self._expect()
         clock = self._session.env.clock
         end = None if timeout is None else clock.monotonic() + timeout
@@ -316,6 +323,13 @@ class GroupReader:
 
         await self._shared.update(leave)
 
+    def _done(self) -> Position:
+        """Behind all that is done: what was handed out last is not before the next thing is asked for."""
+        offsets = self._positions()
+        if self._begun is not None and self._source is not None and self._source.segment in offsets:
+            offsets[self._source.segment] = self._begun
+        return Position(offsets, self._shared.state.ranges)
+
     async def _end(self, why: SaritError) -> None:
         """Stop fetching and following; the group is not told."""
         self._failure = why
@@ -341,5 +355,6 @@ class GroupReader:
     async def __aenter__(self) -> GroupReader:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        failed = kind is not None and self._member is not None  # a reader that was closed before has said where it was
+        await self.close(self._done() if failed else None)
