@@ -3,7 +3,8 @@
 Whatever is handed out counts as consumed when the next thing is asked for, or the reader is closed.  A block that an
 error leaves has not consumed it: that event (or batch) comes again, to whoever reads the segment next.  Between two
 events (or batches) the reader does its part in the group (`member.py`), so a user who stops asking holds up checkpoints
-and keeps its segments.
+and keeps its segments.  When the store is away that takes longer than a time-out allows: it goes on in a task of its
+own then, which the next call waits for before it hands out anything.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Mapping
 
     import pyarrow as pa
 
@@ -122,6 +123,7 @@ class GroupReader:
         self._wake: asyncio.Future[None] | None = None
         self._failure: SaritError | None = None
         self._following: asyncio.Task[None] | None = None
+        self._managing: asyncio.Task[str | SaritError | None] | None = None
         self._schema: Any = None
         self._windows = GroupWindows(session)
 
@@ -237,8 +239,10 @@ class GroupReader:
         clock = self._session.env.clock
         end = None if timeout is None else clock.monotonic() + timeout
         while True:
-            if member.due():
-                checkpoint = await self._manage(member)
+            if self._managing is not None or member.due():
+                checkpoint = await self._manage(member, end)
+                if self._managing is not None:
+                    return None  # the time is over
                 if checkpoint is not None:
                     return CheckpointEvent(checkpoint, self.position())
             if self._current is not None and self._current.count_left():
@@ -265,12 +269,24 @@ class GroupReader:
             raise Invalid(f"reader {self.name} is not open")
         return self._member
 
-    async def _manage(self, member: Member) -> str | None:
-        try:
-            checkpoint = await member.manage()
-        except Conflict as error:
-            await self._end(error)
-            raise
+    async def _manage(self, member: Member, end: float | None) -> str | None:
+        """Do our part in the group; the checkpoint to hand out.  At `end` it is left in `_managing`, to go on."""
+        task = self._managing
+        if task is None:
+            task = self._session.background.spawn(_outcome(member.manage()), f"part of reader {self.name}")
+            self._managing = task
+        left = None if end is None else max(0.0, end - self._session.env.clock.monotonic())
+        await asyncio.wait((task,), timeout=left)
+        if not task.done():
+            return None
+        self._managing = None
+        if task.cancelled():  # the reader, or its client, was closed meanwhile: say so
+            self._expect()
+        checkpoint = task.result()
+        if isinstance(checkpoint, Conflict):
+            await self._end(checkpoint)
+        if isinstance(checkpoint, SaritError):
+            raise checkpoint
         if self._source is not None and self._source.segment not in self._sources:  # given away
             self._source = self._current = None
         self._held = self._sources.positions()
@@ -338,10 +354,11 @@ class GroupReader:
         if self._member is not None:
             self._member.presence.end()
             self._member = None
-        task, self._following = self._following, None
-        if task is not None:
+        tasks = [task for task in (self._following, self._managing) if task is not None]
+        self._following = self._managing = None
+        for task in tasks:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def client_closed(self) -> None:
         """The client ends before the reader: to the group it is lost."""
@@ -358,3 +375,11 @@ class GroupReader:
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         failed = kind is not None and self._member is not None  # a reader that was closed before has said where it was
         await self.close(self._done() if failed else None)
+
+
+async def _outcome(work: Awaitable[str | None]) -> str | SaritError | None:
+    """What comes of `work`, an error as well: nobody may be there to take it."""
+    try:
+        return await work
+    except SaritError as error:
+        return error

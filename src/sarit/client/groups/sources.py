@@ -64,7 +64,8 @@ class Sources:
 
     def positions(self) -> dict[GroupSegment, int]:
         """Behind what was taken and parsed of each."""
-        return {segment: source.cursor.offset for segment, source in self._sources.items()} | self.ended
+        sources = self._sources.copy()  # another thread may ask, while they come and go on the loop
+        return {segment: source.cursor.offset for segment, source in sources.items()} | self.ended
 
     def add(self, segment: GroupSegment, offset: int, limit: int | None) -> None:
         """Begin a segment at `offset`, to `limit`; a negative offset says that it ended."""
