@@ -19,7 +19,7 @@ from sarit.client.groups.position import Position
 from sarit.client.groups.sources import Source, Sources
 from sarit.client.groups.updates import AddReader, RemoveReader, Update
 from sarit.client.groups.windows import GroupWindows
-from sarit.client.reading.cursor import Events, arrow_schema
+from sarit.client.reading.cursor import Events, arrow_schema, check_most
 from sarit.client.reading.pointers import EventPointer
 from sarit.core.errors import Conflict, Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
@@ -195,7 +195,8 @@ class GroupReader:
         return made
 
     async def read_batch(self, most: int = 10_000, timeout: float | None = None) -> EventBatch | CheckpointEvent | None:
-        """Up to `most` events of one segment, as `read` has one."""
+        """Up to `most` events of one segment, as `read` has one.  Raises Invalid (`most` is below 1)."""
+        check_most(most)
         found = await self._next(timeout)
         if isinstance(found, CheckpointEvent) or found is None:
             return found

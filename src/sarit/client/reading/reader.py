@@ -15,7 +15,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.reading.cursor import EventCursor, Events, arrow_schema
+from sarit.client.reading.cursor import EventCursor, Events, arrow_schema, check_most
 from sarit.client.reading.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
 from sarit.client.reading.progress import Progress
 from sarit.core.cuts import StreamCut
@@ -96,7 +96,10 @@ class EventReader:
             yield list(current.left)
 
     async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
-        """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any."""
+        """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any.
+
+        Raises Invalid (`most` is below 1)."""
+        check_most(most)
         try:
             async with asyncio.timeout(timeout):
                 current = await self.next_events()
@@ -107,8 +110,10 @@ class EventReader:
     async def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
         """Up to `most` events as a record batch (event, segment, offset); None at the end.
 
-        After `timeout` seconds without any the batch is empty.
+        After `timeout` seconds without any the batch is empty.  Raises Invalid (`most` is below 1).
         """
+        if most is not None:
+            check_most(most)
         try:
             async with asyncio.timeout(timeout):
                 batch = await self._next_table()

@@ -133,3 +133,15 @@ async def test_a_client_may_be_closed_while_a_read_waits_for_the_store(local):
         await local.client.close()
         with pytest.raises(Invalid, match="the client was closed"):
             await reading
+
+
+@on_node
+async def test_to_ask_for_no_events_is_refused(local):
+    await local.client.create_stream("s/t")
+    events = await fill(local.client, "s/t", 3)
+    group = await local.client.reader_groups.create("s/g", "s/t")
+    async with await group.reader("one") as reader:
+        for most in (0, -1):
+            with pytest.raises(Invalid, match="give 1 or more"):
+                await reader.read_batch(most, 5)
+        assert (await reader.read_batch(1, 10)).events == events[:1]

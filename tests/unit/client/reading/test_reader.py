@@ -99,6 +99,24 @@ async def test_ways_of_reading_may_be_mixed(world) -> None:
     reader.close()
 
 
+@pytest.mark.parametrize("most", [0, -1])
+def test_to_ask_for_no_events_is_refused(most: int) -> None:
+    """They came, in batches without end, and an empty list told the end of a stream that had not ended."""
+
+    @on_loop
+    async def check(world) -> None:
+        world.controller.create("s/t")
+        await write(world, numbered(9))
+        async with world.client.reader("s/t", end="tail") as reader:
+            for ask in (reader.read_events, reader.read_arrow, lambda n: anext(reader.arrow_batches(n))):
+                with pytest.raises(Invalid, match="give 1 or more"):
+                    await ask(most)
+            assert await reader.read_events(1) == [b"0"]
+            assert len(await reader.read_arrow(1)) == 1
+
+    check()
+
+
 @on_loop
 async def test_the_tail_is_followed(world) -> None:
     world.controller.create("s/t")
