@@ -65,7 +65,7 @@ class EventReader:
         self._rest: pa.RecordBatch | None = None
         self._source: _Source | None = None
         self._wake: asyncio.Future[None] | None = None
-        self._failure: SaritError | None = None
+        self._failure: Exception | None = None
         self._schema: Any = None
         self._closed = False
         session.opened(self)
@@ -305,7 +305,7 @@ class EventReader:
             successors = await self._session.patiently(lambda: controller.successors(self.stream, segment))
             if not self._closed:
                 self._begin(self._progress.followed(segment, successors))
-        except SaritError as error:
+        except Exception as error:  # any: whoever reads would wait for ever for segments that do not begin
             self._failure = error
         self._notify()
 

@@ -118,6 +118,20 @@ def test_to_ask_for_no_events_is_refused(most: int) -> None:
 
 
 @on_loop
+async def test_whatever_keeps_successors_from_beginning_fails_the_reader(world) -> None:
+    """Errors that were not foreseen were logged, and the reader waited for ever."""
+    stream = world.controller.create("s/t")
+    await write(world, [b"one"])
+    world.controller.scale(stream, [FIRST], [(0.0, 1.0)])
+    world.controller.failures.append(ZeroDivisionError("made by the test"))
+    async with world.client.reader("s/t") as reader:
+        assert await reader.read_events() == [b"one"]
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError, match="made by the test"):
+                await reader.read_events(timeout=5)
+
+
+@on_loop
 async def test_the_tail_is_followed(world) -> None:
     world.controller.create("s/t")
     await write(world, [b"old"])
