@@ -121,7 +121,7 @@ class GroupReader:
         self._event_offset = 0
         self._begun: int | None = None  # where in `_source` begins what was handed out last, while it is not done
         self._wake: asyncio.Future[None] | None = None
-        self._failure: SaritError | None = None
+        self._failure: Exception | None = None
         self._following: asyncio.Task[None] | None = None
         self._managing: asyncio.Task[str | SaritError | None] | None = None
         self._schema: Any = None
@@ -311,7 +311,7 @@ class GroupReader:
                     self._current, self._event_offset = found, found.start
                     self._held = self._sources.positions()
                 return found
-        except SaritError as error:
+        except Exception as error:
             self._failure = error
             raise
         return None

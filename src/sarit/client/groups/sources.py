@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from sarit.client.groups.values import GroupSegment
     from sarit.client.link.session import Session
-    from sarit.core.errors import SaritError
     from sarit.env.ports import Buffer
 
 FETCH_BYTES: Final = 64 * MIB
@@ -138,7 +137,7 @@ class Sources:
         self.ended[source.segment] = source.cursor.offset
         self._wake()
 
-    def _failed(self, source: Source, error: SaritError) -> None:
+    def _failed(self, source: Source, error: Exception) -> None:
         if not isinstance(error, Truncated | NotFound):
             raise error
         start = error.start_offset if isinstance(error, Truncated) else -1

@@ -19,7 +19,7 @@ from sarit.client.reading.cursor import EventCursor, Events, arrow_schema, check
 from sarit.client.reading.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
 from sarit.client.reading.progress import Progress
 from sarit.core.cuts import StreamCut
-from sarit.core.errors import Corrupt, Invalid, NotFound, SaritError, Truncated
+from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class EventReader:
             self._failure = error
         self._notify()
 
-    def _failed(self, source: _Source, error: SaritError) -> None:
+    def _failed(self, source: _Source, error: Exception) -> None:
         segment, name = source.cursor.segment, source.fetch.name
         del self._sources[segment]
         if not isinstance(error, Truncated | NotFound):

@@ -132,6 +132,19 @@ async def test_whatever_keeps_successors_from_beginning_fails_the_reader(world) 
 
 
 @on_loop
+async def test_whatever_keeps_a_segment_from_being_fetched_fails_the_reader(world) -> None:
+    world.controller.create("s/t")
+
+    async def fails(stream, segment):
+        raise ZeroDivisionError("made by the test")
+
+    world.controller.endpoint = fails
+    async with world.client.reader("s/t") as reader:
+        with pytest.raises(ZeroDivisionError, match="made by the test"):
+            await reader.read_events(timeout=5)
+
+
+@on_loop
 async def test_the_tail_is_followed(world) -> None:
     world.controller.create("s/t")
     await write(world, [b"old"])
