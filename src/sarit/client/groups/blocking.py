@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class GroupReader:
     """Reads its share of what a group reads; for one thread at a time.  Whatever is handed out counts as consumed when
-    the next thing is asked for.
+    the next thing is asked for, or the reader is closed; when an error leaves its block, it comes again.
 
     All that reads raises Conflict when the reader is not in the group any more, Truncated, Invalid (it is closed)."""
 
@@ -81,8 +81,8 @@ class GroupReader:
     def __enter__(self) -> GroupReader:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._thread.run(self._made.__aexit__(kind, error, trace))
 
 
 class ReaderGroup:

@@ -1,7 +1,10 @@
 """One reader of a group: events of the segments it owns, checkpoints, and its position.
 
-Whatever is handed out counts as consumed when the next thing is asked for.  Between two events (or batches) the reader
-does its part in the group (`member.py`), so a user who stops asking holds up checkpoints and keeps its segments.
+Whatever is handed out counts as consumed when the next thing is asked for, or the reader is closed.  A block that an
+error leaves has not consumed it: that event (or batch) comes again, to whoever reads the segment next.  Between two
+events (or batches) the reader does its part in the group (`member.py`), so a user who stops asking holds up checkpoints
+and keeps its segments.  When the store is away that takes longer than a time-out allows: it goes on in a task of its
+own then, which the next call waits for before it hands out anything.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from sarit.client.groups.position import Position
 from sarit.client.groups.sources import Source, Sources
 from sarit.client.groups.updates import AddReader, RemoveReader, Update
 from sarit.client.groups.windows import GroupWindows
-from sarit.client.reading.cursor import Events, arrow_schema
+from sarit.client.reading.cursor import Events, arrow_schema, check_most
 from sarit.client.reading.pointers import EventPointer
 from sarit.core.errors import Conflict, Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Mapping
 
     import pyarrow as pa
 
@@ -93,6 +96,7 @@ class ArrowBatch:
 class GroupReader:
     """Reads its share of what a group reads.  Make one with `await group.reader(name)`; for one task at a time.
 
+    As a block it is closed at the end; when an error leaves the block, what was handed out last comes again.
     All that reads raises Conflict when the reader is not in the group any more (a reset, or somebody declared it
     offline), Truncated when data it was to read was truncated, Invalid when it is closed."""
 
@@ -116,9 +120,11 @@ class GroupReader:
         self._source: Source | None = None
         self._held: dict[GroupSegment, int] = {}
         self._event_offset = 0
+        self._begun: int | None = None  # where in `_source` begins what was handed out last, while it is not done
         self._wake: asyncio.Future[None] | None = None
-        self._failure: SaritError | None = None
+        self._failure: Exception | None = None
         self._following: asyncio.Task[None] | None = None
+        self._managing: asyncio.Task[str | SaritError | None] | None = None
         self._schema: Any = None
         self._windows = GroupWindows(session)
 
@@ -183,18 +189,20 @@ class GroupReader:
         if isinstance(found, CheckpointEvent) or found is None:
             return found
         assert self._source is not None
+        self._begun = self._event_offset
         event = next(found.left)
         made = GroupEvent(event, self._source.segment, self._event_offset, self._held, self._shared.state.ranges)
         self._event_offset += EVENT_HEADER_BYTES + len(event)
         return made
 
     async def read_batch(self, most: int = 10_000, timeout: float | None = None) -> EventBatch | CheckpointEvent | None:
-        """Up to `most` events of one segment, as `read` has one."""
+        """Up to `most` events of one segment, as `read` has one.  Raises Invalid (`most` is below 1)."""
+        check_most(most)
         found = await self._next(timeout)
         if isinstance(found, CheckpointEvent) or found is None:
             return found
         assert self._source is not None
-        offset = self._event_offset
+        self._begun = offset = self._event_offset
         events = list(found.left) if most >= found.count_left() else list(islice(found.left, most))
         self._event_offset = behind = found.position()
         position = Position({**self._held, self._source.segment: behind}, self._shared.state.ranges)
@@ -210,10 +218,11 @@ class GroupReader:
         assert self._source is not None
         segment = self._source.segment
         if isinstance(found, Events):
+            self._begun = found.position()
             batch = found.table(self._schema)
             assert batch is not None
         else:
-            batch = found
+            self._begun, batch = found.column(2)[0].as_py(), found
         return ArrowBatch(batch, segment, Position(self._positions(), self._shared.state.ranges))
 
     async def __aiter__(self) -> AsyncIterator[GroupEvent]:
@@ -227,12 +236,15 @@ class GroupReader:
 
     async def _next(self, timeout: float | None, arrow: bool = False) -> Any:
         """Events not handed out yet (or a record batch); a checkpoint; None."""
+        self._begun = None
         member = self._expect()
         clock = self._session.env.clock
         end = None if timeout is None else clock.monotonic() + timeout
         while True:
-            if member.due():
-                checkpoint = await self._manage(member)
+            if self._managing is not None or member.due():
+                checkpoint = await self._manage(member, end)
+                if self._managing is not None:
+                    return None  # the time is over
                 if checkpoint is not None:
                     return CheckpointEvent(checkpoint, self.position())
             if self._current is not None and self._current.count_left():
@@ -259,12 +271,24 @@ class GroupReader:
             raise Invalid(f"reader {self.name} is not open")
         return self._member
 
-    async def _manage(self, member: Member) -> str | None:
-        try:
-            checkpoint = await member.manage()
-        except Conflict as error:
-            await self._end(error)
-            raise
+    async def _manage(self, member: Member, end: float | None) -> str | None:
+        """Do our part in the group; the checkpoint to hand out.  At `end` it is left in `_managing`, to go on."""
+        task = self._managing
+        if task is None:
+            task = self._session.background.spawn(_outcome(member.manage()), f"part of reader {self.name}")
+            self._managing = task
+        left = None if end is None else max(0.0, end - self._session.env.clock.monotonic())
+        await asyncio.wait((task,), timeout=left)
+        if not task.done():
+            return None
+        self._managing = None
+        if task.cancelled():  # the reader, or its client, was closed meanwhile: say so
+            self._expect()
+        checkpoint = task.result()
+        if isinstance(checkpoint, Conflict):
+            await self._end(checkpoint)
+        if isinstance(checkpoint, SaritError):
+            raise checkpoint
         if self._source is not None and self._source.segment not in self._sources:  # given away
             self._source = self._current = None
         self._held = self._sources.positions()
@@ -288,7 +312,7 @@ class GroupReader:
                     self._current, self._event_offset = found, found.start
                     self._held = self._sources.positions()
                 return found
-        except SaritError as error:
+        except Exception as error:
             self._failure = error
             raise
         return None
@@ -325,6 +349,13 @@ class GroupReader:
         self._leaving = None
         self._session.closed(self)
 
+    def _done(self) -> Position:
+        """Behind all that is done: what was handed out last is not before the next thing is asked for."""
+        offsets = self._positions()
+        if self._begun is not None and self._source is not None and self._source.segment in offsets:
+            offsets[self._source.segment] = self._begun
+        return Position(offsets, self._shared.state.ranges)
+
     async def _end(self, why: SaritError) -> None:
         """Stop fetching and following; the group is not told."""
         self._failure = why
@@ -333,10 +364,11 @@ class GroupReader:
         if self._member is not None:
             self._member.presence.end()
             self._member = None
-        task, self._following = self._following, None
-        if task is not None:
+        tasks = [task for task in (self._following, self._managing) if task is not None]
+        self._following = self._managing = None
+        for task in tasks:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def client_closed(self) -> None:
         """The client ends before the reader: to the group it is lost."""
@@ -351,5 +383,14 @@ class GroupReader:
     async def __aenter__(self) -> GroupReader:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        failed = kind is not None and self._member is not None  # a reader that was closed before has said where it was
+        await self.close(self._done() if failed else None)
+
+
+async def _outcome(work: Awaitable[str | None]) -> str | SaritError | None:
+    """What comes of `work`, an error as well: nobody may be there to take it."""
+    try:
+        return await work
+    except SaritError as error:
+        return error

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from sarit.client.groups.values import GroupSegment
     from sarit.client.link.session import Session
-    from sarit.core.errors import SaritError
     from sarit.env.ports import Buffer
 
 FETCH_BYTES: Final = 64 * MIB
@@ -64,7 +63,8 @@ class Sources:
 
     def positions(self) -> dict[GroupSegment, int]:
         """Behind what was taken and parsed of each."""
-        return {segment: source.cursor.offset for segment, source in self._sources.items()} | self.ended
+        sources = self._sources.copy()  # another thread may ask, while they come and go on the loop
+        return {segment: source.cursor.offset for segment, source in sources.items()} | self.ended
 
     def add(self, segment: GroupSegment, offset: int, limit: int | None) -> None:
         """Begin a segment at `offset`, to `limit`; a negative offset says that it ended."""
@@ -137,7 +137,7 @@ class Sources:
         self.ended[source.segment] = source.cursor.offset
         self._wake()
 
-    def _failed(self, source: Source, error: SaritError) -> None:
+    def _failed(self, source: Source, error: Exception) -> None:
         if not isinstance(error, Truncated | NotFound):
             raise error
         start = error.start_offset if isinstance(error, Truncated) else -1

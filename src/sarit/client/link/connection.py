@@ -2,6 +2,10 @@
 
 One connection per store and purpose: appends go over one, everything else over another, so that a store that slows
 its writers (it may stop reading from their socket) does not stop their readers.
+
+A connection is dead when nothing moves on it for a while, though we ask for an echo.  What counts are bytes, not whole
+commands: over a slow link one command may take longer than that, either way, and whoever began it anew each time would
+never have it.  Bytes sent count when the socket took some of what had to wait: it has room again when some arrived.
 """
 
 from __future__ import annotations
@@ -63,7 +67,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader()
         self._transport: asyncio.Transport | None = None
         self._tick: asyncio.TimerHandle | None = None
-        self._seen = 0
+        self._received = 0  # bytes since the last tick
+        self._unsent = 0  # bytes that waited for the socket at the last tick
         self._silent_ticks = 0
         self._reason: str | None = None
 
@@ -88,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes came."""
+        self._received += nbytes
         try:
             self.machine.received(self._reader.received(nbytes))
         except SaritError as error:
@@ -148,13 +154,14 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
 
     def _keep_alive(self) -> None:
-        if self.machine.replies != self._seen:
+        unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        if self._received or unsent < self._unsent:
             self._silent_ticks = 0
         elif self._silent_ticks >= DEAD_AFTER_TICKS:
             self.abort(f"{self.name}: no sign of life for {DEAD_AFTER_TICKS * KEEP_ALIVE_SECONDS:.0f} s")
             return
         self._silent_ticks += 1
-        self._seen = self.machine.replies
+        self._received, self._unsent = 0, unsent  # before the echo is asked for, which may wait in there for a moment
         self.send([encode(KeepAlive())])
         self._tick = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
 

@@ -59,7 +59,7 @@ class ControllerClient:
 
     def __init__(self, host: str, port: int) -> None:
         self.address = f"{host}:{port}"
-        self._channel = Channel(host, port)
+        self._channel = _Channel(host, port)
         self.stub = ControllerServiceStub(self._channel)
 
     def __repr__(self) -> str:
@@ -67,12 +67,15 @@ class ControllerClient:
 
     async def call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
         """Call a method of `stub`; its errors by kind.  What this class does not ask, others ask through it."""
+        heard = self._channel.heard
         try:
             return await _apart(method(request, timeout=seconds))
         except GRPCError as error:
             kind = _KINDS.get(error.status, Unavailable)
             raise kind(f"controller {self.address}: {error.message or error.status.name}") from None
         except TimeoutError:
+            if self._channel.heard == heard:  # nor was anybody else answered: the path may be dead, without a word
+                self._channel.close()  # the next call connects anew
             raise Unavailable(f"the controller at {self.address} did not answer within {seconds:.0f} s") from None
         except (OSError, StreamTerminatedError, ProtocolError) as error:
             raise Unavailable(
@@ -248,6 +251,25 @@ class ControllerClient:
         """End the connection."""
         self._channel.close()
         await asyncio.sleep(0)
+
+
+class _Channel(Channel):
+    """A channel that counts what it hears: `heard` pieces of bytes, over all its connections."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(host, port)
+        self.heard = 0
+
+    def _protocol_factory(self) -> Any:
+        protocol = super()._protocol_factory()
+        take = protocol.data_received
+
+        def hear(data: bytes) -> None:
+            self.heard += 1
+            take(data)
+
+        protocol.data_received = hear  # type: ignore[method-assign]
+        return protocol
 
 
 async def _apart(call: Awaitable[T]) -> T:

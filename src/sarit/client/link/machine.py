@@ -5,7 +5,7 @@
 Every reply carries the request id of its request; a request id belongs to a `Sink`.  A sink may take one reply
 (a question) or many (an append lane, which uses one id for all its blocks); it says so by the answer of `reply`.
 Replies without a sink are late answers to cancelled requests and are dropped.  KeepAlive is answered by an echo:
-it shows that a silent connection lives.
+bytes that come show that a silent connection lives.
 """
 
 from __future__ import annotations
@@ -38,13 +38,12 @@ class Sink(Protocol):
 class Machine:
     """One connection's state: greeted or not, and who waits for what."""
 
-    __slots__ = ("_greeted", "_next_id", "_sinks", "replies")
+    __slots__ = ("_greeted", "_next_id", "_sinks")
 
     def __init__(self) -> None:
         self._greeted = False
         self._next_id = 1
         self._sinks: dict[int, Sink] = {}
-        self.replies = 0
 
     def __repr__(self) -> str:
         return f"Machine({'greeted' if self._greeted else 'new'}, {len(self._sinks)} waiting)"
@@ -78,7 +77,6 @@ class Machine:
         """Deliver complete frames.  Raises ProtocolError, Unavailable: close the connection then."""
         for code, payload in frames:
             command = decode(code, payload)
-            self.replies += 1
             kind = type(command)
             if kind is Hello:
                 self._hello(command)

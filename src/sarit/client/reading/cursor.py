@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.framing import arrow_events, missing_bytes, parse_events
+from sarit.core.errors import Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -62,6 +63,12 @@ class Events:
         lengths = np.fromiter(map(len, events), np.int64, len(events)) + EVENT_HEADER_BYTES
         offsets = start + np.cumsum(lengths) - lengths
         return record_batch(schema, pa.array(events, pa.binary()), self.segment, offsets)
+
+
+def check_most(most: int) -> None:
+    """At least one event is to be handed out.  Raises Invalid: none at all would read as the end, or go on for ever."""
+    if most < 1:
+        raise Invalid(f"at most {most} events at a time are none: give 1 or more")
 
 
 def record_batch(schema: pa.Schema, events: pa.Array, segment: SegmentId, offsets: Any) -> pa.RecordBatch:

@@ -45,7 +45,7 @@ class SegmentFetch:
     ) -> None:
         self.segment = segment
         self.name = stream.segment(segment)
-        self.failure: SaritError | None = None
+        self.failure: Exception | None = None
         self.at_tail = False
         self._session = session
         self._stream = stream
@@ -117,7 +117,7 @@ class SegmentFetch:
                     await self._backoff.wait(error)
                 except SaritError as last:
                     self._fail(last)
-            except SaritError as error:
+            except Exception as error:  # any: whoever reads would wait for ever for what is not fetched
                 self._fail(error)
 
     def _ask(self) -> None:
@@ -190,7 +190,7 @@ class SegmentFetch:
             return
         await self._connect()
 
-    def _fail(self, error: SaritError) -> None:
+    def _fail(self, error: Exception) -> None:
         if not self._closed:
             self.failure = error
             self._notify(self)

@@ -15,11 +15,11 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.reading.cursor import EventCursor, Events, arrow_schema
+from sarit.client.reading.cursor import EventCursor, Events, arrow_schema, check_most
 from sarit.client.reading.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
 from sarit.client.reading.progress import Progress
 from sarit.core.cuts import StreamCut
-from sarit.core.errors import Corrupt, Invalid, NotFound, SaritError, Truncated
+from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class EventReader:
         self._rest: pa.RecordBatch | None = None
         self._source: _Source | None = None
         self._wake: asyncio.Future[None] | None = None
-        self._failure: SaritError | None = None
+        self._failure: Exception | None = None
         self._schema: Any = None
         self._closed = False
         session.opened(self)
@@ -96,7 +96,10 @@ class EventReader:
             yield list(current.left)
 
     async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
-        """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any."""
+        """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any.
+
+        Raises Invalid (`most` is below 1)."""
+        check_most(most)
         try:
             async with asyncio.timeout(timeout):
                 current = await self.next_events()
@@ -107,8 +110,10 @@ class EventReader:
     async def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
         """Up to `most` events as a record batch (event, segment, offset); None at the end.
 
-        After `timeout` seconds without any the batch is empty.
+        After `timeout` seconds without any the batch is empty.  Raises Invalid (`most` is below 1).
         """
+        if most is not None:
+            check_most(most)
         try:
             async with asyncio.timeout(timeout):
                 if not await self.next_table():
@@ -311,11 +316,11 @@ class EventReader:
             successors = await self._session.patiently(lambda: controller.successors(self.stream, segment))
             if not self._closed:
                 self._begin(self._progress.followed(segment, successors))
-        except SaritError as error:
+        except Exception as error:  # any: whoever reads would wait for ever for segments that do not begin
             self._failure = error
         self._notify()
 
-    def _failed(self, source: _Source, error: SaritError) -> None:
+    def _failed(self, source: _Source, error: Exception) -> None:
         segment, name = source.cursor.segment, source.fetch.name
         del self._sources[segment]
         if not isinstance(error, Truncated | NotFound):

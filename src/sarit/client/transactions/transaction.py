@@ -193,6 +193,7 @@ class TransactionalWriter:
 class Transaction:
     """One transaction; write to it, then commit or abort.  As a block: commits, or aborts when an error leaves it.
 
+    A block that is cancelled while it commits leaves the transaction to its lease, unless the commit was decided.
     Events of one key stay in order among themselves; `id` names it to others."""
 
     def __init__(self, writer: TransactionalWriter, number: int, events: EventWriter) -> None:
@@ -276,17 +277,24 @@ class Transaction:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None and self._state == RELEASED:
+            raise Conflict(
+                f"transaction {self.id} was released in its block and is not committed: its writer was closed before"
+            )
         if self._state != OPEN:
             return
-        if kind is None:
-            try:
-                await self.commit()
-            except SaritError:
-                if self._state == OPEN:  # it could not be flushed
-                    await self._give_up()
-                raise
-        else:
+        if kind is not None:
             await self._give_up()
+            return
+        try:
+            await self.commit()
+        except Exception:
+            if self._state == OPEN:  # it could not be flushed
+                await self._give_up()
+            raise
+        except BaseException:  # cancelled: nobody is asked any more, and nobody renews it
+            self.release()
+            raise
 
     async def _give_up(self) -> None:
         """Abort on the way out of an error, which is not to be hidden by another."""

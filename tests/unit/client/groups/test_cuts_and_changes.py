@@ -68,7 +68,7 @@ async def test_between_two_scales_there_is_no_cut(local):
         """Both pass the silent checkpoint."""
         taken = asyncio.create_task(group.stream_cuts())
         while not taken.done():
-            await asyncio.gather(first.read_batch(1, 0.01), second.read_batch(0, 0.01))
+            await asyncio.gather(first.read_batch(1, 0.01), second._manage(second._member, None))  # and no events
         return await taken
 
     stream = local.client.stream("s/t")

@@ -99,6 +99,51 @@ async def test_ways_of_reading_may_be_mixed(world) -> None:
     reader.close()
 
 
+@pytest.mark.parametrize("most", [0, -1])
+def test_to_ask_for_no_events_is_refused(most: int) -> None:
+    """They came, in batches without end, and an empty list told the end of a stream that had not ended."""
+
+    @on_loop
+    async def check(world) -> None:
+        world.controller.create("s/t")
+        await write(world, numbered(9))
+        async with world.client.reader("s/t", end="tail") as reader:
+            for ask in (reader.read_events, reader.read_arrow, lambda n: anext(reader.arrow_batches(n))):
+                with pytest.raises(Invalid, match="give 1 or more"):
+                    await ask(most)
+            assert await reader.read_events(1) == [b"0"]
+            assert len(await reader.read_arrow(1)) == 1
+
+    check()
+
+
+@on_loop
+async def test_whatever_keeps_successors_from_beginning_fails_the_reader(world) -> None:
+    """Errors that were not foreseen were logged, and the reader waited for ever."""
+    stream = world.controller.create("s/t")
+    await write(world, [b"one"])
+    world.controller.scale(stream, [FIRST], [(0.0, 1.0)])
+    world.controller.failures.append(ZeroDivisionError("made by the test"))
+    async with world.client.reader("s/t") as reader:
+        assert await reader.read_events() == [b"one"]
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError, match="made by the test"):
+                await reader.read_events(timeout=5)
+
+
+@on_loop
+async def test_whatever_keeps_a_segment_from_being_fetched_fails_the_reader(world) -> None:
+    world.controller.create("s/t")
+
+    async def fails(stream, segment):
+        raise ZeroDivisionError("made by the test")
+
+    world.controller.endpoint = fails
+    async with world.client.reader("s/t") as reader:
+        with pytest.raises(ZeroDivisionError, match="made by the test"):
+            await reader.read_events(timeout=5)
+
+
 @on_loop
 async def test_the_tail_is_followed(world) -> None:
     world.controller.create("s/t")

@@ -1,0 +1,72 @@
+"""How a transaction's block may end besides by its commit: nothing stays open and renewed that nobody will end."""
+
+import asyncio
+
+import pytest
+
+from sarit.client.values import TransactionStatus
+from sarit.client.writing.writer import EventWriter
+from sarit.core.errors import Conflict
+from tests.unit.client.nodes import on_node
+from tests.unit.client.world import until
+
+
+@on_node
+async def test_a_block_that_is_cancelled_while_it_commits_leaves_the_transaction_to_its_lease(made) -> None:
+    """It stayed open, and was renewed for up to a day: retention waits for it, and nobody can end it."""
+    await made.client.create_stream("s/t")
+    writer = made.client.transactional_writer("s/t")
+    transaction = await writer.begin()
+    pinger, flushing = transaction.pinger, asyncio.Event()
+
+    async def never(events) -> None:
+        flushing.set()
+        await asyncio.Event().wait()
+
+    async def block() -> None:
+        async with transaction:
+            transaction.write("x")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventWriter, "flush", never)
+        running = asyncio.create_task(block())
+        await flushing.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    await until(pinger.done)
+    assert "released" in repr(transaction)
+    assert "0 open" in repr(writer)
+    assert await transaction.status() is TransactionStatus.OPEN  # for as long as its lease, and to be taken up
+    await (await writer.take_up(transaction.id)).abort()
+
+
+@on_node
+async def test_a_block_whose_flush_fails_in_an_unforeseen_way_aborts(made) -> None:
+    await made.client.create_stream("s/t")
+    transaction = await made.client.transactional_writer("s/t").begin()
+
+    async def fails(events) -> None:
+        raise ZeroDivisionError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventWriter, "flush", fails)
+        with pytest.raises(ZeroDivisionError):
+            async with transaction:
+                transaction.write("x")
+    assert await transaction.status() is TransactionStatus.ABORTED
+
+
+@on_node
+async def test_a_block_whose_writer_was_closed_says_that_nothing_is_committed(made) -> None:
+    await made.client.create_stream("s/t")
+    writer = made.client.transactional_writer("s/t")
+    with pytest.raises(Conflict, match="is not committed: its writer was closed"):
+        async with await writer.begin() as transaction:
+            transaction.write("x")
+            await writer.close()
+    with pytest.raises(KeyError):  # an error of the block is not hidden
+        async with await writer.begin() as transaction:
+            await writer.close()
+            raise KeyError
+    assert await made.read("s/t") == []
