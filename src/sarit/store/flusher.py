@@ -321,7 +321,7 @@ class Flusher:
             if segment.table is not None:
                 segment.table.flushing = {}
                 for entry in item.entries.values():
-                    container.residency.entries.put(segment.id, entry.key, None if entry.value is None else entry)
+                    container.residency.entries.committed(segment.id, entry)
             if not segment.deleted:
                 self._drop_flushed(item)
                 self.compactor.note(segment, item.extents)

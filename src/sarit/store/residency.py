@@ -59,6 +59,13 @@ class EntryCache:
             del self._entries[next(iter(self._entries))]
             self._bytes -= _entry_bytes(old_key, old)
 
+    def committed(self, segment: int, entry: Entry) -> None:
+        """The index holds this entry now.  A key that was removed is seldom asked for again: it takes no place."""
+        if entry.value is None:
+            self.drop(segment, entry.key)
+        else:
+            self.put(segment, entry.key, entry)
+
     def drop(self, segment: int, key: bytes) -> None:
         """Forget a key."""
         at = (segment, key)

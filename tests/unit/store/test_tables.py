@@ -32,6 +32,20 @@ async def stored(numbers):
     return store, tables, container.container.index
 
 
+def test_what_was_removed_takes_no_place_in_memory():
+    async def main():
+        store, tables, _ = await stored(range(3))
+        entries = store.container(TABLE).residency.entries
+        assert len(entries._entries) == 3
+        await tables.update(TABLE, [(b"k%d" % number, None, NO_VERSION) for number in range(3)])
+        (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
+        await container.flusher.checkpoint()
+        assert len(entries._entries) == 0
+        assert await tables.get(TABLE, [b"k1"]) == [None]
+
+    run(main())
+
+
 def test_versions_rise_across_keys_and_are_positions():
     async def main():
         _, _, tables = await opened()

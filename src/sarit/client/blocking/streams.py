@@ -11,6 +11,7 @@ import threading
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from sarit.client.reading.cursor import check_most
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class EventReader:
 
     def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
         """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any."""
+        check_most(most)
         found = self._reader.waiting_events()
         if found is None:
             found = self._thread.run(_within(timeout, self._reader.next_events()))
@@ -135,6 +137,8 @@ class EventReader:
 
         After `timeout` seconds without any the batch is empty.
         """
+        if most is not None:
+            check_most(most)
         found = self._thread.run(_within(timeout, self._reader.next_table()))
         return None if found is False else self._reader.take_table(most)
 
