@@ -152,6 +152,8 @@ class LogWriter:
         if self._failure is not None or self.queue or self.marked == self.durable:
             return
         file = self._file
+        if file.position + BLOCK_BYTES > file.capacity:
+            return  # it would need a block that a full disk may not have; the next file's records say the same
         group = GroupWriter(file.header, file.position)
         group.add(MARK, self._epoch, self.durable, self.durable, ())
         length = group.finish()
