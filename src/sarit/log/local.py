@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -316,12 +317,15 @@ class LocalLog:
         self._ended = True
         if self._mark_timer is not None:
             self._mark_timer.cancel()
-        self._finished(await self._worker.run(self._writer.finish), None)
-        await self._worker.close()
-        await self._housekeeper.close()
-        if self._writer.next_file is not None:
-            self._writer.next_file.file.close()
-        self._opened.lock.close()
+        try:
+            self._finished(await self._worker.run(self._writer.finish), None)
+        finally:  # else nobody could open this log again
+            await self._worker.close()
+            await self._housekeeper.close()
+            next_file = self._writer.next_file
+            for file in (self._opened.lock, *([next_file.file] if next_file is not None else [])):
+                with suppress(OSError):  # the descriptor is gone all the same
+                    file.close()
 
 
 def _ignore(future: asyncio.Future[Any]) -> None:
