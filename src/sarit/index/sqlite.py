@@ -282,7 +282,8 @@ class SqliteIndex:
                     connection.execute("ROLLBACK")
                 raise
 
-        self._wal_bytes += await self._on(self._writer, call, "commit")
+        added = await self._on(self._writer, call, "commit")
+        self._wal_bytes += added  # only now: other commits have added theirs meanwhile
         if self._wal_bytes >= WAL_COPY_BYTES and not self._gone:
             self._wal_bytes = 0
             self._writer.submit(self._copy_wal, lambda _, __: None)
