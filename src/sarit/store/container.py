@@ -124,7 +124,7 @@ class Container:
     def serve(self) -> None:
         """Recovery is done: take operations."""
         self.pipeline = FramePipeline(self.env, self.log, self.state, self._failed, self.paces.read.appended)
-        self.budget.report(self.number, self.state.unflushed_bytes)
+        self.budget.report(self.number, self.state)
 
     # -- appends: no await between here and the frame ---------------------------------------
 
@@ -189,7 +189,7 @@ class Container:
             else:
                 session.replies.refused(session, append, error)
 
-        self.budget.report(self.number, self.state.unflushed_bytes)
+        self.budget.report(self.number, self.state)
         try:
             self.pipeline.add(operation, done)
         except SaritError as error:

@@ -257,7 +257,7 @@ class Flusher:
             block.chunk = name
             block.chunk_offset = at
             if not block.released:
-                state.unflushed_bytes -= block.length
+                state.free_block(block.length)
             at += block.length
         if all(block.released for _, _, block in run):
             sometimes("chunk_written_for_nothing")
@@ -309,7 +309,7 @@ class Flusher:
         segment = item.segment
         for block in item.inlined:
             if not block.released and block.chunk is None:
-                self._container.state.unflushed_bytes -= block.length
+                self._container.state.free_block(block.length)
         count = 0
         for block in segment.tail:
             if block.end > item.length:
@@ -328,7 +328,7 @@ class Flusher:
 
     def _account(self) -> None:
         container = self._container
-        container.budget.report(container.number, container.state.unflushed_bytes)
+        container.budget.report(container.number, container.state)
 
     # -- garbage ----------------------------------------------------------------------------------
 

@@ -177,7 +177,7 @@ class SegmentStore:
         sometimes("container_failed")
         slot.opened = slot.reads = slot.tables = None
         self.budget.drop({id(segment) for segment in container.state.segments.values()})
-        self.budget.report(container.number, 0)
+        self.budget.forget(container.number)
         if self.on_failure is not None:
             self.on_failure(container)
         if not self._stopping:
