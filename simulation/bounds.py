@@ -57,12 +57,15 @@ class Bounds:
         for opened in serving:
             container = opened.container
             if self._begun.get(container.number, (None, 0))[0] is not container:
-                self._begun[container.number] = (container, container.state.held_bytes)
+                state = container.state
+                self._begun[container.number] = (container, state.held_bytes - state.operation_bytes)
         begun = sum(count for _, count in self._begun.values())
         allowed = budget.max_unflushed_bytes + begun + self._slack
-        self.highest = max(self.highest, budget.held_bytes)
-        if budget.held_bytes > allowed:
-            return f"{budget.held_bytes} bytes are held for what is not flushed, {allowed} are allowed"
+        # What the controller does has no bound of its own.
+        held = budget.held_bytes - sum(opened.container.state.operation_bytes for opened in serving)
+        self.highest = max(self.highest, held)
+        if held > allowed:
+            return f"{held} bytes are held for what is not flushed, {allowed} are allowed"
         if budget.cached_bytes > budget.cache_bytes:
             return f"{budget.cached_bytes} bytes are cached, {budget.cache_bytes} are allowed"
         return ""

@@ -282,6 +282,11 @@ class LocalLog:
         if not (self._failed or self._closed):
             self._housekeeper.release()
 
+    @property
+    def short_of_room(self) -> bool:
+        """Whether the next file is due and the disk has no room for it."""
+        return self._housekeeper.short_of_room
+
     def backlog_bytes(self) -> int:
         """Bytes of the files that hold frames not truncated."""
         current = self._writer.file

@@ -4,7 +4,7 @@ Un-flushed bytes are always in memory.  When what memory holds for them reaches 
 storage is slow or away) appends wait, and so their acknowledgements do: writers are slowed, never
 refused, and nothing is lost.  The same happens while the disk has less room than its
 reserve, which belongs to the controller's tables, seals, truncations, deletions and the
-index.
+index.  Other changes wait somewhat later than appends (`room.py`).
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ class Budget:
     def exhausted(self) -> bool:
         """Whether appends must wait."""
         return self.disk_full or self.held_bytes >= self.max_unflushed_bytes
+
+    @property
+    def cramped(self) -> bool:
+        """Whether changes that are no appends must wait, too: they may use a quarter more."""
+        return self.held_bytes >= self.max_unflushed_bytes + self.max_unflushed_bytes // 4
 
     def report(self, container: int, unflushed: Unflushed) -> None:
         """A container tells what it holds."""

@@ -149,6 +149,7 @@ class Flusher:
         assert not self._under_way, "a checkpoint was given up: the next one would truncate the log above its changes"
         self._under_way = True
         frame = state.applied_frame
+        covered = state.cover_operations()
         next_segment = state.next_segment_id
         garbage, state.garbage = state.garbage, set()
         self._truncated, state.truncated = state.truncated, {}
@@ -170,6 +171,7 @@ class Flusher:
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
         sometimes("checkpoint_committed")
+        state.free_operations(covered)
         self._committed(captured, frame)
         self._under_way = False
         return True

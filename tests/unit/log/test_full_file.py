@@ -56,3 +56,24 @@ def test_rot_at_the_end_of_a_full_file_is_told_once_the_next_one_is_written() ->
             await frames(log)
 
     simulate(main)
+
+
+def test_a_log_says_when_the_next_file_is_due_and_has_no_room() -> None:
+    async def main() -> None:
+        machine = Machine()
+        log = await provider(machine).open(1)
+        await asyncio.sleep(1)
+        assert not log.short_of_room
+        machine.disk.capacity_bytes = machine.disk.used_bytes()
+        await write(log, [1])
+        await asyncio.sleep(1)
+        assert not log.short_of_room, "half of the file is left"
+        await write(log, [2])
+        await asyncio.sleep(1)
+        assert log.short_of_room
+        machine.disk.capacity_bytes *= 2
+        await asyncio.sleep(1)
+        assert not log.short_of_room
+        await log.close()
+
+    simulate(main)

@@ -103,6 +103,7 @@ def test_small_appends_are_held_back_by_what_memory_holds_for_them():
         world = World(limits=replace(LIMITS, max_unflushed_bytes=100_000))
         store = await world.start()
         await store.container(NAMES[0]).create(NAMES[0])
+        await store.opened()[0].flusher.checkpoint()
         writer = Writer(store, NAMES[0])
         await writer.set_up()
         for number in range(1, 501):
