@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
+
 if TYPE_CHECKING:
     from sarit.store.store import SegmentStore
     from simulation.cluster import Cluster
@@ -13,7 +15,7 @@ _LOOK_SECONDS: Final = 0.05
 # What the Python client may send in one block, its transactions included.
 _CLIENT_BYTES: Final = 128 * 1024
 # What merges may bring at once that was in the index already, as slices.
-_MERGED_BYTES: Final = 64 * 1024
+_MERGED_BYTES: Final = 128 * 1024
 
 
 class Bounds:
@@ -26,7 +28,7 @@ class Bounds:
         self._cluster = cluster
         self._begun: dict[int, tuple[object, int]] = {}
         options = cluster.options
-        self._slack = max(4096, options.block_events * (options.event_bytes + 64))
+        self._slack = max(4096, options.block_events * (options.event_bytes + 64)) + BLOCK_OVERHEAD_BYTES
         by_client = (
             options.stream_writers, options.retention, options.timed_writers, options.byte_streams,
             options.group_readers,
@@ -55,12 +57,15 @@ class Bounds:
         for opened in serving:
             container = opened.container
             if self._begun.get(container.number, (None, 0))[0] is not container:
-                self._begun[container.number] = (container, container.state.unflushed_bytes)
+                state = container.state
+                self._begun[container.number] = (container, state.held_bytes - state.operation_bytes)
         begun = sum(count for _, count in self._begun.values())
         allowed = budget.max_unflushed_bytes + begun + self._slack
-        self.highest = max(self.highest, budget.unflushed_bytes)
-        if budget.unflushed_bytes > allowed:
-            return f"{budget.unflushed_bytes} bytes are not flushed, {allowed} are allowed"
+        # What the controller does has no bound of its own.
+        held = budget.held_bytes - sum(opened.container.state.operation_bytes for opened in serving)
+        self.highest = max(self.highest, held)
+        if held > allowed:
+            return f"{held} bytes are held for what is not flushed, {allowed} are allowed"
         if budget.cached_bytes > budget.cache_bytes:
             return f"{budget.cached_bytes} bytes are cached, {budget.cache_bytes} are allowed"
         return ""

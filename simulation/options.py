@@ -101,8 +101,9 @@ class Options:
 
     def limits(self) -> StoreLimits:
         """The node's limits."""
-        # Where appends are held back before a flush is due, what they wait for must not be long.
-        slow = self.flush_trigger_bytes > self.max_unflushed_bytes
+        # Where appends are held back before a flush is due, what they wait for must not be long.  Small ones are
+        # counted as several times their bytes.
+        slow = self.flush_trigger_bytes * 8 > self.max_unflushed_bytes
         return StoreLimits(
             containers=self.containers,
             max_unflushed_bytes=self.max_unflushed_bytes,

@@ -12,7 +12,10 @@ Warnings.  (1) The sqlite3 module gives up the GIL at every row it steps over, a
 event loop getting it back costs about 0.1 ms (measured; switch interval 0.2 ms).  So rows are
 written ROWS_PER_STATEMENT to a statement, and keys are looked up as columns of one row.
 (2) After an I/O error of a commit or a WAL copy the handle is dead: what reached the disk is
-unknown.  A full disk is different: SQLite rolls back, and the handle lives.
+unknown.  A full disk is different: SQLite rolls back, and the handle lives.  Nor is what opening finds
+on the disk: SQLite takes every commit it reads in the WAL for durable, while the page cache also shows
+those whose sync failed, until the power goes.  So opening writes the WAL once more, syncs it and
+copies it into the database before anything in it is believed.
 (3) This module reaches the disk by itself, past `Env.files`; it is never simulated.
 
 Format: `application_id` and `user_version` of the file are checked (docs/formats/index.md).
@@ -32,7 +35,7 @@ from sarit.core.limits import MIB
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sarit.env.ports import Env, Worker
+    from sarit.env.ports import Env, Files, Worker
     from sarit.index.port import WriteBatch
 
 T = TypeVar("T")
@@ -46,6 +49,7 @@ WAL_COPY_BYTES: Final = 4 * MIB
 MAX_WAL_FILE_BYTES: Final = 64 * MIB
 CACHE_KIB: Final = 4096
 LOCK_WAIT_SECONDS: Final = 10.0
+_REWRITE_BYTES: Final = 4 * MIB
 _ROW_OVERHEAD_BYTES: Final = 64
 
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
@@ -90,8 +94,8 @@ def _pragma(connection: sqlite3.Connection, name: str) -> Any:
     return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
-def _open_writer(path: str) -> tuple[sqlite3.Connection, int]:
-    """A connection to a checked, perhaps new, database, and the epoch that is now ours."""
+def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
+    """A connection to a checked, perhaps new, database, all of it durable, and the epoch that is now ours."""
     connection = _connect(path)
     try:
         version, application = _pragma(connection, "user_version"), _pragma(connection, "application_id")
@@ -105,15 +109,47 @@ def _open_writer(path: str) -> tuple[sqlite3.Connection, int]:
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={MAX_WAL_FILE_BYTES}")
         connection.execute("BEGIN IMMEDIATE")
+        _write_again(files, f"{path}-wal")  # beneath the lock: nobody else writes to it
         if fresh:
             _create(connection)
         connection.execute("UPDATE owner SET epoch=epoch+1")
         (epoch,) = connection.execute("SELECT epoch FROM owner").fetchone()
         connection.execute("COMMIT")
+        _empty_wal(connection, path)
         return connection, epoch
     except BaseException:
         connection.close()
         raise
+
+
+def _write_again(files: Files, wal: str) -> None:
+    """Make durable what the WAL is seen to hold.
+
+    The kernel does not write pages again whose sync failed, and the next sync says nothing of them.  Without
+    this, a power cut while the WAL is copied would leave half a commit in the database, and none in the WAL."""
+    if not files.exists(wal):
+        return
+    file = files.open(wal, "write")
+    try:
+        at = 0
+        while piece := file.pread(_REWRITE_BYTES, at):
+            file.pwrite([piece], at)
+            at += len(piece)
+        file.datasync()
+    finally:
+        file.close()
+
+
+def _empty_wal(connection: sqlite3.Connection, path: str) -> None:
+    """Copy all of the WAL into the database, and sync that.  Raises Unavailable."""
+    try:
+        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
+            raise
+        return  # no room for the copy; the WAL is durable, and a container that opens gives room back
+    if busy:
+        raise Unavailable(f"index {path} is being read by another process: its WAL cannot be copied")
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -187,8 +223,9 @@ def _in_statements(connection: sqlite3.Connection, statements: dict[int, str], v
 class SqliteIndex:
     """One container's index; made by `SqliteIndexProvider.open`."""
 
-    def __init__(self, path: str, writer: Worker, reader: Worker) -> None:
+    def __init__(self, path: str, files: Files, writer: Worker, reader: Worker) -> None:
         self._path = path
+        self._files = files
         self._writer = writer
         self._reader = reader
         self._epoch = 0
@@ -204,7 +241,8 @@ class SqliteIndex:
 
     async def start(self) -> None:
         """Open both connections and fence an earlier owner.  Raises Unavailable, Corrupt, Invalid."""
-        self._write_connection, self._epoch = await self._on(self._writer, lambda: _open_writer(self._path), "open")
+        path, files = self._path, self._files
+        self._write_connection, self._epoch = await self._on(self._writer, lambda: _open_writer(path, files), "open")
         self._read_connection = await self._on(self._reader, lambda: _open_reader(self._path), "open")
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -244,7 +282,8 @@ class SqliteIndex:
                     connection.execute("ROLLBACK")
                 raise
 
-        self._wal_bytes += await self._on(self._writer, call, "commit")
+        added = await self._on(self._writer, call, "commit")
+        self._wal_bytes += added  # only now: other commits have added theirs meanwhile
         if self._wal_bytes >= WAL_COPY_BYTES and not self._gone:
             self._wal_bytes = 0
             self._writer.submit(self._copy_wal, lambda _, __: None)
@@ -329,7 +368,7 @@ class SqliteIndexProvider:
         files, threads = self._env.files, self._env.threads
         writer = threads.worker(f"index-{container}-write")
         reader = threads.worker(f"index-{container}-read")
-        index = SqliteIndex(f"{self._directory}/container-{container}.db", writer, reader)
+        index = SqliteIndex(f"{self._directory}/container-{container}.db", files, writer, reader)
         try:
             await writer.run(lambda: files.make_dirs(self._directory))
             await index.start()

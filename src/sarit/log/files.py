@@ -81,10 +81,13 @@ class FileMaker:
             file.pwrite([header.block(), *group.parts], 0)
             file.datasync()
             self._files.rename(source, path)
+            recycled = False  # it has its new name: a spare no more
             self._files.sync_dir(self._directory)
             capacity = max(file.size(), self._file_bytes)
-        except OSError:
+        except OSError as error:
             file.close()
+            if recycled and error.errno in NO_ROOM:
+                self.spares.append(source)
             raise
         return WritableFile(file, path, header, capacity, position, carried[0].number if carried else None)
 

@@ -39,6 +39,8 @@ class Housekeeper:
         self._making = False
         self._hurried = False
         self._stopped = False
+        # Whether there was no room for the next file when it was tried last.
+        self.short_of_room = False
         self._durable = 0
         self._give_up: asyncio.TimerHandle | None = None
         self._try_again: asyncio.TimerHandle | None = None
@@ -98,13 +100,14 @@ class Housekeeper:
 
     def _made(self, file: WritableFile | None, error: BaseException | None) -> None:
         self._making = False
+        self.short_of_room = isinstance(error, OSError) and error.errno in NO_ROOM
         if file is not None:
             if self._give_up is not None:
                 self._give_up.cancel()
                 self._give_up = None
             self._on_made(file)
             self.reserve()
-        elif isinstance(error, OSError) and error.errno in NO_ROOM:
+        elif self.short_of_room:
             if self._hurried and self._give_up is not None:
                 self._no_room()
             elif not self._stopped:

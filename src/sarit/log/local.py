@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -281,6 +282,11 @@ class LocalLog:
         if not (self._failed or self._closed):
             self._housekeeper.release()
 
+    @property
+    def short_of_room(self) -> bool:
+        """Whether the next file is due and the disk has no room for it."""
+        return self._housekeeper.short_of_room
+
     def backlog_bytes(self) -> int:
         """Bytes of the files that hold frames not truncated."""
         current = self._writer.file
@@ -316,12 +322,15 @@ class LocalLog:
         self._ended = True
         if self._mark_timer is not None:
             self._mark_timer.cancel()
-        self._finished(await self._worker.run(self._writer.finish), None)
-        await self._worker.close()
-        await self._housekeeper.close()
-        if self._writer.next_file is not None:
-            self._writer.next_file.file.close()
-        self._opened.lock.close()
+        try:
+            self._finished(await self._worker.run(self._writer.finish), None)
+        finally:  # else nobody could open this log again
+            await self._worker.close()
+            await self._housekeeper.close()
+            next_file = self._writer.next_file
+            for file in (self._opened.lock, *([next_file.file] if next_file is not None else [])):
+                with suppress(OSError):  # the descriptor is gone all the same
+                    file.close()
 
 
 def _ignore(future: asyncio.Future[Any]) -> None:

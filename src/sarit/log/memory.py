@@ -88,6 +88,11 @@ class MemoryLog:
         for number in [number for number in self._stored.frames if number < below]:
             del self._stored.frames[number]
 
+    @property
+    def short_of_room(self) -> bool:
+        """See `DurableLog`: never."""
+        return False
+
     def backlog_bytes(self) -> int:
         """Bytes of the frames held."""
         return sum(len(frame.payload) for frame in self._stored.frames.values())

@@ -48,6 +48,10 @@ class DurableLog(Protocol):
     def truncate(self, below: int) -> None:
         """Frames with a number less than `below` are not needed any more.  Best effort, in time."""
 
+    @property
+    def short_of_room(self) -> bool:
+        """Whether the disk has no room to go on in soon: only what gives room back should be appended."""
+
     def backlog_bytes(self) -> int:
         """Bytes held by frames not truncated yet."""
 

@@ -11,6 +11,7 @@ sync on the same descriptor may report a success that is none.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -104,7 +105,8 @@ class LogWriter:
     def finish(self) -> Outcome:
         """Mark, and release the file.  Nothing is queued any more."""
         outcome = self.mark()
-        self._file.file.close()
+        with suppress(OSError):  # everything was synced, or failed already
+            self._file.file.close()
         return outcome
 
     def _refuse(self, outcome: Outcome) -> None:
@@ -152,6 +154,8 @@ class LogWriter:
         if self._failure is not None or self.queue or self.marked == self.durable:
             return
         file = self._file
+        if file.position + BLOCK_BYTES > file.capacity:
+            return  # it would need a block that a full disk may not have; the next file's records say the same
         group = GroupWriter(file.header, file.position)
         group.add(MARK, self._epoch, self.durable, self.durable, ())
         length = group.finish()

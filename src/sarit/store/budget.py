@@ -1,10 +1,10 @@
 """What all containers of a node share: un-flushed bytes, the cache of flushed bytes, free disk.
 
-Un-flushed bytes are always in memory.  When they reach their bound (long-term storage is
-slow or away) appends wait, and so their acknowledgements do: writers are slowed, never
+Un-flushed bytes are always in memory.  When what memory holds for them reaches its bound (long-term
+storage is slow or away) appends wait, and so their acknowledgements do: writers are slowed, never
 refused, and nothing is lost.  The same happens while the disk has less room than its
 reserve, which belongs to the controller's tables, seals, truncations, deletions and the
-index.
+index.  Other changes wait somewhat later than appends (`held_back.py`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from sarit.core.sometimes import sometimes
+from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from sarit.store.segment import Block, Segment
+    from sarit.store.unflushed import Unflushed
 
 
 class CachedRun:
@@ -26,7 +28,7 @@ class CachedRun:
     def __init__(self, segment: Segment, blocks: list[Block]) -> None:
         self.segment = segment
         self.blocks = blocks
-        self.bytes = sum(block.length for block in blocks)
+        self.bytes = sum(block.length for block in blocks) + len(blocks) * BLOCK_OVERHEAD_BYTES
 
 
 class Budget:
@@ -37,25 +39,41 @@ class Budget:
         self.cache_bytes = cache_bytes
         self.cached_bytes = 0
         self.disk_full = False
-        self._unflushed: dict[int, int] = {}
+        # What memory holds for un-flushed bytes, over all containers, as they told it.
+        self.held_bytes = 0
+        self._held: dict[int, int] = {}
+        self._counts: dict[int, Unflushed] = {}
         self._runs: deque[CachedRun] = deque()
 
     def __repr__(self) -> str:
-        return f"<Budget unflushed {self.unflushed_bytes} of {self.max_unflushed_bytes}, cached {self.cached_bytes}>"
+        return f"<Budget held {self.held_bytes} of {self.max_unflushed_bytes}, cached {self.cached_bytes}>"
 
     @property
     def unflushed_bytes(self) -> int:
-        """Bytes that stand in memory and log alone, over all containers."""
-        return sum(self._unflushed.values())
+        """Bytes of appends that stand in memory and log alone, over all containers."""
+        return sum(counts.unflushed_bytes for counts in self._counts.values())
 
     @property
     def exhausted(self) -> bool:
         """Whether appends must wait."""
-        return self.disk_full or self.unflushed_bytes >= self.max_unflushed_bytes
+        return self.disk_full or self.held_bytes >= self.max_unflushed_bytes
 
-    def report(self, container: int, unflushed_bytes: int) -> None:
+    @property
+    def cramped(self) -> bool:
+        """Whether changes that are no appends must wait, too: they may use a quarter more."""
+        return self.held_bytes >= self.max_unflushed_bytes + self.max_unflushed_bytes // 4
+
+    def report(self, container: int, unflushed: Unflushed) -> None:
         """A container tells what it holds."""
-        self._unflushed[container] = unflushed_bytes
+        held = unflushed.held_bytes
+        self.held_bytes += held - self._held.get(container, 0)
+        self._held[container] = held
+        self._counts[container] = unflushed
+
+    def forget(self, container: int) -> None:
+        """A container ended: it holds nothing."""
+        self.held_bytes -= self._held.pop(container, 0)
+        self._counts.pop(container, None)
 
     def keep(self, segment: Segment, blocks: list[Block]) -> None:
         """Cache blocks that have just been flushed; evict the oldest beyond the bound."""

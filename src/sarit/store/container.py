@@ -13,9 +13,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
-from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.errors import Exists, Invalid, NotFound, SaritError
+from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
 from sarit.core.sometimes import sometimes
+from sarit.store.attributes import AttributeUpdate, resolve_attributes
+from sarit.store.held_back import wait_for_room
 from sarit.store.operations import KIND_STREAM, Operation
 from sarit.store.pipeline import FramePipeline, settle
 from sarit.store.residency import Residency
@@ -86,7 +88,7 @@ class Container:
     def serve(self) -> None:
         """Recovery is done: take operations."""
         self.pipeline = FramePipeline(self.env, self.log, self.state, self._failed, self.paces.read.appended)
-        self.budget.report(self.number, self.state.unflushed_bytes)
+        self.budget.report(self.number, self.state)
 
     # -- appends: no await between here and the frame ---------------------------------------
 
@@ -156,7 +158,7 @@ class Container:
             else:
                 session.replies.refused(session, append, error)
 
-        self.budget.report(self.number, self.state.unflushed_bytes)
+        self.budget.report(self.number, self.state)
         try:
             self.pipeline.add(operation, done)
         except SaritError as error:
@@ -174,11 +176,12 @@ class Container:
         self, name: str, *, kind: int = KIND_STREAM, key_length: int = 0, scale_type: int = 0, target_rate: int = 0,
         rollover: int = 0, fresh: bool = False,
     ) -> None:  # fmt: skip
-        """Raises Exists, once it is durable that it does; Invalid for a name that none can have.
+        """Raises Exists, once it is durable that it does; Invalid for a name that none can have; Unavailable (no room).
 
         `fresh`: the name was never used before, and the index is not asked."""
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
+        await wait_for_room(self, name)
         if not fresh and await self.residency.find(name) is not None:
             await self.pipeline.settled()
             raise Exists(f"segment {name} exists")
@@ -281,7 +284,8 @@ class Container:
             segment.pins -= 1
 
     async def update_attribute(self, name: str, key: bytes, value: int, expected: int) -> bool:
-        """Compare and set; absent equals NULL_ATTRIBUTE_VALUE.  Raises NotFound."""
+        """Compare and set; absent equals NULL_ATTRIBUTE_VALUE.  Raises NotFound, Unavailable (no room)."""
+        await wait_for_room(self, name)
         segment = await self.residency.require(name)
         segment.pins += 1
         try:
@@ -309,6 +313,7 @@ class Container:
     def _queued(self, operation: Operation) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pipeline.add(operation, lambda error: settle(waiter, error))
+        self.budget.report(self.number, self.state)
         return waiter
 
     async def change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
@@ -342,36 +347,3 @@ class Container:
 def _require_stream(segment: Segment) -> None:
     if segment.is_table:
         raise Invalid(f"segment {segment.name} is a table segment")
-
-
-@dataclass(frozen=True, slots=True)
-class AttributeUpdate:
-    """One conditional change of an attribute; `kind` as in wire.md par. 5.1."""
-
-    attribute: bytes
-    kind: int
-    value: int
-    expected: int
-
-
-def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -> tuple[tuple[bytes, int], ...]:
-    """The values after `updates`, judged against the assigned state.  Raises Conflict, Invalid."""
-    out = []
-    for update in updates:
-        current = segment.attributes[update.attribute].assigned
-        absent = current == NULL_ATTRIBUTE_VALUE
-        value = update.value
-        if (
-            (update.kind == 0 and not absent)
-            or (update.kind == 2 and not absent and value <= current)
-            or (update.kind == 4 and current != update.expected)
-        ):
-            raise Conflict(
-                f"attribute {update.attribute.hex()} of {segment.name}", expected=update.expected, actual=current
-            )
-        if update.kind == 3 and not absent:
-            value += current
-            if not -(1 << 63) <= value < 1 << 63:
-                raise Invalid(f"attribute {update.attribute.hex()} of {segment.name} cannot be {value}: it has 64 bits")
-        out.append((update.attribute, value))
-    return tuple(out)

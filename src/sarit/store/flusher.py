@@ -153,6 +153,7 @@ class Flusher:
         assert not self._under_way, "a checkpoint was given up: the next one would truncate the log above its changes"
         self._under_way = True
         frame = state.applied_frame
+        covered = state.cover_operations()
         next_segment = state.next_segment_id
         garbage, state.garbage = state.garbage, set()
         self._truncated, state.truncated = state.truncated, {}
@@ -177,6 +178,7 @@ class Flusher:
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
         sometimes("checkpoint_committed")
+        state.free_operations(covered)
         self._committed(captured, frame)
         self._captured = {}  # it holds the bytes, which are the cache's to keep now
         self._under_way = False
@@ -283,7 +285,7 @@ class Flusher:
             block.chunk = name
             block.chunk_offset = at
             if not block.released:
-                state.unflushed_bytes -= block.length
+                state.free_block(block.length)
             at += block.length
         if all(block.released for _, _, block in run):
             sometimes("chunk_written_for_nothing")
@@ -335,7 +337,7 @@ class Flusher:
         segment = item.segment
         for block in item.inlined:
             if not block.released and block.chunk is None:
-                self._container.state.unflushed_bytes -= block.length
+                self._container.state.free_block(block.length)
         count = 0
         for block in segment.tail:
             if block.end > item.length:
@@ -354,7 +356,7 @@ class Flusher:
 
     def _account(self) -> None:
         container = self._container
-        container.budget.report(container.number, container.state.unflushed_bytes)
+        container.budget.report(container.number, container.state)
 
     # -- garbage ----------------------------------------------------------------------------------
 

@@ -64,10 +64,9 @@ class FlushPace:
 
     def bytes_per_second(self) -> float:
         """The rate aimed at now; infinite when memory runs short."""
-        unflushed = self._budget.unflushed_bytes
-        if unflushed * 2 > self._budget.max_unflushed_bytes:
+        if self._budget.held_bytes * 2 > self._budget.max_unflushed_bytes:
             return inf
-        return max(MIN_BYTES_PER_SECOND, unflushed / SPREAD_SECONDS)
+        return max(MIN_BYTES_PER_SECOND, self._budget.unflushed_bytes / SPREAD_SECONDS)
 
     async def __call__(self, left: int) -> int:
         """Wait for the turn of the next piece of a chunk; its size in bytes, at most `left`."""

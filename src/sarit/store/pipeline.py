@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
 from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAMES_IN_FLIGHT
-from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, MAX_OPERATION_BYTES, Operation
+from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, MAX_OPERATION_BYTES, Append, Operation
+from sarit.store.unflushed import operation_bytes
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer, Env
@@ -28,7 +29,7 @@ Done = Callable[[BaseException | None], None]
 class GatheredFrame:
     """Operations that will be durable together."""
 
-    __slots__ = ("began", "bytes", "done", "number", "operations", "parts", "wall_ms")
+    __slots__ = ("began", "bytes", "done", "held_bytes", "number", "operations", "parts", "wall_ms")
 
     def __init__(self) -> None:
         self.number = 0
@@ -36,6 +37,8 @@ class GatheredFrame:
         self.wall_ms = 0
         self.parts: list[Buffer] = [b""]
         self.bytes = FRAME_HEADER.size
+        # What its operations other than appends count for (`unflushed.py`).
+        self.held_bytes = 0
         self.operations: list[Operation] = []
         self.done: list[Done | None] = []
 
@@ -90,6 +93,10 @@ class FramePipeline:
         if frame.bytes + size > MAX_FRAME_BYTES:
             frame = self._follow(frame, parts)
         frame.bytes += size
+        if not isinstance(operation, Append):
+            held = operation_bytes(operation, size)
+            frame.held_bytes += held
+            self._state.take_operation(held)
         frame.operations.append(operation)
         frame.done.append(done)
         if frame.bytes >= FRAME_TARGET_BYTES:
@@ -179,6 +186,7 @@ class FramePipeline:
             self.fail(bug)
             raise
         state.applied_frame = frame.number
+        state.apply_operations(frame.held_bytes)
         self._on_durable(frame.began, frame.bytes)
         for done in frame.done:
             if done is not None:

@@ -19,6 +19,7 @@ from sarit.store.checkpoint import failed_key, settled_key
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import Flusher, FlushLimits, chunk_prefix
 from sarit.store.operations import Append, Create, Merge, SetAttributes, decode_frame
+from sarit.store.unflushed import operation_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +103,10 @@ async def _replay(container: Container, after: int) -> None:
         expected += 1
         wall_ms, operations = decode_frame(frame.payload)
         for operation in operations:
+            if not isinstance(operation, Append):
+                held = operation_bytes(operation, operation.encode([]))
+                state.take_operation(held)
+                state.apply_operations(held)
             if not isinstance(operation, Create):
                 segment = await residency.by_id(operation.segment)
                 if isinstance(operation, Merge):

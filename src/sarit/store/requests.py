@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed
 from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, MAX_WIRE_STRING_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.names import transient_segment
-from sarit.store.container import AttributeUpdate
+from sarit.store.attributes import AttributeUpdate
 from sarit.store.operations import KIND_TABLE_FIXED, Entry
 from sarit.store.replies import error_reply, table_error_reply
 from sarit.wire import commands as wire

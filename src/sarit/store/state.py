@@ -31,6 +31,7 @@ from sarit.store.operations import (
     UpdateTable,
 )
 from sarit.store.segment import Attribute, Block, Segment
+from sarit.store.unflushed import Unflushed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,15 +47,15 @@ def _untouched(_: Segment) -> None:
     """No snapshot is in progress."""
 
 
-class ContainerState:
+class ContainerState(Unflushed):
     """All resident segments of a container, assigned and applied."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.names: dict[str, Segment] = {}
         self.segments: dict[int, Segment] = {}
         self.next_segment_id = 1
         self.applied_frame = 0
-        self.unflushed_bytes = 0
         self.dirty: dict[int, Segment] = {}
         self.garbage: set[str] = set()
         self.truncated: dict[int, Segment] = {}
@@ -123,7 +124,7 @@ class ContainerState:
         segment.assigned_length = offset + length
         segment.assigned_events += events
         attribute.assigned = number
-        self.unflushed_bytes += length
+        self.take_block(length)
         segment.in_flight += 1
         return Append(segment.id, offset, parts, length, writer, number, events)
 
@@ -237,10 +238,7 @@ class ContainerState:
 
     def _assign_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> None:
         for key, value in attributes:
-            attribute = segment.attributes.get(key)
-            if attribute is None:
-                attribute = segment.attributes[key] = Attribute(NULL_ATTRIBUTE_VALUE)
-            attribute.assigned = value
+            segment.attributes.setdefault(key, Attribute(NULL_ATTRIBUTE_VALUE)).assigned = value
 
     # -- applying --------------------------------------------------------------------------
 
@@ -313,7 +311,7 @@ class ContainerState:
         assert operation.offset == segment.assigned_length, (operation.offset, segment)
         segment.assigned_length += operation.length
         segment.assigned_events += operation.events
-        self.unflushed_bytes += operation.length
+        self.take_block(operation.length)
         attribute = segment.attributes.get(operation.writer)
         if attribute is None:
             attribute = segment.attributes[operation.writer] = Attribute(NULL_ATTRIBUTE_VALUE)
@@ -373,7 +371,7 @@ class ContainerState:
                     )
                 )
                 if parts is not None:
-                    self.unflushed_bytes += extent.length
+                    self.take_block(extent.length)
         for block in source.tail:
             block.offset += operation.offset
             target.tail.append(block)
@@ -394,7 +392,7 @@ class ContainerState:
         for block in blocks:
             block.released = True
             if block.chunk is None:
-                self.unflushed_bytes -= block.length
+                self.free_block(block.length)
             elif block.chunk != kept_chunk:
                 self.garbage.add(block.chunk)
             block.parts = None

@@ -177,7 +177,7 @@ class SegmentStore:
         sometimes("container_failed")
         slot.opened = slot.reads = slot.tables = None
         self.budget.drop({id(segment) for segment in container.state.segments.values()})
-        self.budget.report(container.number, 0)
+        self.budget.forget(container.number)
         if self.on_failure is not None:
             self.on_failure(container)
         if not self._stopping:
@@ -185,8 +185,11 @@ class SegmentStore:
 
     async def _reopen(self, failed: Container, tasks: list[asyncio.Task[None]]) -> None:
         await _cancel(tasks)
-        await failed.log.close()
-        await failed.index.close()
+        for part in (failed.log, failed.index):
+            try:
+                await part.close()
+            except Exception as error:  # what it still holds, opening again will tell
+                _log.warning("container %d: %r cannot be closed: %s", failed.number, part, error)
         delay = _REOPEN_SECONDS
         while True:
             try:

@@ -19,6 +19,7 @@ from sarit.core.limits import (
     NOT_EXISTS,
 )
 from sarit.index import keys
+from sarit.store.held_back import wait_for_room
 from sarit.store.operations import ENTRY_HEADER_BYTES, KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class Tables:
         """Apply a batch atomically; the version of each change in order (NOT_EXISTS for a removal).
 
         The index is not asked for keys that are `fresh`: the caller knows that they never were in the table.
-        Raises NotFound, Conflict, Invalid, Truncated (table position)."""
+        Raises NotFound, Conflict, Invalid, Truncated (table position), Unavailable (no room)."""
+        await wait_for_room(self._container, name)
         segment = await self._require(name)
         _check_sizes(segment, changes)
         residency = self._container.residency

@@ -167,6 +167,16 @@ def test_after_an_io_error_the_handle_is_dead_and_opening_again_reads(tmp_path):
     assert lines[4] == "[b'1', None]"
 
 
+def test_commits_made_at_once_all_count_towards_the_copy_of_the_wal(provider):
+    async def main():
+        index = await provider.open(0)
+        await asyncio.gather(*(index.commit(puts(a=bytes(10_000))) for _ in range(5)))
+        assert index._wal_bytes >= 5 * 10_000
+        await index.close()
+
+    asyncio.run(main())
+
+
 def test_a_failed_copy_of_the_wal_kills_the_handle(provider, monkeypatch):
     class Failing:
         def execute(self, statement):

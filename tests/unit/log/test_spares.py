@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from typing import Any
 
+import pytest
+
+from sarit.log.files import FileMaker
 from tests.unit.log.test_faults import names, provider
-from tests.unit.log.world import Machine, append, expected, frames, payload_of, simulate
+from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
 
 
 def test_spares_are_given_back_but_one() -> None:
@@ -29,5 +34,48 @@ def test_spares_are_given_back_but_one() -> None:
         log = await logs.open(1)
         assert (await frames(log, 100)) == expected(range(101, 131), 5000)
         await log.close()
+
+    simulate(main)
+
+
+class FullFiles:
+    """The files of a machine whose disk refuses the next header: one that copies on write needs room for it, too."""
+
+    def __init__(self, files: Any, refusals: int) -> None:
+        self._files, self.refusals = files, refusals
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def open(self, path: str, mode: str) -> Any:
+        file = self._files.open(path, mode)
+        if mode == "blocks":
+            write = file.pwrite
+
+            def pwrite(parts: Any, offset: int) -> int:
+                self.refusals -= 1
+                if self.refusals >= 0:
+                    raise OSError(errno.ENOSPC, "told to have no room")
+                return write(parts, offset)
+
+            file.pwrite = pwrite
+        return file
+
+
+def test_a_spare_that_could_not_be_written_is_a_spare_still() -> None:
+    async def main() -> None:
+        env = Machine().env()
+        files = FullFiles(env.files, 3)
+        env.files.make_dirs("/log/1")
+        maker = FileMaker(files, env.random, "/log/1", 1, FILE_BYTES, 4)  # type: ignore[arg-type]
+        maker.reserve()
+        spares = list(maker.spares)
+        for _ in range(3):
+            with pytest.raises(OSError, match="no room"):
+                maker.make(1, 0, 0, opening=True)
+            assert maker.spares == spares
+        maker.make(1, 0, 0, opening=True).file.close()
+        assert maker.spares == []
+        assert env.files.list("/log/1") == ["000000000005.log"]
 
     simulate(main)

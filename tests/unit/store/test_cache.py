@@ -8,6 +8,7 @@ from dataclasses import replace
 from sarit.store.budget import Budget
 from sarit.store.operations import Create
 from sarit.store.segment import Block, Segment, slice_blocks
+from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 
@@ -26,7 +27,7 @@ def test_cached_runs_have_no_holes() -> None:
     blocks = [Block(0, 4, [b"abcd"]), Block(4, 4, None, "chunk"), Block(8, 4, [b"ijkl"]), Block(12, 4, [b"mnop"])]
     budget.keep(segment, blocks)
     assert [[block.offset for block in run] for run in segment.cached] == [[0], [8, 12]]
-    assert budget.cached_bytes == 12
+    assert budget.cached_bytes == 12 + 3 * BLOCK_OVERHEAD_BYTES
 
 
 def test_what_was_merged_from_chunks_is_not_skipped_by_readers_of_the_cache() -> None:

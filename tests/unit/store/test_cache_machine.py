@@ -11,8 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sarit.store.budget import Budget
 from sarit.store.operations import Create
 from sarit.store.segment import Block, Segment, slice_blocks
+from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
 
-CACHE_BYTES = 40
+CACHE_BYTES = 40 + 5 * BLOCK_OVERHEAD_BYTES
 which = st.integers(0, 1)
 
 
@@ -60,7 +61,7 @@ class Cache(RuleBasedStateMachine):
 
     @invariant()
     def bound(self):
-        held = sum(block.length for s in self.segments for run in s.cached for block in run)
+        held = sum(block.length + BLOCK_OVERHEAD_BYTES for s in self.segments for run in s.cached for block in run)
         assert held == self.budget.cached_bytes <= CACHE_BYTES
 
     @invariant()

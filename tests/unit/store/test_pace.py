@@ -15,6 +15,7 @@ from sarit.store.pace import (
     FlushPace,
     ReadPace,
 )
+from sarit.store.unflushed import Unflushed
 
 
 @dataclass
@@ -25,11 +26,18 @@ class Clock:
         return self.now
 
 
+def report(budget, unflushed_bytes):
+    """Large blocks: memory holds what chunks will."""
+    held = Unflushed()
+    held.unflushed_bytes = unflushed_bytes
+    budget.report(0, held)
+
+
 def paced(monkeypatch, unflushed, sizes, late=0.0):
     """When each of `sizes` may be written, in seconds."""
     clock = Clock()
     budget = Budget(1000 * MIB, 0)
-    budget.report(0, unflushed)
+    report(budget, unflushed)
     pace = FlushPace(clock, budget)
 
     async def sleep(seconds):
@@ -68,7 +76,7 @@ def test_pieces_are_small_while_paced_and_never_more_than_is_left():
     pace = FlushPace(Clock(), budget)
     assert asyncio.run(pace(32 * MIB)) == MIB // 4
     assert asyncio.run(pace(100)) == 100
-    budget.report(0, 501 * MIB)
+    report(budget, 501 * MIB)
     assert asyncio.run(pace(32 * MIB)) == 4 * MIB
 
 
@@ -80,7 +88,7 @@ def test_late_timers_do_not_slow_it_down(monkeypatch):
 def test_after_a_pause_there_is_no_burst(monkeypatch):
     clock = Clock()
     budget = Budget(1000 * MIB, 0)
-    budget.report(0, 100 * MIB)
+    report(budget, 100 * MIB)
     pace = FlushPace(clock, budget)
     waited = []
 

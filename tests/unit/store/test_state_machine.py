@@ -286,8 +286,11 @@ class Container(RuleBasedStateMachine):
 
     @invariant()
     def unflushed_bytes_are_counted(self):
-        held = sum(b.length for s in self.replayed.segments.values() for b in s.tail)
-        assert self.replayed.unflushed_bytes == held
+        tails = [block for segment in self.replayed.segments.values() for block in segment.tail]
+        assert self.replayed.unflushed_bytes == sum(block.length for block in tails)
+        assert self.replayed.unflushed_blocks == len(tails)
+        if not self.in_flight:
+            assert self.state.held_bytes == self.replayed.held_bytes
 
 
 Container.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)

@@ -1,0 +1,164 @@
+"""A commit whose sync failed: the page cache shows it to the next owner, the disk never got it."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from sarit.core.errors import Unavailable
+from sarit.env.real import real_env
+from sarit.index import sqlite
+from sarit.index.port import WriteBatch
+from sarit.index.sqlite import SqliteIndexProvider
+
+NAME = "container-0.db"
+
+
+def frame(number: int) -> WriteBatch:
+    return WriteBatch({b"frame": b"%d" % number})
+
+
+@dataclass
+class Disk:
+    """Three lives of one directory: copies show what the page cache would, `lost` is what the disk never got."""
+
+    root: str
+    lost: tuple[int, int] = (0, 0)
+    rewritten: set[int] = field(default_factory=set)
+
+    def directory(self, life: int) -> str:
+        return f"{self.root}/{life}"
+
+    def wal(self, life: int) -> str:
+        return f"{self.directory(life)}/{NAME}-wal"
+
+    def size(self, life: int) -> int:
+        return os.path.getsize(self.wal(life))
+
+    def copy(self, old: int, new: int) -> None:
+        """The process is killed: all that the cache shows is there, shared memory is not."""
+        shutil.copytree(self.directory(old), self.directory(new))
+        os.remove(f"{self.directory(new)}/{NAME}-shm")
+
+    def power_cut(self, old: int, new: int) -> None:
+        """As `copy`, but what was lost, and not written again since, is zero."""
+        self.copy(old, new)
+        begin, end = self.lost
+        if not os.path.exists(self.wal(new)) or self.size(new) < end:
+            return
+        with open(self.wal(new), "r+b") as file:
+            for at in range(begin, end):
+                if at not in self.rewritten:
+                    file.seek(at)
+                    file.write(b"\0")
+
+    async def fail_a_sync(self) -> None:
+        """Life 1: frame 50 is committed; the sync of frame 100 fails, which its caller is told; life 2 begins."""
+        index = await SqliteIndexProvider(real_env(), self.directory(1)).open(0)
+        await index.commit(frame(50))
+        begin = self.size(1)
+        await index.commit(frame(100))
+        self.lost = (begin, self.size(1))
+        self.copy(1, 2)
+        await index.close()
+
+
+class WatchedFiles:
+    """Notes what is written to the WAL and synced, past SQLite."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk, self._files = disk, real_env().files
+
+    def __getattr__(self, name):
+        return getattr(self._files, name)
+
+    def open(self, path, mode):
+        return WatchedFile(self._disk, self._files.open(path, mode))
+
+
+class WatchedFile:
+    def __init__(self, disk, file):
+        self._disk, self._file, self._written = disk, file, set()
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def pwrite(self, parts, offset):
+        self._written.update(range(offset, offset + sum(map(len, parts))))
+        return self._file.pwrite(parts, offset)
+
+    def datasync(self):
+        self._file.datasync()
+        self._disk.rewritten |= self._written
+
+
+def test_what_is_committed_above_it_survives_a_power_cut(tmp_path):
+    async def main():
+        disk = Disk(str(tmp_path))
+        await disk.fail_a_sync()
+        index = await SqliteIndexProvider(real_env(), disk.directory(2)).open(0)
+        assert await index.get([b"frame"]) in ([b"50"], [b"100"])
+        await index.commit(frame(200))  # acknowledged: the log is truncated below it
+        disk.power_cut(2, 3)
+        await index.close()
+        index = await SqliteIndexProvider(real_env(), disk.directory(3)).open(0)
+        assert await index.get([b"frame"]) == [b"200"]
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_the_wal_is_durable_before_it_is_copied(tmp_path, monkeypatch):
+    """Else a power cut in the middle of the copy left some pages of a commit in the database, and none in the WAL."""
+
+    async def main():
+        disk = Disk(str(tmp_path))
+        await disk.fail_a_sync()
+        right = sqlite._empty_wal
+
+        def copying(connection, path):
+            disk.power_cut(2, 3)
+            right(connection, path)
+
+        monkeypatch.setattr(sqlite, "_empty_wal", copying)
+        env = replace(real_env(), files=WatchedFiles(disk))
+        index = await SqliteIndexProvider(env, disk.directory(2)).open(0)
+        seen = await index.get([b"frame"])
+        await index.close()
+        monkeypatch.undo()
+        index = await SqliteIndexProvider(real_env(), disk.directory(3)).open(0)
+        assert await index.get([b"frame"]) == seen
+        await index.close()
+
+    asyncio.run(main())
+
+
+class Answering:
+    """A connection whose copy of the WAL ends in a given way."""
+
+    def __init__(self, code: int, busy: int) -> None:
+        self._code, self._busy = code, busy
+
+    def execute(self, statement):
+        assert statement == "PRAGMA wal_checkpoint(TRUNCATE)"
+        if self._code:
+            error = sqlite3.OperationalError("told to fail")
+            error.sqlite_errorcode = self._code
+            raise error
+        return self
+
+    def fetchone(self):
+        return (self._busy, 0, 0)
+
+
+def test_a_wal_that_cannot_be_copied_is_no_success_unless_there_is_no_room():
+    """Without room it stays where it is: opening must be possible on a full disk, and gives room back."""
+    sqlite._empty_wal(Answering(0, 0), "x")
+    sqlite._empty_wal(Answering(sqlite3.SQLITE_FULL, 0), "x")
+    with pytest.raises(Unavailable, match="read by another process"):
+        sqlite._empty_wal(Answering(0, 1), "x")
+    with pytest.raises(sqlite3.OperationalError):
+        sqlite._empty_wal(Answering(sqlite3.SQLITE_IOERR_FSYNC, 0), "x")

@@ -1,0 +1,79 @@
+"""A log file that is filled to its last block, on a disk without another one."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sarit.core.errors import Corrupt
+from sarit.core.limits import LOG_MARK_SECONDS
+from sarit.log.records import BLOCK_BYTES
+from tests.unit.log.test_faults import names, provider, write
+from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
+
+FILLING = FILE_BYTES // BLOCK_BYTES  # the header's block, and a group for each of the other frames
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_a_full_disk_does_not_end_a_log_that_falls_idle_or_is_closed(idle: bool) -> None:
+    """The mark grew the file, which a full disk refused."""
+
+    async def main() -> None:
+        machine = Machine()
+        log = await provider(machine).open(1)
+        await asyncio.sleep(1)  # the reserve is made
+        await write(log, range(1, FILLING))
+        await asyncio.sleep(0.1)  # and so is the next file
+        machine.disk.capacity_bytes = machine.disk.used_bytes()  # somebody else took the rest
+        if idle:
+            await asyncio.sleep(3 * LOG_MARK_SECONDS)
+            await append(log, FILLING, payload_of(FILLING))
+        await log.close()
+        sizes = [len(machine.disk.content(f"/log/1/{name}")) for name in names(machine, ".log")]
+        assert sizes == [FILE_BYTES] * 2
+        log = await provider(machine).open(1)
+        assert await frames(log) == expected(range(1, FILLING + idle))
+        await log.close()
+
+    simulate(main)
+
+
+def test_rot_at_the_end_of_a_full_file_is_told_once_the_next_one_is_written() -> None:
+    """Its first record says what was durable, as the mark would have."""
+
+    async def main() -> None:
+        machine = Machine()
+        log = await provider(machine).open(1)
+        await write(log, range(1, FILLING))
+        await asyncio.sleep(3 * LOG_MARK_SECONDS)
+        await append(log, FILLING, payload_of(FILLING))
+        machine.crash()
+        path = f"/log/1/{names(machine, '.log')[0]}"
+        machine.disk.flip(path, machine.disk.content(path).index(payload_of(FILLING - 1)))
+        with pytest.raises(Corrupt):
+            log = await provider(machine).open(1)
+            await frames(log)
+
+    simulate(main)
+
+
+def test_a_log_says_when_the_next_file_is_due_and_has_no_room() -> None:
+    async def main() -> None:
+        machine = Machine()
+        log = await provider(machine).open(1)
+        await asyncio.sleep(1)
+        assert not log.short_of_room
+        machine.disk.capacity_bytes = machine.disk.used_bytes()
+        await write(log, [1])
+        await asyncio.sleep(1)
+        assert not log.short_of_room, "half of the file is left"
+        await write(log, [2])
+        await asyncio.sleep(1)
+        assert log.short_of_room
+        machine.disk.capacity_bytes *= 2
+        await asyncio.sleep(1)
+        assert not log.short_of_room
+        await log.close()
+
+    simulate(main)

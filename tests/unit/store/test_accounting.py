@@ -1,0 +1,120 @@
+"""What a container says it holds: what entered leaves, and small appends count for what they cost."""
+
+import asyncio
+import contextlib
+import random
+from dataclasses import replace
+
+import pytest
+
+from sarit.core.errors import SaritError
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
+from tests.unit.store.harness import SMALL, World, Writer
+
+NAMES = [f"s/t/{n}.#epoch.0" for n in range(4)]
+LIMITS = replace(SMALL, containers=1, flush=replace(SMALL.flush, interval_seconds=1000, trigger_bytes=1 << 40))
+
+
+def counted(container):
+    """Bytes and number of the blocks that no chunk holds, by looking at them."""
+    blocks = [block for segment in container.state.segments.values() for block in segment.tail if block.chunk is None]
+    return sum(block.length for block in blocks), len(blocks)
+
+
+class History:
+    """Random changes of a few segments, beside checkpoints and crashes."""
+
+    def __init__(self, seed, store, world):
+        self.rnd, self.store, self.world = random.Random(seed), store, world
+        self.number = 0
+
+    @property
+    def container(self):
+        return self.store.container(NAMES[0])
+
+    @property
+    def flusher(self):
+        return self.store.opened()[0].flusher
+
+    async def append(self, name):
+        writer = Writer(self.store, name)
+        last = await writer.set_up()
+        number = 0 if last == NULL_ATTRIBUTE_VALUE else last
+        for _ in range(self.rnd.randint(1, 3)):
+            number += 1
+            writer.append(self.rnd.randbytes(self.rnd.choice((0, 1, 50, 150, 700))), number)
+        await writer.settled()
+        writer.session.close()
+
+    async def change(self, name):
+        state = self.container.state
+        segment = state.names.get(name)
+        length = segment.length if segment is not None else 0
+        what = self.rnd.choice(("create", "append", "append", "append", "truncate", "delete", "merge", "seal"))
+        if what == "create":
+            await self.container.create(name)
+        elif what == "append":
+            await self.append(name)
+        elif what == "truncate":
+            await self.container.truncate(name, self.rnd.randint(0, length))
+        elif what == "delete":
+            await self.container.delete(name)
+        elif what == "merge":
+            await self.container.merge(self.rnd.choice(NAMES), name)
+        else:
+            await self.container.seal(name)
+
+    async def step(self):
+        with contextlib.suppress(SaritError):
+            await self.change(self.rnd.choice(NAMES))
+        luck = self.rnd.random()
+        if luck < 0.2:
+            changing = asyncio.ensure_future(asyncio.gather(*map(self.change, NAMES), return_exceptions=True))
+            await self.flusher.checkpoint()
+            await changing
+        elif luck < 0.25:
+            self.store = await self.world.crash(self.store)
+        await self.container.pipeline.settled()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_entered_leaves(seed):
+    async def main():
+        world = World(limits=LIMITS)
+        history = History(seed, await world.start(), world)
+        for _ in range(60):
+            await history.step()
+            state = history.container.state
+            assert (state.unflushed_bytes, state.unflushed_blocks) == counted(history.container)
+        while await history.flusher.checkpoint():
+            pass
+        assert history.container.state.held_bytes == 0
+        assert history.store.budget.held_bytes == 0
+        await history.store.stop()
+
+    asyncio.run(main())
+
+
+def test_small_appends_are_held_back_by_what_memory_holds_for_them():
+    """The bound was for payload alone: at 100 bytes an append, memory held seven times as much."""
+
+    async def main():
+        world = World(limits=replace(LIMITS, max_unflushed_bytes=100_000))
+        store = await world.start()
+        await store.container(NAMES[0]).create(NAMES[0])
+        await store.opened()[0].flusher.checkpoint()
+        writer = Writer(store, NAMES[0])
+        await writer.set_up()
+        for number in range(1, 501):
+            writer.append(b"x" * 100, number)
+        taken = 500 - store.container(NAMES[0]).throttled
+        assert taken == -(-100_000 // (100 + BLOCK_OVERHEAD_BYTES))
+        assert store.container(NAMES[0]).state.unflushed_bytes == taken * 100, "by which flushing goes"
+        while store.container(NAMES[0]).throttled:
+            await writer.settled()
+            await store.opened()[0].flusher.checkpoint()
+        assert len((await writer.settled()).acknowledgements) == 500
+        await store.stop()
+
+    asyncio.run(main())

@@ -1,0 +1,48 @@
+"""A container that failed is opened again whatever becomes of closing what it held."""
+
+import asyncio
+
+import pytest
+
+from sarit.core.errors import Unavailable
+from tests.unit.store.harness import World, Writer, read_all
+
+NAME = "scope/stream/0.#epoch.0"
+
+
+@pytest.mark.parametrize("part", ["log", "index"])
+def test_closing_that_fails_does_not_keep_a_container_down(part):
+    async def main():
+        world = World()
+        store = await world.start()
+        container = store.container(NAME)
+        await container.create(NAME)
+        writer = Writer(store, NAME)
+        await writer.set_up()
+        writer.append(b"kept", 1)
+        await writer.settled()
+        closed = []
+
+        def failing(name):
+            right = getattr(container, name).close
+
+            async def close():
+                await right()
+                closed.append(name)
+                if name == part:
+                    raise OSError("told to fail at close")
+
+            return close
+
+        for name in ("log", "index"):
+            getattr(container, name).close = failing(name)
+        container.fail(Unavailable("told to fail"))
+        for _ in range(100):
+            if len(store.opened()) == store.limits.containers:
+                break
+            await asyncio.sleep(0.01)
+        assert closed == ["log", "index"]
+        assert await read_all(store, NAME) == b"kept"
+        await store.stop()
+
+    asyncio.run(main())
