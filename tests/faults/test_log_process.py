@@ -31,9 +31,13 @@ class Child:
 
     def kill(self, acked: int) -> int:
         self.process.kill()
-        whole, _, _ = self.process.communicate()[0].rpartition("\n")  # the last line may be cut short
+        # Not by `communicate`, which does not know what `readline` has read ahead.  The last line may be cut short.
+        whole, _, _ = self.process.stdout.read().rpartition("\n")
+        self.process.wait()
         for line in whole.splitlines():
             acked = self._judge(line, acked)
+        self.process.stdout.close()
+        self.process.stderr.close()
         return acked
 
     def _judge(self, line: str, acked: int) -> int:
