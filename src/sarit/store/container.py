@@ -138,6 +138,15 @@ class Container:
         while self._throttled and not self.budget.exhausted:
             self._append(*self._throttled.popleft())
 
+    def refuse_closed(self) -> None:
+        """Refuse the appends held back whose session is closed: none can be taken, and they would stay as long as
+        there is no room, those of each connection that a client opens meanwhile."""
+        closed = [held for held in self._throttled if held[0].closed]
+        if closed:
+            self._throttled = deque(held for held in self._throttled if not held[0].closed)
+            for held in closed:
+                self._append(*held)  # its writer's attribute has another owner, or none: this refuses it
+
     def account(self) -> None:
         """Tell the budget what is held now, and go on with the appends held back if that leaves room."""
         self._report()
@@ -161,7 +170,8 @@ class Container:
                 events=append.events, parts=append.parts, length=append.length, expected_offset=expected_offset,
             )  # fmt: skip
         except SaritError as error:
-            self._refuse(session, append, error)
+            refusal = error
+            self.pipeline.barrier(lambda failure: session.replies.refused(session, append, failure or refusal))
             return
         session.last = number
 
@@ -177,12 +187,6 @@ class Container:
             self.pipeline.add(operation, done)
         except SaritError as error:
             session.replies.refused(session, append, error)
-
-    def _refuse(self, session: WriterSession, append: WireAppend, error: SaritError) -> None:
-        def done(failure: BaseException | None) -> None:
-            session.replies.refused(session, append, failure or error)
-
-        self.pipeline.barrier(done)
 
     # -- control operations ---------------------------------------------------------------
 
