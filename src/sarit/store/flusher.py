@@ -298,7 +298,7 @@ class Flusher:
         if all(block.released for _, _, block in run):
             sometimes("chunk_written_for_nothing")
             state.garbage.add(name)
-        self._account()
+        self._container.account()
 
     def _reference(self, item: Captured) -> None:
         """Extents for the blocks that stand in chunks, adjacent ones joined."""
@@ -337,8 +337,7 @@ class Flusher:
                 self.compactor.note(segment, item.extents)
         self.checkpoint_frame = frame
         container.log.truncate(frame + 1)
-        self._account()
-        container.release_throttled()
+        container.account()
         container.residency.evict()
 
     def _drop_flushed(self, item: Captured) -> None:
@@ -361,7 +360,3 @@ class Flusher:
                 if extent.end > item.start:
                     segment.chunks.append(extent)
         self._container.budget.keep(segment, flushed)
-
-    def _account(self) -> None:
-        container = self._container
-        container.budget.report(container.number, container.state)
