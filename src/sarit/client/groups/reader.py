@@ -26,7 +26,7 @@ from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     import pyarrow as pa
 
