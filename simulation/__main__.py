@@ -56,13 +56,17 @@ def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None) -> int
 
 def tell(coming: Iterable[Summary], stop: bool = False, until: float = inf) -> Totals:
     """Sum up, until a monotonic time; the first broken seed is reported in full, the others by a line."""
-    totals = Totals()
+    totals, started, told = Totals(), time.monotonic(), 0
     for summary in coming:
         if summary.violations:
             print(f"seed {summary.seed}: {summary.violations[0][:300]}", flush=True)
             if not totals.broken:
                 print(summary.explanation, flush=True)
         totals.add(summary)
+        minutes = int(time.monotonic() - started) // 60
+        if minutes > told:
+            told = minutes
+            print(f"  {minutes} min: {totals.seeds} seeds, {len(totals.broken)} broken", flush=True)
         if (summary.violations and stop) or time.monotonic() >= until:
             break
     print(f"{totals.seeds} seeds, {len(totals.broken)} broken {sorted(totals.broken)}; {totals.line()}", flush=True)

@@ -219,7 +219,7 @@ async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, num
     for task in tasks:
         task.result()
     await opened.flusher.checkpoint()
-    await opened.flusher.collect_garbage()
+    await opened.flusher.garbage.collect()
     await opened.container.log.close()
     await opened.container.index.close()
     await storage.close()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.core.errors import Unavailable
 from sarit.store import recovery, store
 from sarit.store.flusher import Flusher
+from sarit.store.garbage import Garbage
 from sarit.store.reads import ChunkReader
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
@@ -104,7 +105,7 @@ def late_chunks_not_swept() -> Iterator[None]:
 @contextmanager
 def garbage_forgotten() -> Iterator[None]:
     """Chunks that a commit dropped are forgotten, not deleted."""
-    right = Flusher.collect_garbage
+    right = Garbage.collect
 
     async def wrong(self: Any) -> None:
         storage = self._container.storage
@@ -119,7 +120,7 @@ def garbage_forgotten() -> Iterator[None]:
         finally:
             self._container.storage = storage
 
-    with planted(Flusher, "collect_garbage", wrong):
+    with planted(Garbage, "collect", wrong):
         yield
 
 

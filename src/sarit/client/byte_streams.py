@@ -241,9 +241,13 @@ class ByteReader:
         """Up to `most` bytes, at least one; none at the end of a sealed stream, or after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
-                await self._fill()
+                await self.fill()
         except TimeoutError:
             return b""
+        return self.take(most)
+
+    def take(self, most: int) -> bytes:
+        """Hand out up to `most` of the bytes that are at hand (`fill`)."""
         data = bytes(self._piece[:most])
         self._piece = self._piece[most:]
         self._offset += len(data)
@@ -302,7 +306,7 @@ class ByteReader:
     async def _info(self) -> SegmentInfo:
         return await segments.segment_info(self._session, self.stream, await self._only())
 
-    async def _fill(self) -> None:
+    async def fill(self) -> None:
         """Have bytes at hand, unless at the end.  Raises Truncated, NotFound."""
         if len(self._piece):
             return

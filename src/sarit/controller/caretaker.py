@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller.keys import WATCHED_FOR_RETENTION, WATCHED_FOR_TIME
+from sarit.controller.runner import each
 from sarit.controller.sweeper import PATIENCE_SECONDS
 from sarit.core.errors import NotFound, SaritError
 
@@ -71,14 +72,21 @@ class Caretaker:
         alive = {name for name, _ in entries}
         self._next_look = {name: at for name, at in self._next_look.items() if name in alive}
         self._forget(WATCHED_FOR_RETENTION, alive)
-        for name, version in entries:
-            now = self._env.clock.monotonic()
-            if now < self._next_look.get(name, now):
-                continue
+        # Truncations make room, and a stream whose look waits for some, or for a store, must not hold up the others.
+        await each(entries, self._retain_one)
+
+    async def _retain_one(self, entry: tuple[StreamName, int]) -> None:
+        name, version = entry
+        now = self._env.clock.monotonic()
+        if now < self._next_look.get(name, now):
+            return
+        try:
             found = await self._catalog.find(name)
             if found is not None:
                 self._next_look[name] = now + self._retention_times.wait(found.record.config.retention)
             await self._look(WATCHED_FOR_RETENTION, name, version, self._retention.look)
+        except SaritError as error:
+            _log.info("%s is looked at later: %s", name, error)
 
     async def mark(self) -> None:
         """Look at every stream whose writers note times."""

@@ -209,11 +209,10 @@ class Catalog:
         with suppress(Conflict):
             await self.tables.update(keys.WORK_TABLE, [TableUpdate(hint, None, version)])
 
-    async def hints(self) -> list[tuple[bytes, int]]:
-        """What there may be to do, each with the version of its entry."""
+    async def hints(self, start: bytes = b"", end: bytes | None = None) -> list[tuple[bytes, int]]:
+        """What there may be to do, from one hint to another, each with the version of its entry."""
         out: list[tuple[bytes, int]] = []
-        start = b""
-        while rows := await self.tables.scan(keys.WORK_TABLE, start, None, PAGE):
+        while rows := await self.tables.scan(keys.WORK_TABLE, start, end, PAGE):
             out += ((key, value.version) for key, value in rows)
             start = rows[-1][0] + b"\0"
         return out

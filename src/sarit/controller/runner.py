@@ -19,7 +19,7 @@ from sarit.core.errors import Exists, NotFound, Sealed
 from sarit.core.names import parse_segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from sarit.controller.model.effects import Effect
     from sarit.controller.ports import Segments
@@ -30,6 +30,7 @@ T = TypeVar("T")
 Lengths = dict[int, list[int]]
 
 _AT_ONCE: Final = 32
+_ITEMS_AT_ONCE: Final = 16  # each may have that many effects
 
 
 class Runner:
@@ -92,6 +93,19 @@ class Runner:
 
 def _id(segment: str) -> int:
     return parse_segment_name(segment)[1].packed
+
+
+async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
+    """Do `work` for all items, begun in their order, some at a time: one that waits holds up only those behind many.
+
+    An error ends the work of no other item begun, but others may not be begun: `work` deals with those it expects."""
+    left = iter(items)
+
+    async def some() -> None:
+        for item in left:
+            await work(item)
+
+    await every([some() for _ in items[:_ITEMS_AT_ONCE]])
 
 
 async def every(work: Sequence[Awaitable[T]]) -> list[T]:

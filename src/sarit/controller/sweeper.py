@@ -4,6 +4,9 @@ were decided or have expired.
 A hint is written before the thing it points at and removed after; it may point at nothing.  What another controller
 is busy with is left alone for a while: a hint must have been seen for `patience` seconds, a transaction
 must not have been renewed for its whole lease, both by this controller's monotonic clock.
+
+What is finished may create segments, which waits for long while a store has no room; the end of a transaction makes
+room.  So transactions are looked at by themselves, and of the others many at once.
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ from typing import TYPE_CHECKING, Final
 from sarit.controller import keys
 from sarit.controller.model import codec
 from sarit.controller.model.records import TransactionRecord, TxnState
+from sarit.controller.runner import each
 from sarit.core.errors import Conflict, NotFound, SaritError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from sarit.controller.catalog import Catalog
     from sarit.controller.groups import Groups
     from sarit.controller.key_value_tables import KeyValueTables
@@ -34,7 +40,7 @@ PATIENCE_SECONDS: Final = 5.0
 
 
 class Sweeper:
-    """One sweep a second, over what the hints name."""
+    """One sweep a second over what the hints name, of transactions and of all else."""
 
     def __init__(
         self, catalog: Catalog, scopes: Scopes, groups: Groups, tables: KeyValueTables, streams: Streams,
@@ -54,30 +60,49 @@ class Sweeper:
 
     async def run(self) -> None:
         """Sweep for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat(self._sweep_transactions))
+            tasks.create_task(self._repeat(self._sweep_others))
+
+    async def _repeat(self, sweep: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self.sweep()
+                await sweep()
             except SaritError as error:
                 _log.info("the sweep is put off: %s", error)
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def sweep(self) -> None:
         """Look at every hint once."""
-        hints = await self._catalog.hints()
-        alive = {key for key, _ in hints}
-        self._seen = {key: seen for key, seen in self._seen.items() if key in alive}
-        for key, version in hints:
-            try:
-                await self._look_at(key, version)
-            except SaritError as error:
-                _log.warning("%s cannot be finished yet: %s", key.decode(), error)
+        await self._sweep_transactions()
+        await self._sweep_others()
 
-    async def _look_at(self, key: bytes, version: int) -> None:
-        if key.startswith(keys.TRANSACTION_HINTS):
-            name, txn = keys.parse_hint(key)
-            assert txn is not None
-            await self._look_at_transaction(key, version, name, txn)
-        elif self._age(key, 0) >= PATIENCE_SECONDS:
+    async def _sweep_transactions(self) -> None:
+        hints = await self._catalog.hints(start=keys.TRANSACTION_HINTS)
+        self._forget(hints, transactions=True)
+        for hint in hints:
+            await self._look_at(hint, self._look_at_transaction)
+
+    async def _sweep_others(self) -> None:
+        hints = await self._catalog.hints(end=keys.TRANSACTION_HINTS)
+        self._forget(hints, transactions=False)
+        await each(hints, lambda hint: self._look_at(hint, self._look_at_other))
+
+    def _forget(self, hints: list[tuple[bytes, int]], *, transactions: bool) -> None:
+        """Hints of one sort that are no more."""
+        alive = {key for key, _ in hints}
+        for key in [key for key in self._seen if key.startswith(keys.TRANSACTION_HINTS) == transactions]:
+            if key not in alive:
+                del self._seen[key]
+
+    async def _look_at(self, hint: tuple[bytes, int], look: Callable[[bytes, int], Awaitable[None]]) -> None:
+        try:
+            await look(*hint)
+        except SaritError as error:
+            _log.warning("%s cannot be finished yet: %s", hint[0].decode(), error)
+
+    async def _look_at_other(self, key: bytes, version: int) -> None:
+        if self._age(key, 0) >= PATIENCE_SECONDS:
             await self._settle(key)
             await self._catalog.strike(key, version)
 
@@ -94,7 +119,9 @@ class Sweeper:
         else:
             await self._streams.settle(name)
 
-    async def _look_at_transaction(self, key: bytes, version: int, name: StreamName, txn: int) -> None:
+    async def _look_at_transaction(self, key: bytes, version: int) -> None:
+        name, txn = keys.parse_hint(key)
+        assert txn is not None
         record = await self._find(name, txn)
         if record is None:
             # It ended, or is about to be written.

@@ -22,7 +22,7 @@ from sarit.core.names import SegmentId
 
 if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog
-    from sarit.controller.model.records import StreamRecord, WriterRecord
+    from sarit.controller.model.records import StreamRecord
     from sarit.controller.model.watermarks import WatermarkTimes
     from sarit.controller.ports import Segments
     from sarit.controller.streams import Streams
@@ -45,7 +45,7 @@ class Watermarks:
         self._segments = segments
         self._times = times
         self._env = env
-        self._seen: dict[tuple[StreamName, str], tuple[WriterRecord, float]] = {}
+        self._seen: dict[tuple[StreamName, str], tuple[int, float]] = {}
 
     def __repr__(self) -> str:
         return f"<Watermarks, {len(self._seen)} writers seen>"
@@ -69,7 +69,7 @@ class Watermarks:
             return False
         mark_segment = await self._mark_segment(name)
         end, last = await self._last(mark_segment)
-        writers = [Noted(writer, note, self._idle(name, writer, note)) for writer, note, _ in notes]
+        writers = [Noted(writer, note, self._idle(name, writer, version)) for writer, note, version in notes]
         wanted = [s for _, note, _ in notes for s in note.position if s >= 0]
         wanted += [s.segment for s, _ in last.cut] if last is not None else []
         epochs = await self._catalog.epochs_of(name, record, wanted)
@@ -89,13 +89,13 @@ class Watermarks:
     def _time_out(self, record: StreamRecord) -> float:
         return record.config.timestamp_aggregation_ms / 1000 or self._times.writer_time_out
 
-    def _idle(self, name: StreamName, writer: str, note: WriterRecord) -> float:
-        """Seconds since this controller saw the note first."""
+    def _idle(self, name: StreamName, writer: str, version: int) -> float:
+        """Seconds since this controller saw the note first: a note that repeats the last one is one, too."""
         now, key = self._env.clock.monotonic(), (name, writer)
         seen = self._seen.get(key)
-        if seen is None or seen[0] != note:
+        if seen is None or seen[0] != version:
             self._seen.pop(key, None)
-            self._seen[key] = (note, now)
+            self._seen[key] = (version, now)
             if len(self._seen) > MAX_NOTES_SEEN:
                 del self._seen[next(iter(self._seen))]
             return 0.0

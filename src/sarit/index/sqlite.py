@@ -14,8 +14,8 @@ written ROWS_PER_STATEMENT to a statement, and keys are looked up as columns of 
 (2) After an I/O error of a commit or a WAL copy the handle is dead: what reached the disk is
 unknown.  A full disk is different: SQLite rolls back, and the handle lives.  Nor is what opening finds
 on the disk: SQLite takes every commit it reads in the WAL for durable, while the page cache also shows
-those whose sync failed, until the power goes.  So opening writes the WAL once more, syncs it and
-copies it into the database before anything in it is believed.
+those whose sync failed, until the power goes.  So opening writes the WAL once more and syncs it
+before anything in it is believed or copied into the database.
 (3) This module reaches the disk by itself, past `Env.files`; it is never simulated.
 
 Format: `application_id` and `user_version` of the file are checked (docs/formats/index.md).
@@ -115,7 +115,7 @@ def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
         connection.execute("UPDATE owner SET epoch=epoch+1")
         (epoch,) = connection.execute("SELECT epoch FROM owner").fetchone()
         connection.execute("COMMIT")
-        _empty_wal(connection, path)
+        _empty_wal(connection)
         return connection, epoch
     except BaseException:
         connection.close()
@@ -140,16 +140,16 @@ def _write_again(files: Files, wal: str) -> None:
         file.close()
 
 
-def _empty_wal(connection: sqlite3.Connection, path: str) -> None:
-    """Copy all of the WAL into the database, and sync that.  Raises Unavailable."""
+def _empty_wal(connection: sqlite3.Connection) -> None:
+    """Copy the WAL into the database, and sync that.
+
+    All of it, unless there is no room, or another process reads the database (a backup) for longer than SQLite waits.
+    Then it stays: it was written again and synced before, and a later copy takes what this one left."""
     try:
-        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
-            raise
-        return  # no room for the copy; the WAL is durable, and a container that opens gives room back
-    if busy:
-        raise Unavailable(f"index {path} is being read by another process: its WAL cannot be copied")
+            raise  # no room for the copy is no reason: a container that opens gives room back
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -52,6 +52,7 @@ class StreamPlanner:
         self._origin: Position | None = None
         self._position: Position | None = None
         self._ended: set[SegmentId] = set()
+        self._served: SegmentId | None = None  # whose next event went first in the last bounded micro-batch
 
     def initial(self) -> dict[str, object]:
         """The offset the query began with."""
@@ -109,20 +110,41 @@ class StreamPlanner:
 
     def _limited(self, position: Position, states: Mapping[SegmentId, SegmentState]) -> Position:
         ends = {segment: states[segment].end if segment in states else at for segment, at in position.items()}
+        # In turn each segment has its next event first, however small its share, and even one that is larger than the
+        # whole limit: none stands still because others always have something.
+        waiting = sorted(segment for segment in position if ends[segment] > position[segment])
+        if not waiting:
+            return ends
+        served = self._served
+        first = next((segment for segment in waiting if served is None or segment > served), waiting[0])
         if self._options.max_bytes is not None:
-            ends = self._bounded(position, ends, max_bytes=self._options.max_bytes)
+            ends = self._bounded(position, ends, first, max_bytes=self._options.max_bytes)
         if self._options.max_events is not None:
-            ends = self._bounded(position, ends, max_events=self._options.max_events)
+            ends = self._bounded(position, ends, first, max_events=self._options.max_events)
+        self._served = first
         return ends
 
     def _bounded(
-        self, position: Position, ends: Position, *, max_events: int | None = None, max_bytes: int | None = None
+        self,
+        position: Position,
+        ends: Position,
+        first: SegmentId,
+        *,
+        max_events: int | None = None,
+        max_bytes: int | None = None,
     ) -> Position:
         budget = max_events if max_events is not None else max_bytes
         assert budget is not None
         backlog = {segment: ends[segment] - position[segment] for segment in position}
-        if not any(backlog.values()) or (max_bytes is not None and sum(backlog.values()) <= max_bytes):
+        if max_bytes is not None and sum(backlog.values()) <= max_bytes:
             return ends
+        after, _ = skip_events(self._access, Range(first, position[first], ends[first]), 1)
+        taken = after - position[first]
+        position = {**position, first: after}
+        backlog[first] -= taken
+        budget -= taken if max_bytes is not None else 1
+        if budget <= 0:
+            return position
         shares = split_budget(backlog, budget)
         bounded, spare = dict(ends), 0
         for segment, share in shares.items():
@@ -132,9 +154,6 @@ class StreamPlanner:
             else:
                 bounded[segment], used = skip_bytes(self._access, part, share + spare)
             spare += share - used
-        if bounded == position:  # a byte limit below one event: let one through, or the query would stand still
-            segment = next(iter(shares))
-            bounded[segment], _ = skip_events(self._access, Range(segment, position[segment], ends[segment]), 1)
         return bounded
 
 

@@ -31,6 +31,11 @@ def container_prefix(number: int) -> str:
     return f"c{number:04d}"
 
 
+def epoch_prefix(container: int, epoch: int) -> str:
+    """The folder of all chunks written by one epoch of a container."""
+    return f"{container_prefix(container)}/e{epoch:010d}"
+
+
 def check_prefix(prefix: str) -> None:
     """A prefix is whole parts of a name without a final `/`, or empty.  Raises Invalid."""
     if prefix:

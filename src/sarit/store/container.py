@@ -87,8 +87,13 @@ class Container:
 
     def serve(self) -> None:
         """Recovery is done: take operations."""
-        self.pipeline = FramePipeline(self.env, self.log, self.state, self._failed, self.paces.read.appended)
-        self.budget.report(self.number, self.state)
+
+        def durable(began: float, size: int) -> None:
+            self.paces.read.appended(began, size)
+            self.account()  # a deletion or truncation gave room, and with long-term storage away nothing else tells
+
+        self.pipeline = FramePipeline(self.env, self.log, self.state, self._failed, durable)
+        self._report()
 
     # -- appends: no await between here and the frame ---------------------------------------
 
@@ -133,6 +138,24 @@ class Container:
         while self._throttled and not self.budget.exhausted:
             self._append(*self._throttled.popleft())
 
+    def refuse_closed(self) -> None:
+        """Refuse the appends held back whose session is closed: none can be taken, and they would stay as long as
+        there is no room, those of each connection that a client opens meanwhile."""
+        closed = [held for held in self._throttled if held[0].closed]
+        if closed:
+            self._throttled = deque(held for held in self._throttled if not held[0].closed)
+            for held in closed:
+                self._append(*held)  # its writer's attribute has another owner, or none: this refuses it
+
+    def account(self) -> None:
+        """Tell the budget what is held now, and go on with the appends held back if that leaves room."""
+        self._report()
+        self.release_throttled()
+
+    def _report(self) -> None:
+        if self.failure is None:  # else what it held is forgotten, and would be charged for ever to nobody
+            self.budget.report(self.number, self.state)
+
     @property
     def throttled(self) -> int:
         """Appends held back now."""
@@ -147,7 +170,8 @@ class Container:
                 events=append.events, parts=append.parts, length=append.length, expected_offset=expected_offset,
             )  # fmt: skip
         except SaritError as error:
-            self._refuse(session, append, error)
+            refusal = error
+            self.pipeline.barrier(lambda failure: session.replies.refused(session, append, failure or refusal))
             return
         session.last = number
 
@@ -158,17 +182,11 @@ class Container:
             else:
                 session.replies.refused(session, append, error)
 
-        self.budget.report(self.number, self.state)
+        self._report()
         try:
             self.pipeline.add(operation, done)
         except SaritError as error:
             session.replies.refused(session, append, error)
-
-    def _refuse(self, session: WriterSession, append: WireAppend, error: SaritError) -> None:
-        def done(failure: BaseException | None) -> None:
-            session.replies.refused(session, append, failure or error)
-
-        self.pipeline.barrier(done)
 
     # -- control operations ---------------------------------------------------------------
 
@@ -237,7 +255,7 @@ class Container:
         target = await self.residency.require(target_name)
         target.pins += 1
         try:
-            source = await self._merge_source(target, source_name)
+            source = await _merge_source(self.residency, target, source_name)
             source.pins += 1
             try:
                 await self.residency.chunks(source)
@@ -256,14 +274,6 @@ class Container:
         finally:
             target.pins -= 1
         return operation.offset + operation.length, self._queued(operation)
-
-    async def _merge_source(self, target: Segment, source_name: str) -> Segment:
-        source = await self.residency.find(source_name)
-        if source is None:
-            raise NotFound(source_name)
-        if source is target:
-            raise Invalid(f"segment {source_name} cannot be merged into itself")
-        return source
 
     async def length(self, name: str) -> int:
         """Assigned length, once durable.  Raises NotFound."""
@@ -313,7 +323,7 @@ class Container:
     def _queued(self, operation: Operation) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.pipeline.add(operation, lambda error: settle(waiter, error))
-        self.budget.report(self.number, self.state)
+        self._report()
         return waiter
 
     async def change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
@@ -347,3 +357,12 @@ class Container:
 def _require_stream(segment: Segment) -> None:
     if segment.is_table:
         raise Invalid(f"segment {segment.name} is a table segment")
+
+
+async def _merge_source(residency: Residency, target: Segment, source_name: str) -> Segment:
+    source = await residency.find(source_name)
+    if source is None:
+        raise NotFound(source_name)
+    if source is target:
+        raise Invalid(f"segment {source_name} cannot be merged into itself")
+    return source

@@ -17,6 +17,7 @@ only after it.  While a chunk cannot be written, storage may be full: room.py.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -24,12 +25,11 @@ from typing import TYPE_CHECKING
 from sarit.core.errors import Exists, SaritError, Unavailable
 from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, SMALL_SLICE_BYTES
 from sarit.core.sometimes import sometimes
-from sarit.index import keys
-from sarit.index.port import WriteBatch
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
-from sarit.storage.names import container_prefix
+from sarit.storage.names import epoch_prefix
 from sarit.store.checkpoint import BatchBuilder, Captured, Run, runs_of
 from sarit.store.compaction import Compactor
+from sarit.store.garbage import Garbage
 from sarit.store.room import Room
 
 if TYPE_CHECKING:
@@ -37,14 +37,12 @@ if TYPE_CHECKING:
     from sarit.store.operations import Entry
     from sarit.store.segment import Segment
 
+_log = logging.getLogger(__name__)
+
 _CAPTURES_PER_TURN = 200
 _RETRY_SECONDS = 0.5
 _MAX_RETRY_SECONDS = 10.0
 _SCAN_ROWS = 1000
-_GARBAGE_PER_CYCLE = 1000
-_GARBAGE_SECONDS = 1.0
-_GARBAGE_FAILURES = 3
-_GARBAGE_AT_ONCE = 16
 _COMMITS_REMEMBERED = 10_000
 
 
@@ -87,11 +85,12 @@ class Flusher:
         self._room: Room | None = None
         # Their chunk numbers, until a checkpoint has told them.
         self._failed_writes: set[int] = set()
+        self._storage_away = False
         self._ending = False
         self._under_way = False
-        self._garbage_from: bytes | None = None
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
+        self.garbage = Garbage(container)
         self.compactor = Compactor(container, self._failed_writes, limits.small_extent_bytes)
 
     def __repr__(self) -> str:
@@ -135,7 +134,7 @@ class Flusher:
             try:
                 idle = not await self.checkpoint()
                 await self._compact()
-                await self.collect_garbage()
+                await self.garbage.collect()
             except SaritError as error:
                 container.fail(error)
                 return
@@ -237,7 +236,8 @@ class Flusher:
                 try:
                     await container.storage.write(name, parts, container.paces.flush)
                     break
-                except (Unavailable, Exists):
+                except (Unavailable, Exists) as error:
+                    self._tell(error)
                     # The write may have happened: another name, and this one is garbage.
                     sometimes("chunk_written_again")
                     garbage.add(name)
@@ -246,11 +246,19 @@ class Flusher:
                     await self._make_room()
                     await asyncio.sleep(delay)
                     delay = min(delay * 2, _MAX_RETRY_SECONDS)
+            self._tell(None)
             self.statistics.chunks += 1
             self.statistics.chunk_bytes += sum(block.length for _, _, block in run)
             self._mark(run, name)
         finally:
             self._writes.release()
+
+    def _tell(self, error: SaritError | None) -> None:
+        """Log once that long-term storage takes no chunks, for which writers may be slowed, and once that it does."""
+        if self._storage_away != (error is not None):
+            self._storage_away = error is not None
+            what = "chunks again" if error is None else f"no chunks: {error}"
+            _log.warning("container %d: long-term storage takes %s", self._container.number, what)
 
     async def _make_room(self) -> None:
         """Storage took no chunk, perhaps because it is full: delete what nobody can reach any more (room.py)."""
@@ -262,7 +270,7 @@ class Flusher:
         deleted = [segment for segment in (*captured, *state.dirty.values()) if segment.deleted]
         try:
             await room.drop([*deleted, *self._truncated.values(), *state.truncated.values()])
-            await self.collect_garbage()
+            await self.garbage.collect()
         except SaritError as error:  # the index: as in `run`, but this is a task of a group
             self._container.fail(error)
         finally:
@@ -271,8 +279,8 @@ class Flusher:
     def _name_chunk(self, segment: Segment, start: int) -> tuple[str, int]:
         """A name never used before, and its sequence number."""
         self._sequence += 1
-        prefix = chunk_prefix(self._container.number, self._container.log.epoch)
-        return f"{prefix}{self._sequence:012d}-s{segment.id}-{start}", self._sequence
+        prefix = epoch_prefix(self._container.number, self._container.log.epoch)
+        return f"{prefix}/{self._sequence:012d}-s{segment.id}-{start}", self._sequence
 
     def _mark(self, run: list[Run], name: str) -> None:
         """The blocks of `run` stand in chunk `name` now.
@@ -290,7 +298,7 @@ class Flusher:
         if all(block.released for _, _, block in run):
             sometimes("chunk_written_for_nothing")
             state.garbage.add(name)
-        self._account()
+        self._container.account()
 
     def _reference(self, item: Captured) -> None:
         """Extents for the blocks that stand in chunks, adjacent ones joined."""
@@ -329,8 +337,7 @@ class Flusher:
                 self.compactor.note(segment, item.extents)
         self.checkpoint_frame = frame
         container.log.truncate(frame + 1)
-        self._account()
-        container.release_throttled()
+        container.account()
         container.residency.evict()
 
     def _drop_flushed(self, item: Captured) -> None:
@@ -353,42 +360,3 @@ class Flusher:
                 if extent.end > item.start:
                     segment.chunks.append(extent)
         self._container.budget.keep(segment, flushed)
-
-    def _account(self) -> None:
-        container = self._container
-        container.budget.report(container.number, container.state)
-
-    # -- garbage ----------------------------------------------------------------------------------
-
-    async def collect_garbage(self) -> None:
-        """Delete chunks that a durable commit dropped, for a while; what is left, or fails, at later cycles."""
-        container = self._container
-        low, high = keys.kind_range(keys.GARBAGE)
-        rows = await container.index.scan(self._garbage_from or low, high, _GARBAGE_PER_CYCLE)
-        clock, failures = container.env.clock, 0
-        end = clock.monotonic() + _GARBAGE_SECONDS
-        batch = WriteBatch()
-        self._garbage_from = None
-        for at in range(0, len(rows), _GARBAGE_AT_ONCE):
-            if failures >= _GARBAGE_FAILURES or clock.monotonic() >= end:
-                self._garbage_from = rows[at][0]  # those that cannot be deleted do not keep the others
-                break
-            group = [key for key, _ in rows[at : at + _GARBAGE_AT_ONCE]]
-            deleted = await asyncio.gather(*map(self._delete_chunk, group))
-            batch.deletes.update(key for key, done in zip(group, deleted, strict=True) if done)
-            failures += deleted.count(False)
-        if batch.deletes:
-            sometimes("garbage_deleted")
-            await container.index.commit(batch)
-
-    async def _delete_chunk(self, key: bytes) -> bool:
-        try:
-            await self._container.storage.delete(keys.parse_garbage_key(key))
-        except Unavailable:
-            return False
-        return True
-
-
-def chunk_prefix(container: int, epoch: int) -> str:
-    """What the names of all chunks written by one epoch of a container begin with."""
-    return f"{container_prefix(container)}/e{epoch:010d}/"

@@ -5,6 +5,10 @@ full, holds up nobody's control.  But what no checkpoint covers stays in memory 
 when a quarter more is held than the bound (`Budget.cramped`), and when the log's file is more than half full and the
 disk has no room for the next: a log that fails for want of one may never be opened again.  Seals, truncations and
 deletions make room, and the system's own tables say what is to be deleted: they never wait.
+
+Who waited too long is answered by the end of the connection, whatever else goes on over it.  The protocol has no reply
+for it: after WrongHost alone would the Java client try again, but a table of the Rust client tells its user of an
+error then, and tries again after a lost connection; ErrorMessage and OperationUnsupported are the user's to handle.
 """
 
 from __future__ import annotations

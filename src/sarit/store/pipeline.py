@@ -187,10 +187,10 @@ class FramePipeline:
             raise
         state.applied_frame = frame.number
         state.apply_operations(frame.held_bytes)
-        self._on_durable(frame.began, frame.bytes)
         for done in frame.done:
             if done is not None:
                 done(None)
+        self._on_durable(frame.began, frame.bytes)  # behind the answers: it may let appends go on, and refuse them
         woken, state.woken = state.woken, []
         for segment in woken:
             waiters, segment.waiters = segment.waiters, []

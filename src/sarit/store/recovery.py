@@ -15,9 +15,10 @@ from sarit.core.names import is_transient
 from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import Index, IndexProvider, WriteBatch
+from sarit.storage.names import epoch_prefix
 from sarit.store.checkpoint import failed_key, settled_key
 from sarit.store.container import Container, ContainerLimits
-from sarit.store.flusher import Flusher, FlushLimits, chunk_prefix
+from sarit.store.flusher import Flusher, FlushLimits
 from sarit.store.operations import Append, Create, Merge, SetAttributes, decode_frame
 from sarit.store.unflushed import operation_bytes
 
@@ -210,7 +211,7 @@ async def _orphans(opened: Opened, epoch: int) -> list[str]:
     container = opened.container
     settled, failed = await _settled(opened, epoch), await _failed(opened, epoch)
     orphans = []
-    async for name, _ in container.storage.list(chunk_prefix(container.number, epoch).removesuffix("/")):
+    async for name, _ in container.storage.list(epoch_prefix(container.number, epoch)):
         sequence = name.rpartition("/")[2].partition("-")[0]
         if not sequence.isdigit():
             raise Corrupt(f"long-term storage holds {name!r}, which is no chunk of this node")

@@ -323,7 +323,9 @@ class ContainerState(Unflushed):
             segment.tail.append(Block(operation.offset, operation.length, operation.parts))
         segment.length = operation.offset + operation.length
         segment.events += operation.events
-        attribute = segment.attributes[operation.writer]
+        attribute = segment.attributes.get(operation.writer)
+        if attribute is None:  # evicted: it had this number before, and its session is closed
+            attribute = segment.attributes[operation.writer] = Attribute(operation.event_number)
         attribute.applied = operation.event_number
         segment.dirty_attributes.add(operation.writer)
 

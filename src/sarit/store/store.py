@@ -288,7 +288,7 @@ async def _last_checkpoint(opened: Opened) -> None:
         async with asyncio.timeout(_STOP_SECONDS):
             await opened.container.pipeline.settled()
             await flusher.checkpoint()
-            await flusher.collect_garbage()
+            await flusher.garbage.collect()
     except (SaritError, TimeoutError) as error:
         reason = str(error) or "it takes too long"
         _log.warning("container %d: not flushed on stop (%s); the log keeps it", number, reason)

@@ -98,3 +98,20 @@ async def test_a_byte_stream_has_one_segment(world) -> None:
         await world.client.byte_reader("s/two").read()
     with pytest.raises(NotFound):
         await world.client.byte_reader("s/none").read()
+
+
+@on_loop
+async def test_closing_the_client_wakes_those_who_are_only_connecting(world) -> None:
+    world.controller.create("s/t")
+    connecting = asyncio.Event()
+
+    async def never(stream, segment):
+        connecting.set()
+        await asyncio.Event().wait()
+
+    world.controller.endpoint = never
+    reading = asyncio.create_task(world.client.byte_reader("s/t").read())
+    await connecting.wait()
+    await world.client.close()
+    with pytest.raises(Invalid, match="the client was closed"):
+        await reading

@@ -79,6 +79,21 @@ def test_a_writer_that_falls_silent_is_forgotten_after_the_time_out():
     run(main())
 
 
+def test_a_writer_that_repeats_its_note_is_not_silent():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        await c.streams.create(STREAM, StreamConfig(ScalingPolicy(), timestamp_aggregation_ms=25_000))
+        for time in (1, 2, 3, 4, 5):
+            await c.writers.note(STREAM, "a", time, {0: time})
+            await c.writers.note(STREAM, "b", 1, {0: 1})
+            await go_round(world, c)
+        assert [mark[0] for mark in marks(world)] == [1]
+
+    run(main())
+
+
 def test_the_attribute_names_where_the_newest_begins():
     async def main():
         world = World()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from sarit.core.errors import Unavailable
 from sarit.env.real import real_env
 from sarit.index import sqlite
 from sarit.index.port import WriteBatch
@@ -119,9 +118,9 @@ def test_the_wal_is_durable_before_it_is_copied(tmp_path, monkeypatch):
         await disk.fail_a_sync()
         right = sqlite._empty_wal
 
-        def copying(connection, path):
+        def copying(connection):
             disk.power_cut(2, 3)
-            right(connection, path)
+            right(connection)
 
         monkeypatch.setattr(sqlite, "_empty_wal", copying)
         env = replace(real_env(), files=WatchedFiles(disk))
@@ -139,8 +138,8 @@ def test_the_wal_is_durable_before_it_is_copied(tmp_path, monkeypatch):
 class Answering:
     """A connection whose copy of the WAL ends in a given way."""
 
-    def __init__(self, code: int, busy: int) -> None:
-        self._code, self._busy = code, busy
+    def __init__(self, code: int) -> None:
+        self._code = code
 
     def execute(self, statement):
         assert statement == "PRAGMA wal_checkpoint(TRUNCATE)"
@@ -151,14 +150,40 @@ class Answering:
         return self
 
     def fetchone(self):
-        return (self._busy, 0, 0)
+        return (0, 0, 0)
 
 
 def test_a_wal_that_cannot_be_copied_is_no_success_unless_there_is_no_room():
     """Without room it stays where it is: opening must be possible on a full disk, and gives room back."""
-    sqlite._empty_wal(Answering(0, 0), "x")
-    sqlite._empty_wal(Answering(sqlite3.SQLITE_FULL, 0), "x")
-    with pytest.raises(Unavailable, match="read by another process"):
-        sqlite._empty_wal(Answering(0, 1), "x")
+    sqlite._empty_wal(Answering(0))
+    sqlite._empty_wal(Answering(sqlite3.SQLITE_FULL))
     with pytest.raises(sqlite3.OperationalError):
-        sqlite._empty_wal(Answering(sqlite3.SQLITE_IOERR_FSYNC, 0), "x")
+        sqlite._empty_wal(Answering(sqlite3.SQLITE_IOERR_FSYNC))
+
+
+def test_an_index_opens_while_another_process_reads_it(tmp_path, monkeypatch):
+    """A backup must not keep a node from its start: what the WAL holds is durable, and copied later."""
+    monkeypatch.setattr(sqlite, "LOCK_WAIT_SECONDS", 0)
+
+    async def main():
+        disk = Disk(str(tmp_path))
+        provider = SqliteIndexProvider(real_env(), disk.directory(1))
+        index = await provider.open(0)
+        await index.commit(frame(1))
+        backup = sqlite3.connect(f"{disk.directory(1)}/{NAME}", isolation_level=None)
+        backup.execute("BEGIN")
+        assert backup.execute("SELECT count(*) FROM entries").fetchone() == (1,)
+        await index.commit(frame(2))
+        await index.close()
+        index = await provider.open(0)
+        assert await index.get([b"frame"]) == [b"2"]
+        await index.commit(frame(3))
+        assert backup.execute("SELECT v FROM entries").fetchone() == (b"1",)
+        backup.close()
+        await index.close()
+        index = await provider.open(0)
+        assert await index.get([b"frame"]) == [b"3"]
+        assert disk.size(1) == 0, "nobody reads it any more"
+        await index.close()
+
+    asyncio.run(main())

@@ -82,7 +82,22 @@ def test_a_share_of_the_byte_limit_that_one_segment_cannot_use_goes_to_the_next(
     stream.events |= {A: [100] * 2, B: [20] * 10}
     planner = StreamPlanner(replace(OPTIONS, max_bytes=150), stream)
     _, ranges = take(planner, planner.initial())
-    assert ranges == [Range(B, 0, 140)]
+    assert ranges == [Range(A, 0, 100), Range(B, 0, 40)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "event", "fed"),
+    [({"max_bytes": 1000}, 2000, [100]), ({"max_bytes": 1000}, 950, [100] * 5), ({"max_events": 1}, 100, [100])],
+)
+def test_no_segment_stands_still_because_another_always_has_something(stream, limit, event, fed):
+    stream.events |= {A: [], B: [event]}
+    planner = StreamPlanner(replace(OPTIONS, **limit), stream)
+    at, read = planner.initial(), []
+    for _ in range(20):
+        stream.events[A] += fed
+        at, ranges = take(planner, at)
+        read += ranges
+    assert Range(B, 0, event) in read
 
 
 def test_a_restarted_query_goes_on_where_its_checkpoint_stands(stream):

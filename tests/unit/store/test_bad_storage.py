@@ -113,11 +113,11 @@ def test_a_chunk_that_cannot_be_deleted_does_not_keep_the_others():
             await store.container(name).delete(name)
         await opened.flusher.checkpoint()
         for _ in range(4):
-            await opened.flusher.collect_garbage()
+            await opened.flusher.garbage.collect()
         assert set(world.storage.chunks) == stuck
         stuck.clear()
         for _ in range(3):
-            await opened.flusher.collect_garbage()
+            await opened.flusher.garbage.collect()
         assert world.storage.chunks == {}
         await store.stop()
 
@@ -137,10 +137,10 @@ def test_deletes_that_take_long_do_not_keep_a_checkpoint_waiting(monkeypatch):
             await asyncio.sleep(0.05)
 
         world.storage.delete = slowly
-        monkeypatch.setattr("sarit.store.flusher._GARBAGE_SECONDS", 0.1)
+        monkeypatch.setattr("sarit.store.garbage._CYCLE_SECONDS", 0.1)
         for _ in range(50):
             before = len(deleted)
-            await opened.flusher.collect_garbage()
+            await opened.flusher.garbage.collect()
             assert len(deleted) - before < 100
             if len(deleted) == 200:
                 break

@@ -66,7 +66,25 @@ async def filled():
 async def all_collected(store):
     (opened,) = store.opened()
     await opened.flusher.checkpoint()
-    await opened.flusher.collect_garbage()
+    await opened.flusher.garbage.collect()
+
+
+def test_the_operator_is_told_once_that_storage_takes_nothing_and_that_it_does_again(caplog):
+    async def main():
+        world, store, checkpoint = await filled()
+        for _ in range(3):
+            world.storage.refused.clear()
+            await world.storage.refused.wait()
+        world.storage.room = 10_000
+        assert await checkpoint
+        await store.stop()
+
+    run(main)
+    told = [record.message for record in caplog.records if "long-term storage takes" in record.message]
+    assert told == [
+        "container 0: long-term storage takes no chunks: No space left on device",
+        "container 0: long-term storage takes chunks again",
+    ]
 
 
 def test_a_stream_that_is_deleted_gives_room():

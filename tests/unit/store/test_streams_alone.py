@@ -77,7 +77,7 @@ def test_chunks_that_a_table_was_given_once_go_with_it():
         assert len(world.storage.chunks) == 1
         await store.tables(TABLE).delete(TABLE, must_be_empty=False)
         await flusher.checkpoint()
-        await flusher.collect_garbage()
+        await flusher.garbage.collect()
         assert not world.storage.chunks
 
     asyncio.run(main())

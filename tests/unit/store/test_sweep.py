@@ -10,7 +10,7 @@ import pytest
 from sarit.core.errors import Unavailable
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider
-from sarit.store.flusher import chunk_prefix
+from sarit.storage.names import epoch_prefix
 from sarit.store.recovery import sweep_orphans
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
@@ -33,7 +33,7 @@ def _world() -> World:
 
 
 def _orphan(world: World, epoch: int, sequence: int) -> str:
-    name = f"{chunk_prefix(0, epoch)}{sequence:012d}-s1-0"
+    name = f"{epoch_prefix(0, epoch)}/{sequence:012d}-s1-0"
     world.storage.chunks[name] = b"never committed"
     return name
 
@@ -292,7 +292,7 @@ def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_s
         world.storage.write = failing
         await opened.flusher._compact()
         await _write(store, 1)
-        await opened.flusher.collect_garbage()
+        await opened.flusher.garbage.collect()
         world.storage.chunks[failed[0]] = b"late"
         store = await world.crash(store)
         (opened,) = store.opened()

@@ -57,7 +57,7 @@ def test_what_is_left_is_read_and_what_went_is_collected(start, known, crash):
             flusher = flusher_of(store)
             assert await read_all(store, NAME) == DATA[start:]
         await flusher.checkpoint()
-        await flusher.collect_garbage()
+        await flusher.garbage.collect()
         left = [name async for name, _ in world.storage.list("")]
         assert len(left) == sum(start < end for end in (300, 1200, 1500))
         assert await read_all(store, NAME) == DATA[start:]

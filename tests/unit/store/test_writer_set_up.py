@@ -153,3 +153,33 @@ def test_after_a_refused_set_up_nothing_is_appended_to_the_segment_before():
         assert pins(container) == {SEGMENT: 0, OTHER: 0}
 
     asyncio.run(main())
+
+
+def test_a_number_that_is_repeated_may_leave_memory_while_its_append_is_in_flight(monkeypatch):
+    """What is assigned to the writer is what is applied, so it looks idle; applying the append failed the container."""
+    monkeypatch.setattr(residency, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 4)
+
+    async def main():
+        store = await World(BY_HAND).start()
+        container, flusher = store.opened()[0].container, store.opened()[0].flusher
+        await container.create(SEGMENT)
+        writers = [Writer(store, SEGMENT, b"%016d" % number) for number in range(4)]
+        for writer in writers:
+            await writer.set_up()
+            writer.append(b"once", 5)
+            await writer.settled()
+        await flusher.checkpoint()
+        frames = HeldFrames(container)
+        again = writers[0]
+        again.append(b"again", 5)
+        await frames.hold(1)
+        again.session.close()
+        await Writer(store, SEGMENT, b"%016d" % 4).set_up()
+        assert again.writer not in container.state.names[SEGMENT].attributes
+        frames.end()
+        assert len((await again.settled()).acknowledgements) == 2
+        assert await container.get_attribute(SEGMENT, again.writer) == 5
+        assert container.failure is None
+        await store.stop()
+
+    asyncio.run(main())

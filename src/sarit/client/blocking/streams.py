@@ -220,7 +220,7 @@ class ByteWriter:
 
 
 class ByteReader:
-    """Reads bytes of a byte stream; waits at the tail."""
+    """Reads bytes of a byte stream; waits at the tail.  A read that Ctrl-C ends consumes nothing."""
 
     def __init__(self, thread: LoopThread, reader: AioByteReader) -> None:
         self._thread = thread
@@ -231,11 +231,21 @@ class ByteReader:
 
     def read(self, most: int = MIB, timeout: float | None = None) -> bytes:
         """Up to `most` bytes, at least one; none at the end of a sealed stream, or after `timeout` seconds."""
-        return self._thread.run(self._reader.read(most, timeout))
+        self._thread.run(_within(timeout, self._reader.fill()))
+        return self._reader.take(most)
 
     def read_exactly(self, count: int) -> bytes:
         """`count` bytes; fewer only at the end of a sealed stream."""
-        return self._thread.run(self._reader.read_exactly(count))
+        parts: list[bytes] = []
+        left, start = count, self.tell()
+        try:
+            while left and (part := self.read(left)):
+                parts.append(part)
+                left -= len(part)
+        except BaseException:
+            self.seek(start)
+            raise
+        return b"".join(parts)
 
     def tell(self) -> int:
         """The offset of the next byte."""

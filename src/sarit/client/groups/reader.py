@@ -26,7 +26,7 @@ from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     import pyarrow as pa
 
@@ -275,7 +275,7 @@ class GroupReader:
         """Do our part in the group; the checkpoint to hand out.  At `end` it is left in `_managing`, to go on."""
         task = self._managing
         if task is None:
-            task = self._session.background.spawn(_outcome(member.manage()), f"part of reader {self.name}")
+            task = self._session.background.spawn(_outcome(member.manage), f"part of reader {self.name}")
             self._managing = task
         left = None if end is None else max(0.0, end - self._session.env.clock.monotonic())
         await asyncio.wait((task,), timeout=left)
@@ -388,9 +388,9 @@ class GroupReader:
         await self.close(self._done() if failed else None)
 
 
-async def _outcome(work: Awaitable[str | None]) -> str | SaritError | None:
+async def _outcome(work: Callable[[], Awaitable[str | None]]) -> str | SaritError | None:
     """What comes of `work`, an error as well: nobody may be there to take it."""
     try:
-        return await work
+        return await work()
     except SaritError as error:
         return error

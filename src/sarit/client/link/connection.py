@@ -69,6 +69,8 @@ class Connection(asyncio.BufferedProtocol):
         self._tick: asyncio.TimerHandle | None = None
         self._received = 0  # bytes since the last tick
         self._unsent = 0  # bytes that waited for the socket at the last tick
+        self._handed = 0  # bytes handed over to be sent, since the beginning
+        self._sent = 0  # those of them that the socket had taken at the last tick
         self._silent_ticks = 0
         self._reason: str | None = None
 
@@ -126,6 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send whole frames, given in parts; silently dropped when the connection is closed."""
         # One that broke says so by `is_closing` first, and complains of what is written to it until we are told.
         if self._transport is not None and not self.closed and not self._transport.is_closing():
+            self._handed += sum(map(len, parts))
             self._transport.writelines(parts)
 
     def expect(self, sink: Sink) -> int:
@@ -155,13 +158,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _keep_alive(self) -> None:
         unsent = self._transport.get_write_buffer_size() if self._transport is not None else 0
-        if self._received or unsent < self._unsent:
+        sent = self._handed - unsent
+        # When bytes waited, the socket takes more only when the store has taken some: it lives, however long the queue.
+        if self._received or (self._unsent and sent > self._sent):
             self._silent_ticks = 0
         elif self._silent_ticks >= DEAD_AFTER_TICKS:
             self.abort(f"{self.name}: no sign of life for {DEAD_AFTER_TICKS * KEEP_ALIVE_SECONDS:.0f} s")
             return
         self._silent_ticks += 1
-        self._received, self._unsent = 0, unsent  # before the echo is asked for, which may wait in there for a moment
+        # Before the echo is asked for, which may wait in there for a moment.
+        self._received, self._unsent, self._sent = 0, unsent, sent
         self.send([encode(KeepAlive())])
         self._tick = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
 

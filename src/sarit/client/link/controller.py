@@ -59,7 +59,13 @@ class ControllerClient:
 
     def __init__(self, host: str, port: int) -> None:
         self.address = f"{host}:{port}"
-        self._channel = _Channel(host, port)
+        self._host = host
+        self._port = port
+        self._left: set[_Channel] = set()  # given up for later calls, until those under way have ended
+        self._connect()
+
+    def _connect(self) -> None:
+        self._channel = _Channel(self._host, self._port)
         self.stub = ControllerServiceStub(self._channel)
 
     def __repr__(self) -> str:
@@ -67,21 +73,31 @@ class ControllerClient:
 
     async def call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
         """Call a method of `stub`; its errors by kind.  What this class does not ask, others ask through it."""
-        heard = self._channel.heard
+        channel = self._channel
+        heard = channel.heard
+        channel.calls += 1
         try:
             return await _apart(method(request, timeout=seconds))
         except GRPCError as error:
             kind = _KINDS.get(error.status, Unavailable)
             raise kind(f"controller {self.address}: {error.message or error.status.name}") from None
         except TimeoutError:
-            if self._channel.heard == heard:  # nor was anybody else answered: the path may be dead, without a word
-                self._channel.close()  # the next call connects anew
+            if channel.heard == heard and channel is self._channel:
+                # Nor was anybody else answered: the path may be dead, without a word.  Later calls connect anew; those
+                # that have just begun on this channel are left to their own time.
+                self._left.add(channel)
+                self._connect()
             raise Unavailable(f"the controller at {self.address} did not answer within {seconds:.0f} s") from None
         except (OSError, StreamTerminatedError, ProtocolError) as error:
             raise Unavailable(
                 f"no Sarit controller answers at {self.address} ({error}): is the node running? "
                 "start one with `sarit standalone`"
             ) from None
+        finally:
+            channel.calls -= 1
+            if not channel.calls and channel in self._left:
+                self._left.discard(channel)
+                channel.close()
 
     async def ping(self) -> None:
         """Find out whether a controller answers."""
@@ -249,16 +265,18 @@ class ControllerClient:
 
     async def close(self) -> None:
         """End the connection."""
-        self._channel.close()
+        for channel in (*self._left, self._channel):
+            channel.close()
         await asyncio.sleep(0)
 
 
 class _Channel(Channel):
-    """A channel that counts what it hears: `heard` pieces of bytes, over all its connections."""
+    """A channel that counts: `heard` pieces of bytes, over all its connections; `calls` under way."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)
         self.heard = 0
+        self.calls = 0
 
     def _protocol_factory(self) -> Any:
         protocol = super()._protocol_factory()

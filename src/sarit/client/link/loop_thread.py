@@ -43,13 +43,17 @@ class _Call(Generic[T]):
         if self._task is None:
             self._work.close()
         if not self.ended.done():
-            self.ended.cancel()
+            self._cancelled()
+
+    def _cancelled(self) -> None:
+        self.ended.cancel()
+        self.ended.set_running_or_notify_cancel()  # only this wakes those who are in `wait`
 
     def _copy(self, task: asyncio.Task[T]) -> None:
         if self.ended.done():
             return
         if task.cancelled():
-            self.ended.cancel()
+            self._cancelled()
         elif (error := task.exception()) is not None:
             self.ended.set_exception(error)
         else:
@@ -64,6 +68,7 @@ class LoopThread:
 
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self._gate = threading.Lock()  # held to begin a call, and to say that there will be no more
+        self._stopped = False
         self._ended = False
         self._calls: dict[_Call[Any], None] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -111,13 +116,8 @@ class LoopThread:
             while (item := self.run(_next(items))) is not None:
                 yield item
         finally:
-            if threading.current_thread() is self._thread:  # abandoned, and found by the collector here
-                task = self.loop.create_task(_close(items))
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
-            else:
-                with suppress(Invalid):
-                    self.run(_close(items))
+            # Not waited for: the collector may find an abandoned iterator on any thread, at any moment.
+            self.call(lambda: self._let_go_of(items))
 
     def call(self, function: Callable[[], Any]) -> None:
         """Call `function` on the loop, soon; nothing happens when the loop has ended."""
@@ -127,7 +127,10 @@ class LoopThread:
     def close(self) -> None:
         """End the loop and its thread; calls of other threads that are under way end with Invalid."""
         if self._thread.is_alive():
-            self.call(self.loop.stop)
+            with self._gate:
+                first, self._stopped = not self._stopped, True
+            if first:  # a second stop would interrupt what the first one lets end
+                self.call(self.loop.stop)
             self._thread.join()
 
     def _begin(self, work: Coroutine[Any, Any, T]) -> _Call[T]:
@@ -141,13 +144,22 @@ class LoopThread:
 
     def _work(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-        with self._gate:
-            self._ended = True
-        self.loop.run_until_complete(self._let_go())
-        self.loop.close()
-        for call in list(self._calls):
-            call.give_up()
+        try:
+            self.loop.run_forever()
+        finally:  # also when a user's function on the loop asked the process to exit: nobody must wait on
+            with self._gate:
+                self._ended = True
+            try:
+                self.loop.run_until_complete(self._let_go())
+                self.loop.close()
+            finally:
+                for call in list(self._calls):
+                    call.give_up()
+
+    def _let_go_of(self, items: AsyncIterator[Any]) -> None:
+        task = self.loop.create_task(_close(items))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def _let_go(self) -> None:
         """End what is under way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.client.link.connection import REQUESTS, Connection
 from sarit.client.link.replies import error_of
 from sarit.client.reading.spans import Span, Spans
-from sarit.core.errors import SaritError, Unavailable
+from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import KIB, MIB
 from sarit.wire.commands import ReadSegment, SegmentIsSealed, SegmentRead, encode
 
@@ -117,6 +118,9 @@ class SegmentFetch:
                     await self._backoff.wait(error)
                 except SaritError as last:
                     self._fail(last)
+            except asyncio.CancelledError:
+                self._fail(Invalid("the client was closed"))
+                raise
             except Exception as error:  # any: whoever reads would wait for ever for what is not fetched
                 self._fail(error)
 
@@ -185,6 +189,9 @@ class SegmentFetch:
     async def _reconnect(self, error: Unavailable) -> None:
         try:
             await self._backoff.wait(error)
+        except asyncio.CancelledError:
+            self._fail(Invalid("the client was closed"))
+            raise
         except SaritError as last:
             self._fail(last)
             return

@@ -160,7 +160,8 @@ class EventReader:
     def at_tail(self) -> bool:
         """Whether, at last sight, there was nothing more to read right now."""
         nothing_here = not self._ready and (self._current is None or not self._current.count_left())
-        return nothing_here and all(source.fetch.at_tail for source in self._sources.values())
+        # A copy: the blocking face asks on another thread, while the loop begins successors.
+        return nothing_here and all(source.fetch.at_tail for source in list(self._sources.values()))
 
     def close(self) -> None:
         """Stop fetching."""

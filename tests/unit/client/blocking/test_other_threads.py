@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from time import monotonic
 
 import pytest
 
@@ -69,6 +70,43 @@ def test_a_call_that_begins_as_the_loop_ends_is_refused() -> None:
     refused = [outcome(begin) for _ in range(20)]
     assert all(isinstance(one(), Invalid) for one in refused)
     thread.close()
+
+
+def test_a_second_close_does_not_stop_what_the_first_lets_end() -> None:
+    """The first stop ends the loop's turn; what is cancelled then takes another, which the second must leave alone."""
+    thread = LoopThread()
+    ending, seconds = threading.Event(), threading.Event()
+
+    async def reluctant() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ending.set()
+            await asyncio.to_thread(seconds.wait, 10)
+
+    call = outcome(lambda: thread.run(reluctant()))
+    thread.run(asyncio.sleep(0))
+    closers = [outcome(thread.close)]
+    assert ending.wait(10)
+    closers.append(outcome(thread.close))
+    seconds.set()
+    assert isinstance(call(), Invalid)
+    assert [closer() for closer in closers] == [None, None]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_exit_on_the_loop_s_thread_ends_all_calls() -> None:
+    thread = LoopThread()
+
+    def leave() -> None:
+        raise SystemExit
+
+    call = outcome(lambda: thread.run(asyncio.sleep(3600)))
+    thread.run(asyncio.sleep(0))
+    thread.call(leave)
+    assert isinstance(call(), Invalid)
+    thread.close()
+    assert not thread.alive
 
 
 def test_an_iterator_that_is_collected_on_the_loop_s_thread_does_not_stop_it(world: World) -> None:
@@ -151,10 +189,37 @@ def test_ctrl_c_waits_until_what_it_interrupted_has_ended(world: World, monkeypa
             ended.append(True)
 
     Interrupted.moment.clear()
+    monkeypatch.setattr(loop_thread, "LET_GO_SECONDS", 60.0)
+    began = monotonic()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop_thread, "Future", Interrupted)
         world.thread.run(work())
     assert ended
+    assert monotonic() - began < 30  # when it has ended, and not when patience has
+
+
+def test_ctrl_c_consumes_no_bytes(world: World, monkeypatch) -> None:
+    world.controller.create("s/b")
+    with world.blocking.byte_writer("s/b") as writer:
+        writer.write(b"0123456789")
+    reader = world.blocking.byte_reader("s/b")
+    assert reader.read(2) == b"01"
+    right = reader._reader.fill
+
+    async def filled() -> None:
+        try:
+            await right()
+        finally:
+            Interrupted.moment.set()
+
+    monkeypatch.setattr(reader._reader, "fill", filled)
+    for read in (reader.read, reader.read_exactly):
+        Interrupted.moment.clear()
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(loop_thread, "Future", Interrupted)
+            read(3)
+        assert reader.tell() == 2
+    assert reader.read_exactly(3) == b"234"
 
 
 @pytest.mark.parametrize("read", ["read_events", "read_arrow"])

@@ -80,13 +80,31 @@ def test_a_channel_on_which_nothing_comes_is_left() -> None:
         async with controller() as (_, path, client):
             assert await ask(client, "s")
             path.dead = 1
-            beside = asyncio.create_task(ask(client, "s"))
+            beside = asyncio.create_task(ask(client, "s", 0.3))
             with pytest.raises(Unavailable, match="did not answer within"):
                 await ask(client, "s", 0.1)
-            with pytest.raises(Unavailable, match="no Sarit controller answers"):
-                await beside  # which is tried again, as all calls are
             assert await ask(client, "s")
+            assert not beside.done()
+            with pytest.raises(Unavailable, match="did not answer within"):
+                await beside
             assert path.made == 2
+            assert not client._left
+
+    asyncio.run(go())
+
+
+def test_what_has_begun_on_a_channel_that_is_left_goes_on() -> None:
+    """One call takes long, and nothing else came in its time: the path is well, and what began late is answered."""
+
+    async def go() -> None:
+        async with controller() as (made, _, client):
+            assert await ask(client, "s")
+            slow = asyncio.create_task(ask(client, "held", 0.1))
+            late = asyncio.create_task(ask(client, "held"))
+            with pytest.raises(Unavailable, match="did not answer within"):
+                await slow
+            made.free.set()
+            assert await late
 
     asyncio.run(go())
 

@@ -109,3 +109,23 @@ def test_what_only_waits_is_no_sign_of_life(written) -> None:
         assert connection.closed
 
     test()
+
+
+@on_connection
+def test_a_queue_that_grows_while_the_store_takes_from_it_is_a_sign_of_life(transport, connection) -> None:
+    transport.full = True
+    for _ in range(3 * DEAD_AFTER_TICKS):
+        connection.send([b"x" * 2_000_000])
+        transport.waiting -= 1_000_000
+        tick(connection)
+        assert not connection.closed
+
+
+@on_connection
+def test_a_store_that_takes_nothing_is_given_up_however_much_is_sent(transport, connection) -> None:
+    transport.full = True
+    for _ in range(2 * DEAD_AFTER_TICKS):
+        if not connection.closed:
+            connection.send([b"x" * 1000])
+            tick(connection)
+    assert connection.closed

@@ -1,0 +1,116 @@
+"""Standing work that waits for room, or for a store, holds up none of what makes room."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sarit.controller import caretaker, keys, sweeper
+from sarit.controller.model.records import TxnState
+from sarit.core.errors import Unavailable
+from sarit.core.names import StreamName
+from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
+from tests.unit.controller.worlds import STREAM, World, config, quiet, run
+
+LEASE = 10_000
+NAMES = [StreamName("s", f"a{number}") for number in range(5)]
+STUCK, BROKEN = NAMES[0], NAMES[1]
+
+
+def waiting(owner, name, done):
+    """A method that waits for ever for STUCK, fails for BROKEN, and notes the others."""
+
+    async def call(stream):
+        if stream == STUCK:
+            await asyncio.Event().wait()
+        if stream == BROKEN:
+            raise Unavailable("no room")
+        done.append(stream)
+        return True
+
+    setattr(owner, name, call)
+
+
+async def turns(count=300):
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def cancelled(task):
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_hints_are_settled_beside_one_that_waits_and_one_that_fails():
+    async def main():
+        world = World()
+        c = await world.controller()
+        for name in NAMES:
+            await c.catalog.hint(keys.stream_hint(name))
+        await c.sweeper.sweep()
+        world.pass_time(sweeper.PATIENCE_SECONDS)
+        done = []
+        waiting(c.streams, "settle", done)
+        sweep = asyncio.ensure_future(c.sweeper.sweep())
+        await turns()
+        assert done == NAMES[2:], "in their order"
+        assert [key for key, _ in await c.catalog.hints()] == [keys.stream_hint(STUCK), keys.stream_hint(BROKEN)]
+        await cancelled(sweep)
+
+    run(main())
+
+
+def test_transactions_expire_while_hints_before_them_wait(monkeypatch):
+    """The first sweep is stuck when the lease of the transaction is over."""
+    monkeypatch.setattr(sweeper, "INTERVAL_SECONDS", 0)
+
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        await c.streams.create(STREAM, config(1))
+        txn, _ = await c.transactions.create(STREAM, LEASE)
+        await c.catalog.hint(keys.stream_hint(STUCK))
+        done = []
+        waiting(c.streams, "settle", done)
+        sweeping = asyncio.ensure_future(c.sweeper.run())
+        await turns()
+        world.pass_time(sweeper.PATIENCE_SECONDS)
+        await turns()
+        assert await c.transactions.state(STREAM, txn) is TxnState.OPEN
+        world.pass_time(LEASE / 1000)
+        await turns()
+        await quiet(c)
+        assert await c.transactions.state(STREAM, txn) is TxnState.ABORTED
+        await cancelled(sweeping)
+
+    run(main())
+
+
+def test_retention_goes_on_beside_one_that_waits_and_one_that_fails():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        retention = RetentionPolicy(RetentionType.TIME, 100_000, 0)
+        for name in NAMES:
+            await c.streams.create(name, StreamConfig(ScalingPolicy(min_segments=1), retention=retention))
+        done = []
+        waiting(c.retention, "look", done)
+        find = c.catalog.find
+
+        async def finding(name):
+            if name == NAMES[2]:
+                raise Unavailable("its container recovers")
+            return await find(name)
+
+        c.catalog.find = finding
+        world.pass_time(caretaker.PATIENCE_SECONDS)
+        round_ = asyncio.ensure_future(c.caretaker.retain())
+        await turns()
+        assert done == NAMES[3:], "in their order"
+        await cancelled(round_)
+
+    run(main())

@@ -1,0 +1,132 @@
+"""The budget hears of all that is given back, and nothing of a container that has failed."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from sarit.core.errors import Unavailable
+from sarit.storage.memory import MemoryChunks
+from tests.unit.store.harness import SMALL, World, Writer
+
+BIG, OTHER = "s/big/0.#epoch.0", "s/other/0.#epoch.0"
+BOUND = 100_000
+LIMITS = replace(
+    SMALL,
+    containers=1,
+    max_unflushed_bytes=BOUND,
+    flush=replace(SMALL.flush, interval_seconds=1000, trigger_bytes=1 << 40),
+)
+
+
+class SlowChunks(MemoryChunks):
+    """Its writes return when they are let go."""
+
+    def __init__(self):
+        super().__init__()
+        self.writing = asyncio.Event()
+        self.let_go = asyncio.get_running_loop().create_future()
+
+    async def write(self, *arguments):
+        self.writing.set()
+        await self.let_go
+        await super().write(*arguments)
+
+
+@asynccontextmanager
+async def exhausted(**options):
+    """A store whose bound segment BIG has reached."""
+    store = await World(limits=LIMITS, **options).start()
+    for name in (BIG, OTHER):
+        await store.container(name).create(name)
+    writer = Writer(store, BIG)
+    await writer.set_up()
+    number = 0
+    while not store.budget.exhausted:
+        number += 1
+        writer.append(b"x" * 10_000, number)
+    await writer.settled()
+    yield store
+    await store.stop()
+
+
+CHANGES = {
+    "deletion": lambda container: container.delete(BIG),
+    "truncation": lambda container: container.truncate(BIG, container.state.names[BIG].length),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_deleted_lets_appends_go_on_at_once(change):
+    """They waited for the next report of anything at all: with long-term storage away, for ever."""
+
+    async def main():
+        async with exhausted() as store:
+            container = store.container(BIG)
+            writer = Writer(store, OTHER, b"o" * 16)
+            await writer.set_up()
+            for number in (1, 2, 3):
+                writer.append(b"waits", number)
+            assert container.throttled == 3
+            await CHANGES[change](container)
+            assert not container.throttled
+            assert store.budget.held_bytes == container.state.held_bytes < BOUND
+            assert len((await writer.settled()).acknowledgements) == 3
+
+    asyncio.run(main())
+
+
+def test_an_append_that_goes_on_is_refused_behind_the_acknowledgements_of_the_frame_that_gave_room():
+    async def main():
+        async with exhausted() as store:
+            container = store.container(BIG)
+            told = []
+            writer = Writer(store, OTHER, b"o" * 16)
+            await writer.set_up()
+            writer.append(b"at a wrong offset", 1, 77)
+            writer.replies.refused = lambda *_: told.append("refused")
+            container.pipeline.add(container.state.delete(container.state.names[BIG]), lambda _: told.append("deleted"))
+            await container.pipeline.settled()
+            assert told == ["deleted", "refused"]
+
+    asyncio.run(main())
+
+
+def test_a_container_that_failed_is_charged_no_more():
+    """A chunk written as it failed charged all it had held again, to a container that nobody may open for long."""
+
+    async def main():
+        storage = SlowChunks()
+        async with exhausted(storage=storage) as store:
+            (opened,) = store.opened()
+            checkpoint = asyncio.ensure_future(opened.flusher.checkpoint())
+            await storage.writing.wait()
+            reopening = asyncio.get_running_loop().create_future()
+
+            async def later(number):
+                await reopening
+
+            store._logs.open = later
+            opened.container.fail(Unavailable("the disk of the log failed"))
+            assert store.budget.held_bytes == 0
+            storage.let_go.set_result(None)
+            await asyncio.gather(checkpoint, return_exceptions=True)
+            assert store.budget.held_bytes == 0
+            assert store.budget.unflushed_bytes == 0
+
+    asyncio.run(main())
+
+
+def test_nor_for_an_append_that_comes_behind_the_failure():
+    async def main():
+        async with exhausted() as store:
+            container = store.container(OTHER)
+            writer = Writer(store, OTHER, b"o" * 16)
+            await writer.set_up()
+            container.fail(Unavailable("the disk of the log failed"))
+            writer.append(b"late", 1)
+            assert store.budget.held_bytes == 0
+            assert isinstance(writer.replies.errors[0], Unavailable)
+
+    asyncio.run(main())
