@@ -25,8 +25,10 @@ prove: setup  ## 500 fresh seeds, 200,000 crash states, a line in benchmarks/res
 	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2
 
 soak: setup  ## 2,000 fresh seeds and 120 faults on real nodes, lines in benchmarks/results/reliability.jsonl (85 minutes)
-	@nice $(BIN)/python -m simulation prove --seeds 2000 --states 20000 --processes 2
-	@$(BIN)/python -m tests.chaos --faults 120 --minutes 55 --ledger
+	@broken=0; \
+	nice $(BIN)/python -m simulation prove --seeds 2000 --states 20000 --processes 2 || broken=1; \
+	$(BIN)/python -m tests.chaos --faults 120 --minutes 55 --ledger || broken=1; \
+	exit $$broken
 
 scale: setup  ## ten million events through scaling and kills, then an hour of mixed load (67 minutes)
 	@$(BIN)/python -m tests.scale --ledger
