@@ -53,6 +53,11 @@ class NodeConfig:
                 raise Invalid(f"{port} is not a port (0 to {_MAX_PORT})")
         if self.controller_port and self.controller_port == self.store_port and not self.one_port:
             raise Invalid("controller and store need ports of their own, unless one port serves both (--one-port)")
+        if (self.storage_url or "").lower().startswith("memory:"):
+            raise Invalid(
+                "--storage memory:// is for tests: it loses everything when the node stops; use file:///absolute/path "
+                "or s3://bucket/prefix"
+            )
         self.times.check()
         return replace(
             self, data_dir=os.path.abspath(self.data_dir), limits=replace(self.limits, containers=self.containers)

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import signal
 import socket
 import sys
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from sarit.claims import claim_chunks, claim_directory
 from sarit.controller.server import Controller
-from sarit.core.errors import Invalid, SaritError, Unavailable
+from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import GC_THRESHOLDS, SWITCH_INTERVAL_SECONDS
 from sarit.inprocess import InProcessSegments, InProcessTables
-from sarit.storage.owner import claim_storage
 from sarit.store.meters import Meters
 from sarit.store.server import StoreServer
 from sarit.store.store import SegmentStore
 
 if TYPE_CHECKING:
     from sarit.config import NodeConfig
-    from sarit.env.ports import Env, File
+    from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
     from sarit.log.port import LogProvider
     from sarit.storage.port import ChunkStorage
 
 _log = logging.getLogger("sarit.node")
 
-META_VERSION = 1
-# In the data directory once long-term storage holds the node's mark.
-STORAGE_MARKED: Final = "storage-marked"
 _BACKLOG = 4096
 
 
@@ -112,81 +107,6 @@ def advertised_address(config: NodeConfig) -> str:
         raise Invalid(f"the host name {host!r} cannot be resolved: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A data directory that is this process's: its lock, the node's id, and whether it writes to long-term storage only
-    since that holds the node's mark (directories of earlier versions do not say so)."""
-
-    lock: File
-    node: str
-    marks: bool
-
-
-def claim_directory(config: NodeConfig, env: Env) -> Claimed:
-    """Lock the data directory and check, or write, what it says of itself.
-
-    Blocks.  Raises Unavailable (another node runs on it), Invalid (it is of other settings)."""
-    files, directory = env.files, config.data_dir
-    files.make_dirs(directory)
-    lock_path = f"{directory}/lock"
-    lock = files.open(lock_path, "write" if files.exists(lock_path) else "create")
-    if not lock.lock():
-        lock.close()
-        raise Unavailable(f"another node runs on {directory}: stop it first, or choose another --data-dir")
-    meta_path = f"{directory}/meta"
-    storage = config.storage_url or "chunks"
-    if not files.exists(meta_path):
-        node = env.random.bytes(16).hex()
-        meta = {
-            "version": META_VERSION,
-            "node": node,
-            "containers": config.containers,
-            "storage": storage,
-            "index": "sqlite",
-            "marks": True,
-        }
-        temporary = meta_path + ".new"
-        if files.exists(temporary):
-            files.remove(temporary)
-        file = files.open(temporary, "create")
-        file.pwrite([json.dumps(meta, indent=2).encode()], 0)
-        file.datasync()
-        file.close()
-        files.rename(temporary, meta_path)
-        files.sync_dir(directory)
-        return Claimed(lock, node, marks=True)
-    file = files.open(meta_path, "read")
-    try:
-        meta = json.loads(file.pread(file.size(), 0))
-    finally:
-        file.close()
-    if meta.get("version") != META_VERSION:
-        raise Invalid(f"{directory} is of format {meta.get('version')}; this version of Sarit reads {META_VERSION}")
-    for name, value, option in (("containers", config.containers, "--containers"), ("storage", storage, "--storage")):
-        if meta.get(name) != value:
-            raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
-    return Claimed(lock, str(meta["node"]), marks=bool(meta.get("marks")))
-
-
-async def claim_chunks(node: Node, claimed: Claimed) -> None:
-    """See that long-term storage is this node's alone.  Raises Invalid, Unavailable."""
-    config, files = node.config, node.env.files
-    if (config.storage_url or "").startswith("memory:"):
-        return
-    path = f"{config.data_dir}/{STORAGE_MARKED}"
-    marked = files.exists(path)
-    try:
-        new = claimed.marks and not marked
-        await claim_storage(node.storage, claimed.node, config.containers, marked=marked, new=new)
-    except Unavailable as error:
-        if not marked:
-            raise
-        _log.warning("long-term storage is away; it was this node's when it was there last: %s", error)
-    if not marked:
-        files.open(path, "create").close()
-        files.sync_dir(config.data_dir)
-
-
 async def open_node(config: NodeConfig, env: Env) -> Node:
     """A node on real disks, not started yet.  The directory is claimed."""
     from sarit.index.sqlite import SqliteIndexProvider
@@ -213,7 +133,7 @@ async def _serve(config: NodeConfig, env: Env) -> None:
     claimed = claim_directory(config, env)
     node = await open_node(config, env)
     try:
-        await claim_chunks(node, claimed)
+        await claim_chunks(config, env, node.storage, claimed)
         await node.start()
         gc.collect()
         gc.freeze()

@@ -1,4 +1,4 @@
-"""Long-term storage by URL: `file:///var/lib/sarit/chunks`, `s3://bucket/prefix`, `memory://`.
+"""Long-term storage by URL: `file:///var/lib/sarit/chunks`, `s3://bucket/prefix`; for tests, `memory://`.
 
 S3 takes endpoint, region and credentials from the environment variables that other S3 tools
 use: AWS_ENDPOINT_URL (or AWS_ENDPOINT_URL_S3), AWS_REGION (or AWS_DEFAULT_REGION),
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.storage.port import ChunkStorage
 
-_EXAMPLES = "file:///absolute/path, s3://bucket/prefix or memory://"
+_EXAMPLES = "file:///absolute/path or s3://bucket/prefix"
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.\-]{1,61}[a-z0-9]")
 
 

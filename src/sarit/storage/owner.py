@@ -3,7 +3,7 @@
 Two nodes that write to one place delete each other's chunks: they give them the same names, and each sweeps what it
 does not know.  So the first node to use a place leaves its id there, in the chunk MARKER, and every start looks at it
 before anything is written or swept.  A node that has left its id finds it again, or what it looks at is not its
-storage: a directory that is not mounted, for one.
+storage: a directory that is not mounted, for one.  A copy of its data directory has its id, too: see `starts.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from sarit.storage.names import container_prefix
 if TYPE_CHECKING:
     from sarit.storage.port import ChunkStorage
 
-MARKER: Final = "node/owner"
+MARKER_FOLDER: Final = "node"
+MARKER: Final = f"{MARKER_FOLDER}/owner"
 ID_CHARACTERS: Final = 32
 
 

@@ -32,7 +32,7 @@ def test_what_is_opened(tmp_path):
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("", "use file:///absolute/path, s3://bucket/prefix or memory://"),
+        ("", "use file:///absolute/path or s3://bucket/prefix"),
         ("/var/lib/sarit", "use file:///"),
         ("ftp://host/path", "none that Sarit knows"),
         ("file://relative/path", "write file:///relative/path"),
