@@ -19,6 +19,12 @@ READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)")
 STOP_SECONDS = 30
 
 
+def hears_signals() -> None:
+    """For `preexec_fn`: a shell has what it runs in the background ignore Ctrl-C, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
+
+
 class RunningNode:
     """`sarit standalone` on free ports; `controller` and `store` are its addresses."""
 

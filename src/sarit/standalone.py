@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 import socket
 import sys
 from typing import TYPE_CHECKING
@@ -15,11 +14,13 @@ from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import GC_THRESHOLDS, SWITCH_INTERVAL_SECONDS
 from sarit.inprocess import InProcessSegments, InProcessTables
+from sarit.stopping import StopSignals, unless
 from sarit.store.meters import Meters
 from sarit.store.server import StoreServer
 from sarit.store.store import SegmentStore
 
 if TYPE_CHECKING:
+    from sarit.claims import Claimed
     from sarit.config import NodeConfig
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
@@ -55,9 +56,12 @@ class Node:
         self._metering: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"<Node controller {self.config.host}:{self.controller_port}, store {self.config.host}:{self.store_port}>"
-        )
+        return f"<Node {self.addresses()}>"
+
+    def addresses(self) -> str:
+        """Where it listens, for people."""
+        host = self.config.host
+        return f"controller {host}:{self.controller_port}, store {host}:{self.store_port}"
 
     async def start(self) -> None:
         """Recover and serve.  Raises Corrupt, Unavailable, OSError (a port is taken)."""
@@ -126,29 +130,57 @@ async def open_node(config: NodeConfig, env: Env) -> Node:
 
 
 async def _serve(config: NodeConfig, env: Env) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    signals = StopSignals(env.clock)
+    signals.listen()
     claimed = claim_directory(config, env)
-    node = await open_node(config, env)
+    nodes: list[Node] = []
+    ready = False
     try:
-        await claim_chunks(config, env, node.storage, claimed)
-        await node.start()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        print(
-            f"sarit is ready: controller {config.host}:{node.controller_port}, store {config.host}:{node.store_port}, "
-            f"data in {config.data_dir}",
-            flush=True,
-        )
-        await stop.wait()
-        _log.info("stopping: flushing to long-term storage")
+        # A recovery may take long: a stop ends it at any moment, for it has acknowledged nothing.
+        ready = await unless(signals.first, _start(config, env, claimed, nodes))
+        if ready:
+            _say(f"sarit is ready: {nodes[0].addresses()}, data in {config.data_dir}")
+            await signals.first.wait()
+            _log.info("stopping: flushing to long-term storage (a second signal skips that)")
+        else:
+            _log.info("stopping before it was ready")
     finally:
-        await node.stop()
+        if not ready:
+            signals.again.set()
+        for node in nodes:
+            await _stop(node, signals)
         claimed.lock.close()
-    print("sarit stopped; everything acknowledged is on disk", flush=True)
+    _say("sarit stopped; everything acknowledged is on disk")
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except OSError:  # who started the node does not listen (any more): clients do
+        sys.stdout = None  # type: ignore[assignment]  # else what is left in it fails the end of the process
+
+
+async def _start(config: NodeConfig, env: Env, claimed: Claimed, nodes: list[Node]) -> None:
+    """Start the node, which joins `nodes` once there is anything to be stopped."""
+    node = await open_node(config, env)
+    nodes.append(node)
+    await claim_chunks(config, env, node.storage, claimed)
+    await node.start()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+
+async def _stop(node: Node, signals: StopSignals) -> None:
+    async def hurry() -> None:
+        await signals.again.wait()
+        node.store.hurry()
+
+    hurrying = asyncio.ensure_future(hurry())
+    try:
+        await node.stop()
+    finally:
+        hurrying.cancel()
 
 
 def run(config: NodeConfig) -> None:

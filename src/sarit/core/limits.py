@@ -65,6 +65,9 @@ NULL_ATTRIBUTE_VALUE: Final = -(1 << 63)
 NO_VERSION: Final = -(1 << 63)
 NOT_EXISTS: Final = -1
 
+# -- stopping -------------------------------------------------------------------------------
+SAME_SIGNAL_SECONDS: Final = 1.0
+
 # -- the interpreter ---------------------------------------------------------------------------
 SWITCH_INTERVAL_SECONDS: Final = 0.0001
 GC_THRESHOLDS: Final = (20_000, 10, 10)  # objects more than there were, then collections of the younger generation

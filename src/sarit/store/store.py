@@ -21,7 +21,7 @@ from sarit.store.recovery import Opened, open_container, sweep_orphans
 from sarit.store.tables import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
@@ -97,6 +97,7 @@ class SegmentStore:
         self._slots = [Slot() for _ in range(limits.containers)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
+        self._hurried = asyncio.Event()
 
     def __repr__(self) -> str:
         serving = sum(slot.opened is not None for slot in self._slots)
@@ -104,27 +105,42 @@ class SegmentStore:
 
     async def start(self) -> None:
         """Recover every container.  Raises Corrupt, Unavailable."""
-        await asyncio.gather(*(self._open(number) for number in range(len(self._slots))))
+        opening = [asyncio.ensure_future(self._open(number)) for number in range(len(self._slots))]
+        try:
+            await asyncio.gather(*opening)
+        except BaseException:
+            await _cancel(opening)  # else one would open behind the back of `stop`
+            raise
         self._spawn(self._watch_budget())
 
+    def hurry(self) -> None:
+        """Let `stop` flush no more: the log keeps what is not in long-term storage."""
+        self._hurried.set()
+
     async def stop(self) -> None:
-        """Checkpoint and close every container."""
+        """Checkpoint and close every container, all at once: however many there are, it takes no longer."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for slot in self._slots:
-            opened, slot.opened = slot.opened, None
-            if opened is None:
-                continue
-            opened.flusher.end()
-            await asyncio.wait(slot.tasks[:1], timeout=_STOP_SECONDS)
-            await _cancel(slot.tasks)
-            if opened.container.failure is None:
-                await _last_checkpoint(opened)
-            await opened.container.log.close()
-            await opened.container.index.close()
+        serving = [(slot, slot.opened) for slot in self._slots if slot.opened is not None]
+        flushes = [asyncio.ensure_future(_last_checkpoint(opened, slot.tasks[0])) for slot, opened in serving]
+        for slot, _ in serving:
+            slot.opened = None
+        flushed = asyncio.gather(*flushes, return_exceptions=True)
+        hurried = asyncio.ensure_future(self._hurried.wait())
+        try:
+            await asyncio.wait((flushed, hurried), timeout=_STOP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            for flush, (_, opened) in zip(flushes, serving, strict=True):
+                if not flush.done():
+                    _tell_not_flushed(opened, "it was told to hurry" if hurried.done() else "it takes too long")
+        finally:
+            await _cancel([hurried, *flushes, *(task for slot, _ in serving for task in slot.tasks)])
+        closed = await asyncio.gather(*(_close(opened) for _, opened in serving), return_exceptions=True)
         await self._storage.close()
+        for error in (*(await flushed), *closed):
+            if isinstance(error, Exception):
+                raise error
 
     # -- where a segment is -------------------------------------------------------------------
 
@@ -279,22 +295,34 @@ class SegmentStore:
             _log.critical("background work of the store ended by a bug; restart the node", exc_info=task.exception())
 
 
-async def _last_checkpoint(opened: Opened) -> None:
-    number, flusher = opened.container.number, opened.flusher
+async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
+    """Let the flusher end its cycle, then flush what came since."""
+    flusher = opened.flusher
+    flusher.end()
+    await asyncio.wait((running,))
+    if opened.container.failure is not None:
+        return
     if flusher.interrupted:
-        _log.warning("container %d: not flushed on stop, long-term storage is slow; the log keeps it", number)
+        _tell_not_flushed(opened, "its last checkpoint was given up")
         return
     try:
-        async with asyncio.timeout(_STOP_SECONDS):
-            await opened.container.pipeline.settled()
-            await flusher.checkpoint()
-            await flusher.garbage.collect()
-    except (SaritError, TimeoutError) as error:
-        reason = str(error) or "it takes too long"
-        _log.warning("container %d: not flushed on stop (%s); the log keeps it", number, reason)
+        await opened.container.pipeline.settled()
+        await flusher.checkpoint()
+        await flusher.garbage.collect()
+    except SaritError as error:
+        _tell_not_flushed(opened, str(error))
 
 
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+def _tell_not_flushed(opened: Opened, reason: str) -> None:
+    _log.warning("container %d: not flushed on stop (%s); the log keeps it", opened.container.number, reason)
+
+
+async def _close(opened: Opened) -> None:
+    await opened.container.log.close()
+    await opened.container.index.close()
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

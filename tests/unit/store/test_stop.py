@@ -9,6 +9,7 @@ import pytest
 
 from sarit.storage.memory import StorageFaults
 from sarit.store import store as store_module
+from tests.unit.log.world import simulate
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 SLOW = 0.3
@@ -82,3 +83,38 @@ def test_a_change_without_bytes_is_not_evicted_before_it_is_in_the_index(change)
         await store.stop()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+def test_a_stop_takes_no_longer_for_many_containers(hurried) -> None:
+    """Long-term storage is away, so that none can be flushed."""
+
+    async def main() -> None:
+        world = World(limits=replace(SMALL, containers=4, flush=replace(SMALL.flush, small_slice_bytes=1)))
+        store = await world.start()
+        names = [name for number in range(40) if (name := f"a/b/{number}.#epoch.0")]
+        by_container = {store.container(name).number: name for name in names}
+        assert len(by_container) == 4
+        world.storage.faults.away = True
+        for name in by_container.values():
+            await store.container(name).create(name)
+            writer = Writer(store, name)
+            await writer.set_up()
+            writer.append(b"x" * 5000, 1)
+            await writer.settled()
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(1)
+        started = loop.time()
+        stopping = asyncio.ensure_future(store.stop())
+        if hurried:
+            await asyncio.sleep(1)
+            store.hurry()
+        await stopping
+        assert loop.time() - started < (2 if hurried else store_module._STOP_SECONDS + 1)
+        world.storage.faults.away = False
+        store = await world.start()
+        for name in by_container.values():
+            assert await read_all(store, name) == b"x" * 5000
+        await store.stop()
+
+    simulate(main)

@@ -1,0 +1,49 @@
+"""The node stops whenever it is told to, and soon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from tests.nodes import SARIT, STOP_SECONDS, hears_signals
+
+
+def starting(tmp_path, *options, **env):
+    command = [SARIT, "standalone", "--data-dir", str(tmp_path / "data"), "--controller-port", "0", "--store-port", "0"]
+    return subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, **env}, preexec_fn=hears_signals,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_heard_before_the_node_is_ready(tmp_path, number):
+    """It waits for long-term storage that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(STOP_SECONDS)
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        node = starting(
+            tmp_path, "--storage", "s3://bucket/prefix", AWS_ENDPOINT_URL=endpoint, AWS_REGION="us-east-1",
+            AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s",
+        )  # fmt: skip
+        with silent.accept()[0]:  # it asks: there is its mark to be looked for
+            node.send_signal(number)
+            out, err = node.communicate(timeout=STOP_SECONDS)
+    assert node.returncode == 0, err
+    assert "ready" not in out
+    assert "sarit stopped" in out
+    assert "stopping before it was ready" in err
+    assert "Traceback" not in err
+
+
+def test_a_port_that_is_taken_is_told(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        node = starting(tmp_path, "--controller-port", str(taken.getsockname()[1]))
+        out, err = node.communicate(timeout=STOP_SECONDS)
+    assert node.returncode == 1
+    assert "in use" in err
+    assert "ready" not in out
