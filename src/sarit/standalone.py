@@ -157,7 +157,7 @@ def _say(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError:  # who started the node does not listen (any more): clients do
-        sys.stdout = None  # type: ignore[assignment]  # else what is left in it fails the end of the process
+        sys.stdout = None  # else what is left in it fails the end of the process
 
 
 async def _start(config: NodeConfig, env: Env, claimed: Claimed, nodes: list[Node]) -> None:

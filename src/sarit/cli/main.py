@@ -41,6 +41,14 @@ class _Nouns(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """The reader of our output goes away, as `head` does: not an error."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            sys.stdout = None  # else what is left in it fails the end of the process
+            return None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _NOUNS.items()])
@@ -65,8 +73,6 @@ def main() -> None:
     except SaritError as error:
         click.echo(f"sarit: {error}", err=True)
         sys.exit(1)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output went away, as `head` does: not an error
     except OSError as error:
         click.echo(f"sarit: {error}", err=True)
         sys.exit(1)

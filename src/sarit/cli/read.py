@@ -5,16 +5,26 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 import click
 
 import sarit
 from sarit.cli.options import STREAM, controller_option, format_option
+from sarit.cli.pipes import Interrupts, Output
 from sarit.core import cuts
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import SaritError
+from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sarit.client.blocking.streams import EventReader
     from sarit.core.names import StreamName
+
+MOST: Final = 10_000  # events printed at once
 
 
 @click.command()
@@ -39,28 +49,54 @@ def read(
     """Print the events of SCOPE/STREAM, one a line; with --format json, one JSON document a line.
 
     A JSON document has the event as "event", or as "event_base64" when it is not UTF-8 text.
-    Ends at the tail as it was when reading began, unless --follow.
+    Ends at the tail as it was when reading began, unless --follow.  The cut of --print-cut lies behind the last event
+    that standard output took, whatever ended the reading: Ctrl-C, a closed pipe, an error.
     """
-    count = 0
-    out = sys.stdout.buffer
+    stopped: BaseException | None = None
     with (
         sarit.connect(controller) as client,
         client.reader(name, start=start, end=None if follow else "tail", skip_truncated=skip_truncated) as reader,
+        Interrupts() as interrupts,
     ):
+        cut = reader.position()
         try:
-            while limit is None or count < limit:
-                most = 10_000 if limit is None else min(10_000, limit - count)
-                events = reader.read_events(most)
-                if not events:
-                    break
-                count += len(events)
-                lines = [json.dumps(_document(event)).encode() for event in events] if output == "json" else events
-                out.write(b"\n".join(lines) + b"\n")
-                out.flush()
-        except KeyboardInterrupt:
-            pass
+            for cut in _printed(reader, interrupts, limit, as_json=output == "json"):  # noqa: B007
+                pass
+        except (KeyboardInterrupt, SaritError, OSError) as error:
+            stopped = error
         if print_cut:
-            click.echo(cuts.to_text(reader.position()), err=True)
+            click.echo(cuts.to_text(cut), err=True)
+    if isinstance(stopped, KeyboardInterrupt):
+        sys.exit(130)
+    if stopped is not None:
+        raise stopped
+
+
+def _printed(reader: EventReader, interrupts: Interrupts, limit: int | None, *, as_json: bool) -> Iterator[StreamCut]:
+    """Print events.  The cut behind what reached standard output, each time that is more: before anything is raised."""
+    sys.stdout.flush()
+    out = Output(sys.stdout.fileno(), interrupts)
+    count = 0
+    while limit is None or count < limit:
+        found = interrupts.wait(reader.next_events)
+        if found is None:
+            yield reader.position()
+            return
+        cut = reader.position()
+        events = list(islice(found.left, MOST if limit is None else min(MOST, limit - count)))
+        failure: OSError | None = None
+        try:
+            out.write([json.dumps(_document(event)).encode() for event in events] if as_json else events)
+        except OSError as error:
+            failure = error
+        done = events[: out.whole_lines]
+        count += len(done)
+        behind = cut.positions[found.segment] + sum(map(len, done)) + EVENT_HEADER_BYTES * len(done)
+        yield StreamCut(cut.stream, {**cut.positions, found.segment: behind})
+        if failure is not None:
+            raise failure
+        if len(done) < len(events):
+            raise KeyboardInterrupt
 
 
 def _document(event: bytes) -> dict[str, str]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 import sarit
 from sarit.cli.options import STREAM, controller_option, format_option, show
-from sarit.core.errors import Invalid
+from sarit.cli.pipes import Interrupts, lines
+from sarit.core.errors import Invalid, SaritError
 
 if TYPE_CHECKING:
-    from sarit.core.names import StreamName
+    from collections.abc import Callable
 
-_LINES_PER_UPDATE = 1000
+    from sarit.client.blocking.streams import EventWriter
+    from sarit.core.names import StreamName
 
 
 @click.command()
@@ -37,40 +41,76 @@ def write(
 ) -> None:
     """Write each line of FILE (default: standard input) to SCOPE/STREAM as one event.
 
-    Ends when all events are durable.  Ctrl-C stops reading, and writes what was read.
+    Ends when all events are durable, and says how many.  Ctrl-C stops reading, and writes the lines that were read; a
+    second one does not wait for them.
     """
     if key is not None and key_separator is not None:
         raise click.UsageError("--key or --key-separator, not both")
     separator = key_separator.encode() if key_separator else None
-    events = 0
-    stopped: BaseException | None = None
-    with sarit.connect(controller) as client:
+    count = _Count()
+    with sarit.connect(controller) as client, Interrupts(again=True) as interrupts:
         if create:
             client.create_scope(name.scope)
             client.create_stream(name)
-        with client.writer(name) as writer, _progress(file) as bar:
-            read = 0
-            try:
-                for line in file:
-                    writer.write(*_event(line, key, separator, events))
-                    events += 1
-                    read += len(line)
-                    if events % _LINES_PER_UPDATE == 0:
-                        bar.update(read)
-                        read = 0
-            except (KeyboardInterrupt, Invalid) as error:
-                stopped = error
-            writer.flush()
-            bar.update(read)
-    show(output, {"stream": str(name), "events": events}, f"{events} events written to {name}")
+        stopped: BaseException | None = None
+        try:
+            with client.writer(name) as writer:
+                stopped = _copy(file, writer, interrupts, count, lambda line: _event(line, key, separator, count.read))
+                interrupts.wait(writer.flush)
+                count.durable = count.read
+        except (KeyboardInterrupt, SaritError, OSError) as error:
+            stopped = error
+        told: dict[str, object] = {"stream": str(name), "events": count.durable}
+        text = f"{count.durable} events written to {name}"
+        if unknown := count.read - count.durable:
+            told["unknown"] = unknown
+            text += f"; whether {unknown} more were is not known"
+        show(output, told, text)
     if isinstance(stopped, KeyboardInterrupt):
         sys.exit(130)
     if stopped is not None:
         raise stopped
 
 
+@dataclass(slots=True)
+class _Count:
+    """Events: given to the writer, and acknowledged at least."""
+
+    read: int = 0
+    durable: int = 0
+
+    def reached(self, events: int) -> None:
+        self.durable = max(self.durable, events)
+
+
+def _copy(
+    file: BinaryIO,
+    writer: EventWriter,
+    interrupts: Interrupts,
+    count: _Count,
+    event_of: Callable[[bytes], tuple[bytes, str | None]],
+) -> BaseException | None:
+    """Write the lines of `file`; what ended that before the end, if anything.  Raises the writer's failure."""
+    with _progress(file) as bar:
+        try:
+            for some in lines(file.fileno(), interrupts):
+                for line in some:
+                    event, key = event_of(line)
+                    writer.write(event, key)
+                    count.read += 1
+                writer.when_durable(partial(count.reached, count.read))
+                bar.update(sum(map(len, some)) + len(some))
+        except Invalid as error:
+            return error
+        except KeyboardInterrupt as error:
+            if interrupts.asked > 1:
+                raise
+            return error
+    return None
+
+
 def _event(line: bytes, key: str | None, separator: bytes | None, before: int) -> tuple[bytes, str | None]:
-    event = line.removesuffix(b"\n").removesuffix(b"\r")
+    event = line.removesuffix(b"\r")
     if separator is not None:
         head, found, tail = event.partition(separator)
         if found:

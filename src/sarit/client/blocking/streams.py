@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sarit.client.byte_streams import ByteReader as AioByteReader
     from sarit.client.byte_streams import ByteWriter as AioByteWriter
     from sarit.client.link.loop_thread import LoopThread
+    from sarit.client.reading.cursor import Events
     from sarit.client.reading.reader import EventReader as AioEventReader
     from sarit.client.writing.writer import EventWriter as AioEventWriter
     from sarit.core.cuts import StreamCut
@@ -55,6 +56,16 @@ class EventWriter:
     def flush(self) -> None:
         """Wait until everything written so far is durable.  Raises the writer's failure."""
         self._thread.run(self._writer.flush())
+
+    def when_durable(self, then: Callable[[], object]) -> None:
+        """Have `then` called, on the client's own thread, once everything written so far is durable.
+
+        It is never called when the writer fails before."""
+
+        def place() -> None:
+            self._writer.mark().add_done_callback(lambda done: done.cancelled() or done.exception() or then())
+
+        self._thread.call(place)
 
     def drain(self) -> None:
         """Wait while more than `buffer_bytes` are not acknowledged (`write` does so by itself)."""
@@ -123,6 +134,10 @@ class EventReader:
         """The events in lists, as they come."""
         while (events := self._thread.run(self._reader.next_events())) is not None:
             yield list(events.left)
+
+    def next_events(self) -> Events | None:
+        """Events not handed out yet (at least one), None at the end.  Hand them out through `left`."""
+        return self._reader.waiting_events() or self._thread.run(self._reader.next_events())
 
     def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
         """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any."""

@@ -1,0 +1,125 @@
+"""Standard input and output of `read` and `write`: whatever ends them, it is known how far they got.
+
+Ctrl-C raises KeyboardInterrupt between any two instructions: between an event that was written and its count, say.  So
+here it only sets a flag, and raises where the command waits and nothing can be lost.  Pipes may be non-blocking, which
+is not ours to change: others share them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import stat
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sarit.core.limits import KIB, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+T = TypeVar("T")
+
+_READ_BYTES: Final = 64 * KIB
+# So much a pipe that is ready takes without blocking (PIPE_BUF).
+_PIPE_WRITE_BYTES: Final = 4 * KIB
+_FILE_WRITE_BYTES: Final = 1 * MIB
+_LOOK_AGAIN_SECONDS: Final = 0.1
+
+
+class Interrupts:
+    """Ctrl-C, from now to the end of the `with` block: raised in `wait` alone; with `again`, a second one anywhere."""
+
+    def __init__(self, *, again: bool = False) -> None:
+        self._again = again
+        self.asked = 0
+        self._raised = 0
+        self._waiting = False
+        self._before: object = None
+
+    def __enter__(self) -> Interrupts:
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is not signal.SIG_IGN:  # in the background of a shell it is not ours
+            signal.signal(signal.SIGINT, self._heard)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+
+    def _heard(self, _number: int, _frame: FrameType | None) -> None:
+        self.asked += 1
+        if self._waiting or (self._again and self.asked > 1):
+            self._raised = self.asked
+            raise KeyboardInterrupt
+
+    def wait(self, call: Callable[[], T]) -> T:
+        """What `call` returns, which loses nothing when Ctrl-C ends it.  Raises KeyboardInterrupt."""
+        self._waiting = True
+        try:
+            if self.asked > self._raised:  # before this began
+                self._raised = self.asked
+                raise KeyboardInterrupt
+            return call()
+        finally:
+            self._waiting = False
+
+
+def lines(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:
+    """Whole lines, without their ends, as they come; the last one may have no end.  Raises KeyboardInterrupt."""
+    half: list[bytes] = []
+
+    def read() -> bytes:
+        while True:
+            try:
+                return os.read(descriptor, _READ_BYTES)
+            except BlockingIOError:
+                select.select([descriptor], [], [])
+
+    while data := interrupts.wait(read):
+        first, *others = data.split(b"\n")
+        half.append(first)
+        if others:
+            *whole, rest = [b"".join(half), *others]
+            half = [rest]
+            yield whole
+    if last := b"".join(half):
+        yield [last]
+
+
+class Output:
+    """Lines to a descriptor; `whole_lines` says how many of the latest `write` reached it, whatever ended that."""
+
+    def __init__(self, descriptor: int, interrupts: Interrupts) -> None:
+        self.whole_lines = 0
+        self._descriptor = descriptor
+        self._interrupts = interrupts
+        regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._piece_bytes = _FILE_WRITE_BYTES if regular else _PIPE_WRITE_BYTES
+
+    def write(self, texts: list[bytes]) -> None:
+        """Write each as a line.  Ctrl-C ends it, without raising, behind a whole line if that can be had at once.
+
+        Raises OSError: nobody reads any more, the disk is full."""
+        self.whole_lines = 0
+        data = memoryview(b"\n".join(texts) + b"\n")
+        written = begun = 0  # bytes; where the line that is under way begins
+        while written < len(data):
+            asked = self._interrupts.asked
+            if asked and written == begun:
+                return
+            if not self._ready(0 if asked else _LOOK_AGAIN_SECONDS):
+                if asked:
+                    return
+                continue
+            end = begun + len(texts[self.whole_lines]) + 1 if asked else len(data)
+            try:
+                written += os.write(self._descriptor, data[written : min(end, written + self._piece_bytes)])
+            except BlockingIOError:
+                continue  # another writer of the same pipe was faster
+            while self.whole_lines < len(texts) and begun + len(texts[self.whole_lines]) < written:
+                begun += len(texts[self.whole_lines]) + 1
+                self.whole_lines += 1
+
+    def _ready(self, seconds: float) -> bool:
+        return bool(select.select([], [self._descriptor], [], seconds)[1])

@@ -1,0 +1,126 @@
+"""`read` and `write`, ended by Ctrl-C, closed pipes and full disks: what they say is what happened."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.nodes import SARIT, RunningNode, hears_signals
+
+EVENTS = 60_000
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with RunningNode(tmp_path_factory.mktemp("node") / "data") as node:
+        events = "".join(f"event {number:06d}\n" for number in range(EVENTS)).encode()
+        assert run(node, "write", "pipes/many", "--create", input=events).returncode == 0
+        yield node
+
+
+def environment(node):
+    return {**os.environ, "SARIT_CONTROLLER": node.controller}
+
+
+def run(node, *words, **options):
+    return subprocess.run(
+        [SARIT, *words], capture_output=True, timeout=60, check=False, env=environment(node), **options
+    )
+
+
+def begin(node, *words, **options):
+    return subprocess.Popen(
+        [SARIT, *words], stderr=subprocess.PIPE, env=environment(node), preexec_fn=hears_signals, **options
+    )
+
+
+def test_the_cut_of_an_interrupted_read_covers_what_was_printed(node):
+    """Nobody takes the output: it stands still in the middle of it."""
+    read = begin(node, "read", "pipes/many", "--print-cut", stdout=subprocess.PIPE)
+    first = os.read(read.stdout.fileno(), 1)  # it prints
+    read.send_signal(signal.SIGINT)
+    read.send_signal(signal.SIGINT)
+    cut = read.stderr.readline().decode().strip()  # it ends although nobody takes the rest
+    printed = (first + read.stdout.read()).splitlines(keepends=True)
+    assert read.wait(60) == 130
+    whole = [line for line in printed if line.endswith(b"\n")]
+    assert 0 < len(whole) < EVENTS
+    rest = run(node, "read", "pipes/many", "--from", cut, "--limit", "1").stdout
+    assert rest == f"event {len(whole):06d}\n".encode()
+
+
+def test_a_closed_pipe_is_no_error_and_the_cut_covers_what_it_took(node):
+    read = begin(node, "read", "pipes/many", "--print-cut", stdout=subprocess.PIPE)
+    os.read(read.stdout.fileno(), 100)
+    read.stdout.close()
+    cut = read.stderr.read().decode().strip()
+    assert read.wait(60) == 0
+    rest = run(node, "read", "pipes/many", "--from", cut).stdout.splitlines()
+    assert 0 < len(rest) < EVENTS
+    assert rest[-1] == f"event {EVENTS - 1:06d}".encode()
+    listing = begin(node, "scope", "list", stdout=subprocess.PIPE)
+    listing.stdout.close()
+    assert listing.wait(60) == 0
+    assert listing.stderr.read() == b""
+
+
+def test_a_full_disk_is_told_with_the_cut(node):
+    with open("/dev/full", "wb") as full:
+        read = begin(node, "read", "pipes/many", "--print-cut", stdout=full)
+        cut, error = read.stderr.read().decode().splitlines()
+    assert read.wait(60) == 1
+    assert os.strerror(errno.ENOSPC) in error
+    assert run(node, "read", "pipes/many", "--from", cut, "--limit", "1").stdout == b"event 000000\n"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_pipes_that_do_not_block_lose_nothing(node, form):
+    out, theirs = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETFL, os.O_NONBLOCK)
+    read = begin(node, "read", "pipes/many", "--format", form, stdout=theirs)
+    os.close(theirs)
+    with os.fdopen(out, "rb") as source:
+        printed = source.read().splitlines()
+    assert read.wait(60) == 0
+    if form == "json":
+        printed = [json.loads(line)["event"].encode() for line in printed]
+    assert printed == [f"event {number:06d}".encode() for number in range(EVENTS)]
+    theirs, into = os.pipe()
+    fcntl.fcntl(theirs, fcntl.F_SETFL, os.O_NONBLOCK)
+    write = begin(node, "write", f"pipes/{form}", "--create", stdin=theirs, stdout=subprocess.PIPE)
+    os.close(theirs)
+    with os.fdopen(into, "wb") as sink:
+        for number in range(3):
+            sink.write(b"line %d\n" % number)
+            sink.flush()
+        sink.write(b"x" * 200_000 + b"\n\nlast")
+    assert write.stdout.read() == f"6 events written to pipes/{form}\n".encode()
+    assert write.wait(60) == 0
+    lines = run(node, "read", f"pipes/{form}").stdout.split(b"\n")
+    assert lines == [b"line 0", b"line 1", b"line 2", b"x" * 200_000, b"", b"last", b""]
+
+
+def test_an_interrupted_write_says_what_is_durable(node):
+    for round_ in range(4):
+        stream = f"pipes/interrupted{round_}"
+        write = begin(
+            node, "write", stream, "--create", "--format", "json", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        write.stdin.write(b"one\n")
+        write.stdin.flush()
+        while not run(node, "read", stream).stdout:
+            pass  # until it has connected and written
+        fed = subprocess.Popen(["yes"], stdout=write.stdin)
+        write.send_signal(signal.SIGINT)
+        told = json.loads(write.stdout.read())
+        assert write.wait(60) == 130
+        write.stdin.close()
+        fed.kill()
+        fed.wait()
+        assert told == {"stream": stream, "events": len(run(node, "read", stream).stdout.splitlines())}
