@@ -173,6 +173,17 @@ def test_a_listing_that_is_behind_locks_nobody_out_and_lets_no_copy_in(tmp_path)
         start(original, storage)
     with pytest.raises(Invalid, match="another copy"):
         start(other, storage)
+    storage.faults.stale = 0
+    start(original, storage)
+    start(original, storage)
+    storage.faults.stale = 3  # what it shows is older than all that the directory holds
+    start(original, storage)
+    newest = copy(original, tmp_path / "newest")
+    storage.faults.stale = 0
+    start(original, storage)
+    storage.faults.stale = 1
+    with pytest.raises(Invalid, match="another copy of this data directory starts"):
+        start(newest, storage)
 
 
 def test_old_marks_go(tmp_path, storage):

@@ -87,8 +87,9 @@ def standalone(
 ) -> None:
     """Run controller and segment store in one process, on one data directory.
 
-    Prints a line with "sarit is ready" when it serves.  SIGTERM and Ctrl-C flush and stop.  Whatever was
-    acknowledged is on the disk, so that kill -9 loses nothing either.
+    Prints a line with "sarit is ready" when it serves.  SIGTERM and Ctrl-C flush and stop; a second one, a
+    second or more later, does not wait for the flush.  Whatever was acknowledged is on the disk, so that kill -9 loses
+    nothing either.
     """
     from sarit.config import NodeConfig
     from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
