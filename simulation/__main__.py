@@ -4,7 +4,7 @@ python -m simulation --seed N [--mutant NAME] [--trace FILE]   one seed; on fail
 python -m simulation seeds --seeds N [--first N]               many
 python -m simulation crashes --states N [--first N]            every state a power cut leaves, recovered
 python -m simulation prove --seeds N --states N                both with fresh seeds, and a line in the ledger
-python -m simulation mutants [--mutant NAME]                   plant bugs, and write the table of docs/testing.md
+python -m simulation mutants [--mutant NAME] [--processes N]   plant bugs, and write the table of docs/testing.md
 python -m simulation options --seed N                          what a seed decides
 """
 
@@ -142,7 +142,7 @@ def main() -> int:
         first = fresh() if given.first is None else given.first
         return prove(given.seeds, first, given.states, given.processes, given.minutes)
     if given.command == "mutants":
-        missed = write_table(given.mutant or MUTANTS)
+        missed = write_table(given.mutant or MUTANTS, processes=given.processes)
         print(f"not caught: {missed}" if missed else "all caught")
         return bool(missed)
     return one(given.seed, given.mutant, given.quiet, given.trace)

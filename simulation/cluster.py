@@ -182,7 +182,7 @@ class Cluster:
     # -- drawn behaviour ----------------------------------------------------------------------------
 
     def _watch_disk(self) -> None:
-        self.disk.on_change = lambda what: self.trace.note("disk", what)
+        self.disk.on_change = lambda what: self.trace.say("disk", what)
 
     def _disk_delay(self) -> float:
         mean = self.options.disk_latency

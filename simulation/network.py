@@ -162,7 +162,7 @@ class Wire(asyncio.Transport, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
-        self._trace.note("bytes", self._inner.host, len(data), crc32(data))
+        self._trace.say("bytes", f"{self._inner.host} {len(data)} {crc32(data)}")
         self._unread = self._unread + data if self._unread else data
         if not self._feed_scheduled:
             self._feed()

@@ -46,7 +46,7 @@ from simulation.options import Options, draw
 from simulation.world import run_world
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
     from typing import TextIO
 
     from checkers.log import Violation
@@ -59,6 +59,22 @@ QUIET_SECONDS: Final = 30.0
 _MOST_READING_SECONDS: Final = 900.0
 # Longer than anything is held up by the network.
 _ON_ITS_WAY_SECONDS: Final = 8.0
+
+
+class Standstill:
+    """Tells whether anything goes on, by what there is to be done: a sweep of many chunks, or a long flush whose chunks
+    no commit names yet, takes its time, and beside each other they take less from what is left than they add to it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._seen: Hashable = None
+        self._since = 0.0
+
+    def lasts(self, now: float, seen: Hashable) -> bool:
+        """Whether what is seen has been the same for so long."""
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now >= self._since + self._seconds
 
 
 @dataclass(slots=True)
@@ -221,11 +237,10 @@ class Run:
 
     async def _take_stock(self) -> None:
         """Once all is quiet, what the index names is there, and nothing that it does not name stays (for long)."""
-        world, until, fewest = self.cluster.world, 0.0, 1 << 60
+        world, still = self.cluster.world, Standstill(QUIET_SECONDS)
+        end = world.now + _MOST_READING_SECONDS
         while violations := await self._inventory():
-            if len(violations) < fewest:  # a sweep of many chunks takes its time
-                until, fewest = world.now + QUIET_SECONDS, len(violations)
-            if world.now >= until:
+            if still.lasts(world.now, frozenset(map(str, violations))) or world.now >= end:
                 break
             await asyncio.sleep(1.0)
         self.cluster.failures.extend(map(str, violations))

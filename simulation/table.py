@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -31,6 +32,15 @@ class Catch:
 
     seeds: int
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What became of one bug.  `found`: by a seed, or by its test."""
+
+    name: str
+    caught: Catch | None
+    found: bool
 
 
 def kind_of(violation: str) -> str:
@@ -73,19 +83,31 @@ def row(name: str, caught: Catch | None) -> str:
     return f"| {name} | {mutant.invariant} | {mutant.wrong} | {seeds} | {kind} |"
 
 
-def write_table(names: Iterable[str], page: Path = PAGE) -> list[str]:
-    """Try the bugs of these names, put their rows into the page; the names of those not caught."""
-    missed = []
-    for name in names:
-        by_test = bool(MUTANTS[name].found_by)
-        caught = None if by_test else catch(name)
-        line = row(name, caught)
-        print(line, flush=True)
-        if not (fails_its_test(name) if by_test else caught):
-            missed.append(name)
-        text = page.read_text()
-        rows = rows_of(text) | {name: line}
-        table = "\n".join([*_HEAD, *(rows[known] for known in MUTANTS if known in rows)])
-        before, _, rest = text.partition(_BEGIN)
-        page.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{rest.partition(_END)[2]}")
-    return missed
+def tried(name: str) -> Tried:
+    """Plant a bug until it is caught, or its test fails; for a process of its own."""
+    if MUTANTS[name].found_by:
+        return Tried(name, None, fails_its_test(name))
+    caught = catch(name)
+    return Tried(name, caught, caught is not None)
+
+
+def write_table(names: Iterable[str], page: Path = PAGE, processes: int = 1) -> list[str]:
+    """Try the bugs of these names, put their rows into the page as they come; the names of those not caught."""
+    missed = set()
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        for one in pool.imap_unordered(tried, names):
+            line = row(one.name, one.caught)
+            print(line, flush=True)
+            if not one.found:
+                missed.add(one.name)
+            put_row(page, one.name, line)
+    return [name for name in MUTANTS if name in missed]
+
+
+def put_row(page: Path, name: str, line: str) -> None:
+    """Write one row of the table, among the others in the order of the bugs."""
+    text = page.read_text()
+    rows = rows_of(text) | {name: line}
+    table = "\n".join([*_HEAD, *(rows[known] for known in MUTANTS if known in rows)])
+    before, _, rest = text.partition(_BEGIN)
+    page.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{rest.partition(_END)[2]}")

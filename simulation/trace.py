@@ -29,15 +29,22 @@ class Trace:
         self.lines = 0
         self._sink = sink
         self._hash = blake2b(digest_size=16)
-        self._steps = array("q")
+        self._unhashed: list[str] = []
+        # What ran: the loop adds to it, and calls `hash_steps` when there are `most_steps`.
+        self.ran = array("q")
+        self.most_steps = _STEPS_PER_HASH
         self.marks: dict[str, int] = {}
 
     def note(self, kind: str, *fields: object) -> None:
         """Something happened.  Fields must say the same in every process: no addresses, no ids, no sets."""
-        line = f"{self.now():.6f} {kind} {' '.join(map(str, fields))}"
+        self.say(kind, " ".join(map(str, fields)))
+
+    def say(self, kind: str, text: str) -> None:
+        """Something happened, told already as text."""
+        line = f"{self.now():.6f} {kind} {text}"
         self.lines += 1
         self.last.append(line)
-        self._hash.update(line.encode())
+        self._unhashed.append(line)
         if self._sink is not None:
             self._sink.write(line + "\n")
 
@@ -47,33 +54,30 @@ class Trace:
 
     def digest(self) -> str:
         """The hash of everything so far."""
-        self._hash_steps()
+        self._hash_all()
         return self._hash.hexdigest()
 
-    def _hash_steps(self) -> None:
-        self._hash.update(self._steps.tobytes())
-        del self._steps[:]
+    def hash_steps(self) -> None:
+        """There are many steps: the hash takes them."""
+        self._hash_all()
+        if self._sink is not None:
+            self._sink.write(f"{self.now():.6f} steps {self._hash.hexdigest()}\n")
+
+    def _hash_all(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
+        self._hash.update(self.ran.tobytes())
+        del self.ran[:]
 
     # -- called by detangle ---------------------------------------------------------------------
 
     def on_spawn(self, task: object, info: Any) -> None:
         """A task was made."""
-        self._steps.append(-info.id)
-
-    def before_step(self, lane: Any, handle: object) -> None:
-        """A step begins."""
-        self._steps.append(lane.id)
-        if len(self._steps) >= _STEPS_PER_HASH:
-            self._hash_steps()
-            if self._sink is not None:
-                self._sink.write(f"{self.now():.6f} steps {self._hash.hexdigest()}\n")
-
-    def after_step(self, lane: object, handle: object) -> None:
-        """A step ended."""
+        self.ran.append(-info.id)
 
     def on_net(self, kind: str, text: str) -> None:
         """The network did something."""
-        self.note(kind, text)
+        self.say(kind, text)
 
     def on_deviation(self, lanes: object) -> None:
         """The scheduler left asyncio's order; the steps show it."""

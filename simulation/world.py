@@ -5,9 +5,10 @@ detangle's event loop runs everything and invents the time.  What is drawn comes
 
 Traps of determinism, and what is done about them here:
 
-- sets of tasks and futures are ordered by address: tasks and futures of this loop hash by their number instead;
+- sets of tasks and futures are ordered by address: tasks and futures of this loop hash by their number instead
+  (`simulation/loop.py`);
 - `time.*` called by libraries (grpclib's deadlines): patched to virtual time while steps run;
-- garbage collection runs finalizers when it likes: switched off during a run;
+- garbage collection runs finalizers when it likes: switched off during a run, before which the garbage of others goes;
 - the hash seed orders sets of str and bytes: nothing is done, the double run varies it and finds them.
 
 Death.  `Machine.kill` ends the processes of a machine (kill -9), `Machine.power_off` the machine: its disk then loses
@@ -18,9 +19,7 @@ given to them through a port that dies with the process (`Process.on_death`).
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import itertools
 import logging
 import random
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,11 +30,13 @@ from detangle.strategies import Strategy
 
 from sarit.env.ports import Env
 from simulation.disk import SimulatedDisk
+from simulation.loop import SeedLoop
 from simulation.network import HostNetwork, SimulatedNetwork
 from simulation.threads import SimulatedThreads
 from simulation.trace import Trace, TraceLog
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Coroutine
     from typing import TextIO
 
@@ -70,28 +71,6 @@ class SeededOrder(Strategy):
     def flip(self, p: float, kind: str) -> bool:
         """Whether something of this probability happens."""
         return self._rng.random() < p
-
-
-class NumberedTask(asyncio.Task[Any]):
-    """A task that hashes by its number: sets of tasks have the same order in every process."""
-
-    def __init__(self, number: int, coro: Any, **options: Any) -> None:
-        self._number = number
-        super().__init__(coro, **options)
-
-    def __hash__(self) -> int:
-        return self._number
-
-
-class NumberedFuture(asyncio.Future[Any]):
-    """A future that hashes by its number."""
-
-    def __init__(self, number: int, loop: asyncio.AbstractEventLoop) -> None:
-        self._number = number
-        super().__init__(loop=loop)
-
-    def __hash__(self) -> int:
-        return self._number
 
 
 class MachineClock:
@@ -273,11 +252,7 @@ def run_world(
     def set_up(loop: SimLoop) -> None:
         nonlocal world
         trace.now = loop.time
-        loop.tracer = trace
-        numbers = itertools.count(1)
-        loop.set_task_factory(lambda _, coro, **options: NumberedTask(next(numbers), coro, loop=loop, **options))
-        loop.create_future = lambda: NumberedFuture(next(numbers), loop)  # type: ignore[method-assign]
-        world = World(seed, loop, trace)
+        world = World(seed, SeedLoop.take_over(loop, trace), trace)
         # Once for the run, not anew for each step: nothing of the real world runs in between.
         loop._time_patch.enter()
 

@@ -1,4 +1,9 @@
-"""One writer's appends to one segment over one connection, one at a time: each is answered before the next."""
+"""One writer's appends to one segment over one connection, one at a time: each is answered before the next.
+
+A set-up that was sent on a connection given up since may reach the store after the set-up of the connection that
+followed it.  The store ends the older of two sessions of a writer, by the order in which they come: the one in use is
+then refused with InvalidEventNumber, as if its writer had been opened elsewhere.  That is no fault; it sets up again.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +33,7 @@ class Appends:
         self._segment = segment
         self._connection: Connection | None = None
         self._request = 0
+        self._set_ups = 0
         self._answer: asyncio.Future[Any] | None = None
 
     # -- sink of the connection ---------------------------------------------------------------
@@ -51,6 +57,7 @@ class Appends:
         connection = await self._link.connection()
         self._request = connection.expect(self)
         self._connection = connection
+        self._set_ups += 1
         setup = wire.SetupAppend(self._request, self._writer, self._segment, "")
         answer = await self._ask([encode(setup)])
         if isinstance(answer, wire.NoSuchSegment):
@@ -74,10 +81,17 @@ class Appends:
         self._connection.send(parts)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return await self._answer
+                answer = await self._answer
         except TimeoutError:
-            self._connection = None
-            self._link.drop()
+            self._give_up()
             raise Unavailable("no answer") from None
         finally:
             self._answer = None
+        if isinstance(answer, wire.InvalidEventNumber) and self._set_ups > 1:
+            self._give_up()
+            raise Unavailable("an earlier set-up of this writer came late")
+        return answer
+
+    def _give_up(self) -> None:
+        self._connection = None
+        self._link.drop()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from sarit.env.ports import Env
@@ -27,14 +26,12 @@ from sarit.store.pace import FlushPace, Paces, ReadPace
 from sarit.store.reads import ChunkReader, Reads
 from sarit.store.recovery import open_container, sweep_orphans
 from sarit.store.tables import Tables
-from simulation.crashes.machine import DirectThreads, Machine, SimulatedClock, SimulatedRandom, simulate
+from simulation.crashes.machine import Aside, DirectThreads, Machine, SimulatedClock, SimulatedRandom, simulate
 from simulation.crashes.model import Model, Seen
 from simulation.crashes.states import States, subsets
 from simulation.crashes.workload import ATTRIBUTES, KEYS, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from sarit.index.port import Index
     from sarit.store.recovery import Opened
     from simulation.disk import SimulatedDisk
@@ -46,27 +43,6 @@ _LIMITS: Final = FlushLimits(
     interval_seconds=0.03, trigger_bytes=4000, chunk_bytes=1500, small_slice_bytes=150, small_extent_bytes=2500
 )
 _NEVER: Final = FlushLimits(interval_seconds=1e9, trigger_bytes=1 << 40)
-
-
-class Aside:
-    """A loop on a thread of its own: for what must be awaited inside a call-back of another loop."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = ThreadPoolExecutor(1)
-
-    def run(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """What `work()` returns; the caller's loop stands still meanwhile."""
-
-        async def main() -> Any:
-            return await work()
-
-        return self._thread.submit(self._loop.run_until_complete, main()).result()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._thread.submit(self._loop.close).result()
-        self._thread.shutdown()
 
 
 class WatchedIndexes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from heapq import heappop
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import detangle
@@ -13,7 +14,7 @@ from simulation.disk import SimulatedDisk
 from simulation.threads import SimulatedThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
 T = TypeVar("T")
 
@@ -84,6 +85,44 @@ def simulate(main: Callable[[], Awaitable[None]], seed: int | None = None) -> No
     result = detangle.execute(main, strategy=strategy, config=config)
     if result.failure is not None:
         raise result.failure.exception or AssertionError(result.failure.message)
+
+
+class Aside(asyncio.BaseEventLoop):
+    """A loop for what must be awaited inside a call-back of another loop, which stands still meanwhile.
+
+    It has neither a selector nor a thread: nothing that it runs waits for more than its own call-backs, and time passes
+    when there is nothing else to do.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seconds = 0.0
+
+    def time(self) -> float:
+        """Virtual seconds."""
+        return self._seconds
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What `work()` returns."""
+        around = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        try:
+            return self.run_until_complete(work())
+        finally:
+            asyncio._set_running_loop(around)
+
+    def _run_once(self) -> None:
+        ready, timers = self._ready, self._scheduled
+        if not ready:
+            assert timers, "recovery waits for what never comes"
+            timer = heappop(timers)
+            timer._scheduled = False
+            self._seconds = max(self._seconds, timer.when())
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
 
 class DirectWorker:

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Unavailable
+from sarit.core.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sarit.storage.port import ChunkStorage
     from sarit.store.container import Container
+
+T = TypeVar("T")
 
 _PER_CYCLE: Final = 1000
 _CYCLE_SECONDS: Final = 1.0
-_AT_ONCE: Final = 16
 _MOST_FAILURES: Final = 3
+
+
+async def delete_chunks(storage: ChunkStorage, names: Sequence[str]) -> list[Unavailable | None]:
+    """Delete these, MAX_CHUNK_DELETIONS_IN_FLIGHT at most, at once: for each what kept it, None when it is gone."""
+
+    async def delete(name: str) -> Unavailable | None:
+        try:
+            await storage.delete(name)
+        except Unavailable as error:
+            return error
+        return None
+
+    return await asyncio.gather(*map(delete, names))
+
+
+def in_flight(names: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The parts that are deleted one after the other."""
+    for at in range(0, len(names), MAX_CHUNK_DELETIONS_IN_FLIGHT):
+        yield names[at : at + MAX_CHUNK_DELETIONS_IN_FLIGHT]
 
 
 class Garbage:
@@ -38,21 +62,13 @@ class Garbage:
         end = clock.monotonic() + _CYCLE_SECONDS
         batch = WriteBatch()
         self._next = None
-        for at in range(0, len(rows), _AT_ONCE):
+        for group in in_flight([key for key, _ in rows]):
             if failures >= _MOST_FAILURES or clock.monotonic() >= end:
-                self._next = rows[at][0]  # those that cannot be deleted do not keep the others
+                self._next = group[0]  # those that cannot be deleted do not keep the others
                 break
-            group = [key for key, _ in rows[at : at + _AT_ONCE]]
-            deleted = await asyncio.gather(*map(self._delete, group))
-            batch.deletes.update(key for key, done in zip(group, deleted, strict=True) if done)
-            failures += deleted.count(False)
+            errors = await delete_chunks(container.storage, [*map(keys.parse_garbage_key, group)])
+            batch.deletes.update(key for key, error in zip(group, errors, strict=True) if error is None)
+            failures += len(errors) - errors.count(None)
         if batch.deletes:
             sometimes("garbage_deleted")
             await container.index.commit(batch)
-
-    async def _delete(self, key: bytes) -> bool:
-        try:
-            await self._container.storage.delete(keys.parse_garbage_key(key))
-        except Unavailable:
-            return False
-        return True

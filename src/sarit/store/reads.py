@@ -61,8 +61,9 @@ class ChunkReader:
             number = offset // _BLOCK_BYTES
             task = self._start(chunk, number, chunk_bytes, reader)
             if sequential:
-                for ahead in range(1, READAHEAD_BYTES // _BLOCK_BYTES + 1):
-                    self._start(chunk, number + ahead, chunk_bytes, reader)
+                last = min(number + READAHEAD_BYTES // _BLOCK_BYTES, (chunk_bytes - 1) // _BLOCK_BYTES)
+                for ahead in range(number + 1, last + 1):
+                    self._start(chunk, ahead, chunk_bytes, reader)
             try:
                 data = await asyncio.shield(task)
             except BaseException:
@@ -83,8 +84,6 @@ class ChunkReader:
         begin = number * _BLOCK_BYTES
         length = min(_BLOCK_BYTES, chunk_bytes - begin)
         task = asyncio.ensure_future(self._load(chunk, begin, length, reader))
-        if length <= 0:
-            return task
         self._blocks[key] = task
         self._bytes += _BLOCK_BYTES
         task.add_done_callback(
@@ -96,8 +95,6 @@ class ChunkReader:
         return task
 
     async def _load(self, chunk: str, begin: int, length: int, reader: Hashable) -> Buffer:
-        if length <= 0:
-            return b""
         await self._pace(length, reader)
         return await self._storage.read(chunk, begin, length)
 

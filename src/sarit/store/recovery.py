@@ -19,6 +19,7 @@ from sarit.storage.names import epoch_prefix
 from sarit.store.checkpoint import failed_key, settled_key
 from sarit.store.container import Container, ContainerLimits
 from sarit.store.flusher import Flusher, FlushLimits
+from sarit.store.garbage import delete_chunks, in_flight
 from sarit.store.operations import Append, Create, Merge, SetAttributes, decode_frame
 from sarit.store.unflushed import operation_bytes
 
@@ -186,14 +187,12 @@ async def _sweep(opened: Opened, for_good: bool) -> int:
     before = 0 if row is None else keys.parse_attribute_value(row)
     if before >= container.log.epoch - 1:
         return 0  # also when the log was lost, and its epochs began anew: they are not those that were swept
-    swept, stuck = 0, []
+    swept, stuck = 0, list[Unavailable]()
     for epoch in range(before + 1, container.log.epoch):
-        for name in await _orphans(opened, epoch):
-            try:
-                await container.storage.delete(name)
-                swept += 1
-            except Unavailable as error:
-                stuck.append(error)
+        for names in in_flight(await _orphans(opened, epoch)):
+            kept = [error for error in await delete_chunks(container.storage, names) if error is not None]
+            swept += len(names) - len(kept)
+            stuck += kept
     if stuck:
         raise Unavailable(f"{len(stuck)} cannot be deleted: {stuck[0]}") from stuck[0]
     if not for_good:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulation.mutants import MUTANTS
-from simulation.table import PAGE, Catch, kind_of, row, rows_of
+from simulation.table import PAGE, Catch, kind_of, put_row, row, rows_of
 
 
 def test_rows_are_found_again(tmp_path) -> None:
@@ -39,3 +39,16 @@ def test_every_planted_bug_says_what_is_wrong() -> None:
         assert mutant.wrong, mutant
         assert mutant.invariant, mutant
         assert "|" not in mutant.wrong
+
+
+def test_rows_stand_in_the_order_of_the_bugs_whichever_is_tried_first(tmp_path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text())
+    first, second = list(MUTANTS)[:2]
+    put_row(page, second, f"| {second} | new |")
+    put_row(page, first, f"| {first} | new |")
+    rows = rows_of(page.read_text())
+    assert list(rows) == [name for name in MUTANTS if name in rows]
+    assert rows[first].endswith("new |")
+    assert rows[second].endswith("new |")
+    assert page.read_text().count("| bug | invariant |") == 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Unavailable
+from sarit.core.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider
 from sarit.storage.names import epoch_prefix
@@ -301,6 +302,37 @@ def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_s
         assert await read_all(store, NAME) == b"x" * 5000
         marks = keys.meta_key("failed/")
         assert not [key for key in world.indexes.snapshot(0) if key.startswith(marks)], "swept epochs are forgotten"
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_orphans_are_deleted_several_at_a_time_and_no_more_than_the_bound() -> None:
+    """One after the other, each behind chunks of a long flush, they stayed for minutes (simulation seed 91033212)."""
+
+    async def main() -> None:
+        world = _world()
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        await _write(store, 1)
+        first = store.container(NAME).log.epoch
+        orphans = {_orphan(world, first, 99 + number) for number in range(2 * MAX_CHUNK_DELETIONS_IN_FLIGHT + 1)}
+        under_way, most, delete = 0, 0, world.storage.delete
+
+        async def slowly(name):
+            nonlocal under_way, most
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(0)
+            await delete(name)
+            under_way -= 1
+
+        world.storage.delete = slowly
+        store = await world.crash(store)
+        (opened,) = store.opened()
+        await sweep_orphans(opened)
+        assert not orphans & set(world.storage.chunks)
+        assert most == MAX_CHUNK_DELETIONS_IN_FLIGHT
         await store.stop()
 
     asyncio.run(main())

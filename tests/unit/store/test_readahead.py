@@ -1,0 +1,48 @@
+"""What is read of a chunk beside what was asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sarit.core.limits import MIB
+from sarit.store.reads import ChunkReader
+
+
+class _Storage:
+    """Zeros of any chunk; notes what is read."""
+
+    def __init__(self) -> None:
+        self.reads = []
+
+    async def read(self, name, offset, length):
+        self.reads.append((offset, length))
+        return bytes(length)
+
+
+async def _no_pace(length, reader) -> None:
+    return
+
+
+@pytest.mark.parametrize(("chunk_bytes", "most"), [(100, 1), (2 * MIB, 1), (2 * MIB + 1, 2), (32 * MIB, 3)])
+def test_nothing_is_begun_for_what_lies_behind_the_end_of_a_chunk(chunk_bytes, most) -> None:
+    """A task was made for each block of the readahead, though the chunk was over."""
+
+    async def main() -> None:
+        storage = _Storage()
+        reader = ChunkReader(storage, 64 * MIB, _no_pace)
+        begun, load = [], reader._load
+
+        async def counted(chunk, begin, length, of):
+            begun.append(begin)
+            return await load(chunk, begin, length, of)
+
+        reader._load = counted
+        (piece,) = await reader.read("chunk", chunk_bytes, 0, 50, None)
+        await asyncio.sleep(0)
+        assert len(piece) == 50
+        assert len(begun) == most
+        assert sum(length for _, length in storage.reads) == min(chunk_bytes, 6 * MIB)
+
+    asyncio.run(main())
