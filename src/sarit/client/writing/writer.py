@@ -14,7 +14,7 @@ from other threads while the loop's thread empties it.  `_asleep` is written by 
 a last time, and read by `write` after it has appended: no wake-up is lost.
 
 A key's lane is looked up in a dict of recent keys, hashed only when it is not there; with one segment it is not
-looked up at all.  Events without keys go to one segment per batch, drawn at random.  Keys are kept beside the events
+looked up at all.  Events without keys stay with one segment for a while (`spread.py`).  Keys are kept beside the events
 until these are acknowledged, unhashed: only when a segment turns out to be sealed are its events placed anew by key.
 """
 
