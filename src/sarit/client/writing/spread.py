@@ -22,7 +22,7 @@ from sarit.core.keyspace import KeyRange
 from sarit.core.limits import KIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from sarit.client.link.session import Session
     from sarit.client.values import SegmentRange, Successor
@@ -229,10 +229,12 @@ class Spread:
 
     async def _move_on(self, old: LaneDriver) -> None:
         try:
-            successors = await self.target.successors(old.segment)
+            self._hand_over(old, await self.target.successors(old.segment))
         except Exception as error:  # whatever it is: nobody else would tell the writer
             self.failed(error)
-            return
+
+    def _hand_over(self, old: LaneDriver, successors: Sequence[Successor]) -> None:
+        """Let `successors` take the place of a lane, and all that it holds.  Raises Corrupt."""
         targets = [(s.low, s.high, self._driver(s)) for s in successors]
         self.slots.replace(old, targets)
         if self._drivers.get(old.segment) is old:

@@ -337,16 +337,20 @@ class EventWriter:
         if count:
             batch = intake[:count]
             del intake[:count]
-            self._spread.place_intake(batch)
+            try:
+                self._spread.place_intake(batch)
+            except Exception as error:  # some of it is nowhere: no later flush may say that it is stored
+                self.fail(error)
+                raise
         self._room = self._granted = min(max(self._spread.held_bytes >> 2, LEAST_ROOM_BYTES), MOST_ROOM_BYTES)
 
     async def _open(self) -> None:
         try:
             await self._spread.open()
-        except Exception as error:
+            self._take_intake()
+        except Exception as error:  # any: those who wait for a flush would wait for ever
             self.fail(error)
             return
-        self._take_intake()
         for future in self._early:
             self._spread.mark(_passing(future))
         self._early.clear()

@@ -7,6 +7,7 @@ from typing import Any
 
 from sarit.client.values import SegmentRange, Successor
 from sarit.client.writing.spread import STAY_BYTES, STAY_SECONDS, Spread
+from sarit.core.errors import Corrupt
 from sarit.core.names import SegmentId, StreamName
 from tests.unit.controller.fakes import fake_env
 
@@ -146,5 +147,23 @@ def test_a_segment_that_was_left_gets_nothing_more() -> None:
         assert made.any_driver() is not left
         made.place([b"x"] * 100, None)
         assert not left.lane.held_bytes
+
+    asyncio.run(main())
+
+
+def test_successors_that_leave_a_hole_fail_the_writer() -> None:
+    """It was logged, and whoever waited for what the sealed segment had not taken waited for ever."""
+
+    class Holed(Target):
+        async def successors(self, segment: SegmentId) -> list[Successor]:
+            return [Successor(AB, 0.0, 0.25, frozenset((A,)))]
+
+    async def main() -> None:
+        failures: list[BaseException] = []
+        made = Spread(Session(), Holed(), lambda: None, failures.append)  # type: ignore[arg-type]
+        await made.open()
+        await sealed(made, A)
+        (failure,) = failures
+        assert isinstance(failure, Corrupt)
 
     asyncio.run(main())
