@@ -15,7 +15,7 @@ from sarit.client.groups import starting
 from sarit.client.groups.updates import RemoveReader, Update, UpdateDistance
 from sarit.client.recipes.follower import Follower
 from sarit.client.recipes.silence import Silence
-from sarit.core.errors import SaritError, Unavailable
+from sarit.core.errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ class Presence:
         death_timeout: float | None,
     ) -> None:
         """`wake` is called when the state may have changed."""
-        self.failure: SaritError | None = None
+        self.failure: Exception | None = None
         self._session = session
         self._clock = session.env.clock
         self._shared = shared
@@ -68,7 +68,7 @@ class Presence:
         """Until the reader is not in the group any more."""
         try:
             await self._follow()
-        except SaritError as error:
+        except Exception as error:  # any: the reader would wait for ever for changes that nobody fetches
             self.failure = error
             self._wake()
 

@@ -108,7 +108,9 @@ class Connection(asyncio.BufferedProtocol):
                 self.greeted.set_result(None)
 
     def eof_received(self) -> bool:
-        """The store closed its side: close ours."""
+        """The store closed its side: close ours, at once.  What we have not sent yet it may never take, and until then
+        those who wait would not be told."""
+        self.abort(f"{self.name}: the connection was lost (closed by the store)")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -188,8 +190,14 @@ class Connections:
         task = self._open.get(key)
         if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().closed)):
             task = asyncio.get_running_loop().create_task(self._connect(*key), name=f"connect {key}")
+            task.add_done_callback(_noted)
             self._open[key] = task
-        return await asyncio.shield(task)
+        if not task.done():
+            # By `wait`: several may wait for this one task, and one that is cancelled must not take it along.
+            await asyncio.wait((task,))
+        if task.cancelled():  # by `close`: whoever waits here was not cancelled
+            raise Invalid("the client was closed")
+        return task.result()
 
     async def _connect(self, host: str, port: int, purpose: str) -> Connection:
         name = f"segment store {host}:{port} ({purpose})"
@@ -218,3 +226,9 @@ class Connections:
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Connection):
                 outcome.abort("the client was closed")
+
+
+def _noted(task: asyncio.Task[Connection]) -> None:
+    """Nobody may wait any more for a connection that fails: that is no reason to complain."""
+    if not task.cancelled():
+        task.exception()

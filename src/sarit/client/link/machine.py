@@ -105,4 +105,7 @@ class Machine:
         sinks = list(self._sinks.values())
         self._sinks.clear()
         for sink in sinks:
-            sink.lost(error)
+            try:
+                sink.lost(error)
+            except Exception:  # one that fails must not keep it from the others: they would wait for ever
+                log.exception("who waited for a reply could not be told that the connection was lost")

@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.recipes.follower import Follower
-from sarit.core.errors import Corrupt, Invalid, SaritError
+from sarit.core.errors import Corrupt, Invalid
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -174,6 +174,6 @@ class SharedConfiguration:
             while True:
                 await self._follower.wait(None)
                 await self._session.patiently(self.refresh)
-        except SaritError as error:
-            log.warning("%r ends: %s", self, error)
+        except Exception as error:  # any: who waits for a change would wait for ever
+            log.warning("%r ends: %r", self, error)
             self._follower.end(error)

@@ -195,8 +195,8 @@ class Membership:
                     backoff.reset()
                 except (Unavailable, Conflict) as error:
                     await backoff.wait(error)
-        except SaritError as error:
-            log.warning("%r ends: %s", self, error)
+        except Exception as error:  # any: who waits for a change would wait for ever
+            log.warning("%r ends: %r", self, error)
             self._number = None
             self._follower.end(error)
 

@@ -2,21 +2,27 @@
 
 When a segment answers that it is sealed, its successors are asked for (`targets.py`), and everything its lane holds
 un-acknowledged is placed anew, by key, in order, before anything newer of those keys.
+
+Events without keys stay with one lane for a while before they go on to another, drawn at random: each lane that has
+something in flight makes a container and a log work, and many small blocks in many of them cost everybody more time
+than a few good ones.  The while is short in bytes and in time, so that all segments get their share of a fast writer
+within a second, and a slow one, whose next event comes when the while is over, draws a lane for each.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.framing import Chunk, chunks_of, split_events
 from sarit.client.writing.driver import LaneDriver
 from sarit.client.writing.slots import Slots
 from sarit.core.keyspace import KeyRange
+from sarit.core.limits import KIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from sarit.client.link.session import Session
     from sarit.client.values import SegmentRange, Successor
@@ -26,6 +32,9 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId
 
 log = logging.getLogger(__name__)
+
+STAY_BYTES: Final = 512 * KIB
+STAY_SECONDS: Final = 0.005
 
 
 class Spread:
@@ -51,6 +60,9 @@ class Spread:
         self._reached: dict[SegmentId, KeyRange] = {}
         self._touched: dict[LaneDriver, None] = {}
         self._given: dict[LaneDriver, None] = {}
+        self._stay: LaneDriver | None = None  # the lane that takes what has no key, until it has had enough
+        self._stay_bytes = 0
+        self._stay_until = 0.0
 
     def __repr__(self) -> str:
         return f"Spread({self.target!r}, {len(self._drivers)} segments, {self.held_bytes} bytes held)"
@@ -101,16 +113,24 @@ class Spread:
     # -- placing ------------------------------------------------------------------------------
 
     def any_driver(self) -> LaneDriver:
-        """A lane at random, by the width of its range."""
-        return self.slots.at(self._session.env.random.random())
+        """The lane for what has no key; drawn at random, by the width of its range, when it is time for another."""
+        env = self._session.env
+        now = env.clock.monotonic()
+        if self._stay is None or self._stay_bytes <= 0 or now >= self._stay_until:
+            self._stay = self.slots.at(env.random.random())
+            self._stay_bytes = STAY_BYTES
+            self._stay_until = now + STAY_SECONDS
+        return self._stay
 
     def add(self, driver: LaneDriver, chunk: Chunk) -> None:
         """Give a chunk to a lane."""
         driver.add(chunk)
+        if driver is self._stay:
+            self._stay_bytes -= chunk.length
         self._touched[driver] = self._given[driver] = None
 
     def place(self, events: list[bytes], keys: list[str | None] | None) -> None:
-        """Give events to their lanes; those without keys go to lanes drawn at random, a chunk at a time."""
+        """Give events to their lanes; those without keys stay with a lane for a while."""
         only = self.slots.only
         if not events:
             return
@@ -209,15 +229,19 @@ class Spread:
 
     async def _move_on(self, old: LaneDriver) -> None:
         try:
-            successors = await self.target.successors(old.segment)
+            self._hand_over(old, await self.target.successors(old.segment))
         except Exception as error:  # whatever it is: nobody else would tell the writer
             self.failed(error)
-            return
+
+    def _hand_over(self, old: LaneDriver, successors: Sequence[Successor]) -> None:
+        """Let `successors` take the place of a lane, and all that it holds.  Raises Corrupt."""
         targets = [(s.low, s.high, self._driver(s)) for s in successors]
         self.slots.replace(old, targets)
         if self._drivers.get(old.segment) is old:
             self._note(old)
             del self._drivers[old.segment], self._ranges[old.segment]
+        if self._stay is old:
+            self._stay = None
         self._touched.pop(old, None)
         marks = Counter(mark for _, mark in old.lane.marks)
         for chunk in old.take():

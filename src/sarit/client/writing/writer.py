@@ -14,7 +14,7 @@ from other threads while the loop's thread empties it.  `_asleep` is written by 
 a last time, and read by `write` after it has appended: no wake-up is lost.
 
 A key's lane is looked up in a dict of recent keys, hashed only when it is not there; with one segment it is not
-looked up at all.  Events without keys go to one segment per batch, drawn at random.  Keys are kept beside the events
+looked up at all.  Events without keys stay with one segment for a while (`spread.py`).  Keys are kept beside the events
 until these are acknowledged, unhashed: only when a segment turns out to be sealed are its events placed anew by key.
 """
 
@@ -337,16 +337,20 @@ class EventWriter:
         if count:
             batch = intake[:count]
             del intake[:count]
-            self._spread.place_intake(batch)
+            try:
+                self._spread.place_intake(batch)
+            except Exception as error:  # some of it is nowhere: no later flush may say that it is stored
+                self.fail(error)
+                raise
         self._room = self._granted = min(max(self._spread.held_bytes >> 2, LEAST_ROOM_BYTES), MOST_ROOM_BYTES)
 
     async def _open(self) -> None:
         try:
             await self._spread.open()
-        except Exception as error:
+            self._take_intake()
+        except Exception as error:  # any: those who wait for a flush would wait for ever
             self.fail(error)
             return
-        self._take_intake()
         for future in self._early:
             self._spread.mark(_passing(future))
         self._early.clear()

@@ -145,3 +145,22 @@ async def test_to_ask_for_no_events_is_refused(local):
             with pytest.raises(Invalid, match="give 1 or more"):
                 await reader.read_batch(most, 5)
         assert (await reader.read_batch(1, 10)).events == events[:1]
+
+
+@on_node
+async def test_what_ends_the_following_of_the_state_reaches_who_reads(local):
+    """An error that was not foreseen was logged, and the reader learned of no segment and no checkpoint ever after."""
+    await local.client.create_stream("s/t")
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    reader = await group.reader("one")
+    assert await reader.read(0.1) is None
+
+    async def broken():
+        raise RuntimeError("a bug")
+
+    reader._shared.fetch = broken
+    await fill(local.client, "s/t", 1)
+    assert await reader.read(10) is not None
+    async with asyncio.timeout(10):
+        with pytest.raises(RuntimeError, match="a bug"):
+            await reader.read(None)

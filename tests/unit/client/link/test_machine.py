@@ -76,3 +76,16 @@ def test_all_who_wait_learn_that_the_connection_is_lost() -> None:
     machine.lost(error)
     assert one.got == many.got == [error]
     assert not machine.waiting
+
+
+def test_one_that_fails_when_told_of_the_end_does_not_keep_it_from_the_others(caplog) -> None:
+    class Broken(Waiter):
+        def lost(self, error) -> None:
+            raise RuntimeError("a bug")
+
+    machine, after = greeted(), Waiter()
+    machine.expect(Broken())
+    machine.expect(after)
+    machine.lost(Unavailable("gone"))
+    assert len(after.got) == 1
+    assert "could not be told" in caplog.text

@@ -89,3 +89,22 @@ async def test_no_edit_is_lost_and_a_failed_one_changes_nothing(made) -> None:
     assert (copies[0].version, copies[1].version, copies[1].values) == (before, before, {"n": 100})
     for copy in copies:
         await copy.close()
+
+
+@on_node
+async def test_a_bug_in_what_follows_settings_is_told_to_those_who_wait(made) -> None:
+    """It was logged alone, and they waited for ever."""
+    coordination = made.client.coordination
+    one = await coordination.shared_configuration("s/settings", {})
+    two = await coordination.shared_configuration("s/settings", {})
+
+    async def broken() -> None:
+        raise RuntimeError("a bug")
+
+    two._shared.fetch = broken
+    waiting = asyncio.ensure_future(two.changed(two.version))
+    await one.set("a", 1)
+    async with asyncio.timeout(20):
+        with pytest.raises(RuntimeError, match="a bug"):
+            await waiting
+    await one.close()

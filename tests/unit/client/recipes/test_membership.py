@@ -178,3 +178,20 @@ async def test_a_crowd_always_has_one_leader_through_broken_connections(made) ->
     assert reigns == sorted(set(reigns))
     for candidate in crowd:
         await candidate.close()
+
+
+@on_node
+async def test_a_bug_in_what_follows_the_group_is_told_to_those_who_wait(made) -> None:
+    """It was logged alone, and they waited for ever; a member that leads went on to say so."""
+    one = await made.client.coordination.membership("s/group", lease_seconds=LEASE)
+    await one.joined()
+
+    async def broken() -> None:
+        raise RuntimeError("a bug")
+
+    one._shared.fetch = broken
+    async with asyncio.timeout(20):
+        with pytest.raises(RuntimeError, match="a bug"):
+            while True:
+                await one.changed(one.members)
+    assert not one.holds

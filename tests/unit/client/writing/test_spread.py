@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from sarit.client.values import SegmentRange, Successor
-from sarit.client.writing.spread import Spread
+from sarit.client.writing.spread import STAY_BYTES, STAY_SECONDS, Spread
+from sarit.core.errors import Corrupt
 from sarit.core.names import SegmentId, StreamName
 from tests.unit.controller.fakes import fake_env
 
@@ -98,5 +99,71 @@ def test_what_was_written_to_a_segment_counts_when_the_writer_has_left_it() -> N
         await sealed(made, AB)
         acknowledge(made, RIGHT)
         assert sorted(made.reached()) == [A, RIGHT]
+
+    asyncio.run(main())
+
+
+def held(made: Spread) -> dict[SegmentId, int]:
+    return {driver.segment: driver.lane.accepted_events for driver in made.drivers()}
+
+
+def test_events_without_keys_stay_with_a_segment_for_a_while() -> None:
+    """Else a writer of many small batches keeps all segments at work at once, and each batch waits for its own sync."""
+
+    async def main() -> None:
+        made = await spread()
+        event = b"x" * 1016
+        first = made.any_driver()
+        for _ in range(STAY_BYTES // 1024):
+            assert made.any_driver() is first, "neither the bytes nor the time are over"
+            made.place([event], None)
+        assert sorted(held(made).values()) == [0, STAY_BYTES // 1024]
+        others = set()
+        for _ in range(50):
+            made.place([event] * (STAY_BYTES // 1024), None)
+            others.add(made.any_driver().segment)
+        assert others == {A, B}, "after so many bytes another is drawn"
+
+    asyncio.run(main())
+
+
+def test_a_slow_writer_draws_a_segment_for_each_event() -> None:
+    async def main() -> None:
+        made = await spread()
+        clock: Any = made._session.env.clock
+        for _ in range(1000):
+            made.place([b"x"], None)
+            clock.seconds += STAY_SECONDS
+        assert all(400 < events < 600 for events in held(made).values()), held(made)
+
+    asyncio.run(main())
+
+
+def test_a_segment_that_was_left_gets_nothing_more() -> None:
+    async def main() -> None:
+        made = await spread()
+        left = made.any_driver()
+        await sealed(made, left.segment)
+        assert made.any_driver() is not left
+        made.place([b"x"] * 100, None)
+        assert not left.lane.held_bytes
+
+    asyncio.run(main())
+
+
+def test_successors_that_leave_a_hole_fail_the_writer() -> None:
+    """It was logged, and whoever waited for what the sealed segment had not taken waited for ever."""
+
+    class Holed(Target):
+        async def successors(self, segment: SegmentId) -> list[Successor]:
+            return [Successor(AB, 0.0, 0.25, frozenset((A,)))]
+
+    async def main() -> None:
+        failures: list[BaseException] = []
+        made = Spread(Session(), Holed(), lambda: None, failures.append)  # type: ignore[arg-type]
+        await made.open()
+        await sealed(made, A)
+        (failure,) = failures
+        assert isinstance(failure, Corrupt)
 
     asyncio.run(main())

@@ -6,6 +6,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from sarit.client.writing.spread import STAY_BYTES
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
 from sarit.core.names import SegmentId
 from tests.unit.client.world import on_loop, until
@@ -169,10 +170,10 @@ async def test_keys_of_batches_go_where_single_keys_go(world) -> None:
 async def test_events_without_keys_spread(world) -> None:
     world.controller.create("s/t", 4)
     writer = world.client.writer("s/t")
-    for number in range(200):
-        writer.write(b"%d" % number)
+    for _ in range(60):
+        writer.write(b"x" * STAY_BYTES)  # after so many another segment is drawn
         await writer.flush()
-    assert all(len(world.stored(name)) > 10 for name in world.store.segments)
+    assert all(world.stored(name) for name in world.store.segments)
     await writer.close()
 
 
@@ -347,3 +348,39 @@ async def test_a_writer_that_was_left_does_not_wait_for_ever(world) -> None:
     writer.abandon()
     with pytest.raises(Invalid, match="closed before everything was durable"):
         await writer.flush()
+
+
+def out_of_memory(batch) -> None:
+    raise MemoryError
+
+
+@on_loop
+async def test_what_could_not_be_placed_fails_the_writer(world) -> None:
+    """`mark` raised it, the events were gone, and the next flush said that all was durable."""
+    world.controller.create("s/t", 4)
+    writer = world.client.writer("s/t")
+    writer.write(b"before", key="a")
+    await writer.flush()
+    place, writer._spread.place_intake = writer._spread.place_intake, out_of_memory
+    writer.write(b"lost", key="a")
+    with pytest.raises(MemoryError):
+        await writer.mark()
+    writer._spread.place_intake = place
+    for _ in range(2):
+        with pytest.raises(MemoryError):
+            await writer.flush()
+    with pytest.raises(MemoryError):
+        await writer.close()
+
+
+@on_loop
+async def test_what_could_not_be_placed_when_the_writer_opens_fails_it(world) -> None:
+    """It was logged alone: a flush never ended."""
+    world.controller.create("s/t", 4)
+    writer = world.client.writer("s/t")
+    writer._spread.place_intake = out_of_memory
+    writer.write(b"lost", key="a")
+    async with asyncio.timeout(5):
+        with pytest.raises(MemoryError):
+            await writer.flush()
+    writer.abandon()
