@@ -6,9 +6,10 @@ flushed: all of it within about SPREAD_SECONDS, so it settles at the rate of the
 half of the bound on un-flushed bytes nothing is held back, and pieces are larger.
 
 Reading.  A reader of a backlog takes all there is of a small machine (docs/decisions/0305).  While it does not
-show in how long appends take to be durable, nothing is held back; when it does, reads get slower by steps, and
-faster again when it does not.  Each reader stays faster than appends come, so every one catches up, and none waits
-longer than MAX_READ_WAIT_SECONDS for its turn, however many there are.
+show in how long appends take to be durable, nothing is held back; when it does, reads get slower at once, and
+faster again by more and more while it does not: few looks find harm, however long a reader is at it.  Each
+reader stays faster than appends come, so every one catches up, and none waits longer than MAX_READ_WAIT_SECONDS for
+its turn, however many there are.
 """
 
 from __future__ import annotations
@@ -46,8 +47,11 @@ _LOAD_GROUPS: Final = 10
 _LOAD_UNDER_WAY: Final = 0.1
 # Appends that take longer than a look are not there in every one.
 _NO_APPENDS_SECONDS: Final = 1.0
-_SLOWER: Final = 0.8
-_FASTER: Final = 1.1
+# Down at once, up by more with each look in a row that shows no harm.  On the verge of harm that is one look in twenty
+# which finds it, beyond the 95th percentile of appends; far from it reads are fast again within seconds.
+_SLOWER: Final = 0.7
+_FASTER: Final = 0.002
+_FASTEST: Final = 0.1
 _REMEMBERED: Final = 0.1
 
 
@@ -100,6 +104,7 @@ class ReadPace:
         self._clock = clock
         self._next = 0.0
         self._rate = inf
+        self._harmless = 0
         self._undisturbed = FAST_APPEND_SECONDS
         self._last_append = -inf
         self._window = _Window(clock.monotonic())
@@ -156,8 +161,10 @@ class ReadPace:
             least = max(MIN_READ_BYTES_PER_SECOND, READS_TO_APPENDS * window.appended / seconds)
             slower = min(self._rate, window.read / seconds) * _SLOWER
             self._rate = max(least * len(window.readers), slower)
+            self._harmless = 0
         else:
-            self._rate *= _FASTER
+            self._harmless += 1
+            self._rate *= 1 + min(_FASTEST, _FASTER * self._harmless)
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class Machine:
     ):
         self.clock = Clock(100.0)
         self.pace = ReadPace(self.clock)
-        self.appends, self._disk, self._alone, self._beside, self._closed = appends, disk, alone, beside, closed
+        self.appends, self.alone, self.beside, self._disk, self._closed = appends, alone, beside, disk, closed
         self._began = self._next = 100.0
         self.rate = 0.0
         self.waits = []
@@ -130,7 +130,7 @@ class Machine:
     def _until(self, then):
         while self._next <= then:
             self.clock.now = self._next
-            taken = self._alone + self._beside(self.rate)
+            taken = self.alone + self.beside(self.rate)
             if self.appends:
                 began = self._began if self._closed else self.clock.now - taken
                 self.waits.append(self.clock.now - began)
@@ -178,6 +178,23 @@ def test_reads_slow_down_to_what_appends_bear(monkeypatch):
     machine = Machine(monkeypatch, beside=lambda rate: 0.004 * max(0, rate - 300 * MIB) / (500 * MIB))
     machine.quiet(1)
     assert 250 * MIB < machine.read(20) < 400 * MIB
+
+
+def test_where_reads_begin_to_harm_few_appends_suffer(monkeypatch):
+    """The pace has to try: but what it does harm is beyond the 95th percentile."""
+    machine = Machine(monkeypatch, beside=lambda rate: 0.005 if rate > 300 * MIB else 0.0)
+    machine.quiet(1)
+    assert machine.read(60) > 180 * MIB
+    assert sorted(machine.waits)[len(machine.waits) * 95 // 100] < 0.001
+
+
+def test_reads_are_fast_within_seconds_when_they_harm_no_more(monkeypatch):
+    machine = Machine(monkeypatch, beside=always_slow)
+    machine.quiet(1)
+    assert machine.read(10) < 100 * MIB
+    machine.beside = lambda rate: 0.0
+    machine.read(8)
+    assert machine.read(2) > 780 * MIB
 
 
 @pytest.mark.parametrize("slow", [0.005, 0.02, 0.1, 0.5])
