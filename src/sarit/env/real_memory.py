@@ -10,11 +10,12 @@ import mmap
 import weakref
 from typing import Final
 
-LARGE_READ_BYTES: Final = 2 << 20
+from sarit.core.limits import READ_BLOCK_BYTES
+
 # What is kept for the next reads when readers end; while they go on, a piece is used again at once.
 _MAX_SPARES: Final = 8
 
-_Exporter = ctypes.c_ubyte * LARGE_READ_BYTES
+_Exporter = ctypes.c_ubyte * READ_BLOCK_BYTES
 
 
 class ReadMemory:
@@ -35,12 +36,12 @@ class ReadMemory:
         """`size` bytes, aligned to pages, that nobody else has until the last view of them is gone.
 
         They may hold what was read before."""
-        if not LARGE_READ_BYTES // 2 < size <= LARGE_READ_BYTES:
+        if not READ_BLOCK_BYTES // 2 < size <= READ_BLOCK_BYTES:
             return memoryview(_new(size))
         try:
             memory = self._spares.pop()
         except IndexError:
-            memory = _new(LARGE_READ_BYTES)
+            memory = _new(READ_BLOCK_BYTES)
         # Every view of it, a slice of a slice too, keeps this object; a view of `memory` would keep `memory` alone.
         exporter = _Exporter.from_buffer(memory)
         weakref.finalize(exporter, self._give_back, memory).atexit = False

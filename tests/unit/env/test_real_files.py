@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from sarit.core.limits import READ_BLOCK_BYTES
 from sarit.env.real import RealFiles
 from sarit.env.real_files import BYPASS_BYTES, SCAN_PIECE_BYTES
-from sarit.env.real_memory import LARGE_READ_BYTES
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_where_the_page_cache_cannot_be_passed_scans_go_through_it(tmp_path, fil
 
 def test_scans_one_after_the_other_use_the_same_memory(tmp_path, files, monkeypatch) -> None:
     """Also the last one, which is shorter: it shows nothing of what was read before."""
-    blocks = [bytes([n]) * LARGE_READ_BYTES for n in range(1, 21)] + [b"z" * 1_100_000]
+    blocks = [bytes([n]) * READ_BLOCK_BYTES for n in range(1, 21)] + [b"z" * 1_100_000]
     (tmp_path / "a").write_bytes(b"".join(blocks))
     made: list[int] = []
     real = mmap.mmap
@@ -234,7 +234,7 @@ def test_scans_one_after_the_other_use_the_same_memory(tmp_path, files, monkeypa
     file = files.open(f"{tmp_path}/a", "scan")
     held: list[Any] = []
     for number, block in enumerate(blocks):
-        held = [*held[-2:], (file.scan(LARGE_READ_BYTES, number * LARGE_READ_BYTES), block)]
+        held = [*held[-2:], (file.scan(READ_BLOCK_BYTES, number * READ_BLOCK_BYTES), block)]
         assert all(got == wanted for got, wanted in held)
     assert len(made) <= 4
 
