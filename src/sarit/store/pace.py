@@ -34,9 +34,12 @@ SMALL_PIECE_BYTES: Final = 256 * KIB
 LARGE_PIECE_BYTES: Final = 4 * MIB
 _SLACK_SECONDS: Final = 0.02
 
-# Reads are held back when appends take longer on average, and DISTURBED times what they do when nobody reads.
+# Reads are held back when appends take longer on average, and DISTURBED times what they do when nobody reads, or more
+# where looks stray by themselves: _STRAYS mean deviations are beyond nearly all of them.
 FAST_APPEND_SECONDS: Final = 0.0007
 DISTURBED: Final = 1.5
+MOST_DISTURBED: Final = 3
+_STRAYS: Final = 4
 MIN_READ_BYTES_PER_SECOND: Final = 64 * MIB
 READS_TO_APPENDS: Final = 2
 MAX_READ_WAIT_SECONDS: Final = 1.0
@@ -106,6 +109,7 @@ class ReadPace:
         self._rate = inf
         self._harmless = 0
         self._undisturbed = FAST_APPEND_SECONDS
+        self._strays = 0.0
         self._last_append = -inf
         self._window = _Window(clock.monotonic())
 
@@ -145,6 +149,12 @@ class ReadPace:
             window = self._window = _Window(now)
         return window
 
+    def _bearable(self) -> float:
+        """How long appends may take on average, in a look, before reads are held back."""
+        usual = self._undisturbed
+        stray = min(usual + _STRAYS * self._strays, MOST_DISTURBED * usual)
+        return max(FAST_APPEND_SECONDS, DISTURBED * usual, stray)
+
     def _look(self, window: _Window, now: float) -> None:
         if not window.groups:
             if now - self._last_append >= _NO_APPENDS_SECONDS:
@@ -152,12 +162,13 @@ class ReadPace:
             return
         seconds, mean = now - window.since, window.waited / window.groups
         if not window.read:
+            self._strays += _REMEMBERED * (abs(mean - self._undisturbed) - self._strays)
             self._undisturbed += _REMEMBERED * (mean - self._undisturbed)
             return
         few = window.groups < _LOAD_GROUPS * seconds / _LOOK_SECONDS
         if few and window.waited < _LOAD_UNDER_WAY * seconds:
             self._rate = inf
-        elif mean > max(FAST_APPEND_SECONDS, DISTURBED * self._undisturbed):
+        elif mean > self._bearable():
             least = max(MIN_READ_BYTES_PER_SECOND, READS_TO_APPENDS * window.appended / seconds)
             slower = min(self._rate, window.read / seconds) * _SLOWER
             self._rate = max(least * len(window.readers), slower)
