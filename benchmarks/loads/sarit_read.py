@@ -8,6 +8,7 @@ one line of JSON at the end.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import struct
 import sys
@@ -42,6 +43,8 @@ async def _events(reader: Any, seconds: float) -> int:
 async def _catch_up(client: Any, options: dict[str, Any]) -> dict[str, Any]:
     reader = client.reader(options["stream"], "head", None if options.get("no_end") else "tail")
     await reader.open()
+    if options["mode"] == "arrow":
+        importlib.import_module("pyarrow")  # no part of reading, nor of what that does to others
     print("ready", flush=True)
     start = now()
     count = await (_arrow if options["mode"] == "arrow" else _events)(reader, float(options.get("seconds", 600)))

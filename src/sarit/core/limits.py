@@ -47,6 +47,7 @@ MAX_UNFLUSHED_BYTES: Final = 768 * MIB
 CACHE_BYTES: Final = 128 * MIB
 CHUNK_TARGET_BYTES: Final = 32 * MIB
 SMALL_SLICE_BYTES: Final = 32 * KIB
+READ_BLOCK_BYTES: Final = 2 * MIB  # of a chunk, read at once and kept in memory
 READAHEAD_BYTES: Final = 4 * MIB
 FLUSH_INTERVAL_SECONDS: Final = 2.0
 KEPT_START_MARKS: Final = 16

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sarit.env.ports import WHOLE_BLOCK_BYTES, Buffer
+from sarit.env.real_memory import ReadMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +77,7 @@ class RealFile:
             return b""
         before = offset % WHOLE_BLOCK_BYTES
         size = before + length + -(before + length) % WHOLE_BLOCK_BYTES
-        memory = memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        memory = _memory.take(size)
         got = self._fill(memory, offset - before)
         return memory[before : min(got, before + length)]
 
@@ -224,6 +225,7 @@ class RealFile:
 
 
 _staging_of_thread = threading.local()
+_memory = ReadMemory()
 _DURABLE_REMEMBERED = 10_000
 
 

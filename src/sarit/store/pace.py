@@ -6,9 +6,10 @@ flushed: all of it within about SPREAD_SECONDS, so it settles at the rate of the
 half of the bound on un-flushed bytes nothing is held back, and pieces are larger.
 
 Reading.  A reader of a backlog takes all there is of a small machine (docs/decisions/0305).  While it does not
-show in how long appends take to be durable, nothing is held back; when it does, reads get slower by steps, and
-faster again when it does not.  Each reader stays faster than appends come, so every one catches up, and none waits
-longer than MAX_READ_WAIT_SECONDS for its turn, however many there are.
+show in how long appends take to be durable, nothing is held back; when it does, reads get slower at once, and
+faster again by more and more while it does not: few looks find harm, however long a reader is at it.  Each
+reader stays faster than appends come, so every one catches up, and none waits longer than MAX_READ_WAIT_SECONDS for
+its turn, however many there are.
 """
 
 from __future__ import annotations
@@ -33,9 +34,12 @@ SMALL_PIECE_BYTES: Final = 256 * KIB
 LARGE_PIECE_BYTES: Final = 4 * MIB
 _SLACK_SECONDS: Final = 0.02
 
-# Reads are held back when appends take longer on average, and DISTURBED times what they do when nobody reads.
+# Reads are held back when appends take longer on average, and DISTURBED times what they do when nobody reads, or more
+# where looks stray by themselves: _STRAYS mean deviations are beyond nearly all of them.
 FAST_APPEND_SECONDS: Final = 0.0007
 DISTURBED: Final = 1.5
+MOST_DISTURBED: Final = 3
+_STRAYS: Final = 4
 MIN_READ_BYTES_PER_SECOND: Final = 64 * MIB
 READS_TO_APPENDS: Final = 2
 MAX_READ_WAIT_SECONDS: Final = 1.0
@@ -46,8 +50,11 @@ _LOAD_GROUPS: Final = 10
 _LOAD_UNDER_WAY: Final = 0.1
 # Appends that take longer than a look are not there in every one.
 _NO_APPENDS_SECONDS: Final = 1.0
-_SLOWER: Final = 0.8
-_FASTER: Final = 1.1
+# Down at once, up by more with each look in a row that shows no harm.  On the verge of harm that is one look in twenty
+# which finds it, beyond the 95th percentile of appends; far from it reads are fast again within seconds.
+_SLOWER: Final = 0.7
+_FASTER: Final = 0.002
+_FASTEST: Final = 0.1
 _REMEMBERED: Final = 0.1
 
 
@@ -100,7 +107,9 @@ class ReadPace:
         self._clock = clock
         self._next = 0.0
         self._rate = inf
+        self._harmless = 0
         self._undisturbed = FAST_APPEND_SECONDS
+        self._strays = 0.0
         self._last_append = -inf
         self._window = _Window(clock.monotonic())
 
@@ -140,6 +149,12 @@ class ReadPace:
             window = self._window = _Window(now)
         return window
 
+    def _bearable(self) -> float:
+        """How long appends may take on average, in a look, before reads are held back."""
+        usual = self._undisturbed
+        stray = min(usual + _STRAYS * self._strays, MOST_DISTURBED * usual)
+        return max(FAST_APPEND_SECONDS, DISTURBED * usual, stray)
+
     def _look(self, window: _Window, now: float) -> None:
         if not window.groups:
             if now - self._last_append >= _NO_APPENDS_SECONDS:
@@ -147,17 +162,20 @@ class ReadPace:
             return
         seconds, mean = now - window.since, window.waited / window.groups
         if not window.read:
+            self._strays += _REMEMBERED * (abs(mean - self._undisturbed) - self._strays)
             self._undisturbed += _REMEMBERED * (mean - self._undisturbed)
             return
         few = window.groups < _LOAD_GROUPS * seconds / _LOOK_SECONDS
         if few and window.waited < _LOAD_UNDER_WAY * seconds:
             self._rate = inf
-        elif mean > max(FAST_APPEND_SECONDS, DISTURBED * self._undisturbed):
+        elif mean > self._bearable():
             least = max(MIN_READ_BYTES_PER_SECOND, READS_TO_APPENDS * window.appended / seconds)
             slower = min(self._rate, window.read / seconds) * _SLOWER
             self._rate = max(least * len(window.readers), slower)
+            self._harmless = 0
         else:
-            self._rate *= _FASTER
+            self._harmless += 1
+            self._rate *= 1 + min(_FASTEST, _FASTER * self._harmless)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
-from sarit.core.limits import MAX_READ_BYTES, MIB, READAHEAD_BYTES
+from sarit.core.limits import MAX_READ_BYTES, MIB, READ_BLOCK_BYTES, READAHEAD_BYTES
 from sarit.store.segment import Block, Segment, block_offset, slice_blocks
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from sarit.store.container import Container
     from sarit.store.pace import ReadPace
 
-_BLOCK_BYTES = 2 * MIB
 _MAX_RELOADS = 5
 # Readers of a segment that are further apart do not share what is cached.
 _APART_BYTES = 128 * MIB
@@ -56,12 +55,12 @@ class ChunkReader:
         `reader` tells those apart that read in different places."""
         out: list[Buffer] = []
         end = min(offset + length, chunk_bytes)
-        sequential = (chunk, offset // _BLOCK_BYTES - 1) in self._blocks or offset < _BLOCK_BYTES
+        sequential = (chunk, offset // READ_BLOCK_BYTES - 1) in self._blocks or offset < READ_BLOCK_BYTES
         while offset < end:
-            number = offset // _BLOCK_BYTES
+            number = offset // READ_BLOCK_BYTES
             task = self._start(chunk, number, chunk_bytes, reader)
             if sequential:
-                last = min(number + READAHEAD_BYTES // _BLOCK_BYTES, (chunk_bytes - 1) // _BLOCK_BYTES)
+                last = min(number + READAHEAD_BYTES // READ_BLOCK_BYTES, (chunk_bytes - 1) // READ_BLOCK_BYTES)
                 for ahead in range(number + 1, last + 1):
                     self._start(chunk, ahead, chunk_bytes, reader)
             try:
@@ -69,7 +68,7 @@ class ChunkReader:
             except BaseException:
                 self._forget(chunk, number)
                 raise
-            begin = offset - number * _BLOCK_BYTES
+            begin = offset - number * READ_BLOCK_BYTES
             piece = memoryview(data)[begin : begin + end - offset]
             out.append(piece)
             offset += len(piece)
@@ -81,17 +80,17 @@ class ChunkReader:
         if task is not None:
             self._blocks.move_to_end(key)
             return task
-        begin = number * _BLOCK_BYTES
-        length = min(_BLOCK_BYTES, chunk_bytes - begin)
+        begin = number * READ_BLOCK_BYTES
+        length = min(READ_BLOCK_BYTES, chunk_bytes - begin)
         task = asyncio.ensure_future(self._load(chunk, begin, length, reader))
         self._blocks[key] = task
-        self._bytes += _BLOCK_BYTES
+        self._bytes += READ_BLOCK_BYTES
         task.add_done_callback(
             lambda done: self._forget(chunk, number) if done.cancelled() or done.exception() else None
         )
         while self._bytes > self._limit and len(self._blocks) > 1:
             self._blocks.popitem(last=False)
-            self._bytes -= _BLOCK_BYTES
+            self._bytes -= READ_BLOCK_BYTES
         return task
 
     async def _load(self, chunk: str, begin: int, length: int, reader: Hashable) -> Buffer:
@@ -100,7 +99,7 @@ class ChunkReader:
 
     def _forget(self, chunk: str, number: int) -> None:
         if self._blocks.pop((chunk, number), None) is not None:
-            self._bytes -= _BLOCK_BYTES
+            self._bytes -= READ_BLOCK_BYTES
 
 
 class Reads:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 from typing import Any
 
 import pytest
 
+from sarit.core.limits import READ_BLOCK_BYTES
 from sarit.env.real import RealFiles
 from sarit.env.real_files import BYPASS_BYTES, SCAN_PIECE_BYTES
 
@@ -215,6 +217,26 @@ def test_where_the_page_cache_cannot_be_passed_scans_go_through_it(tmp_path, fil
     file = files.open(f"{tmp_path}/a", "scan")
     for _ in range(2):
         assert file.scan(600_001, 3) == b"xyz" * 199_999
+
+
+def test_scans_one_after_the_other_use_the_same_memory(tmp_path, files, monkeypatch) -> None:
+    """Also the last one, which is shorter: it shows nothing of what was read before."""
+    blocks = [bytes([n]) * READ_BLOCK_BYTES for n in range(1, 21)] + [b"z" * 1_100_000]
+    (tmp_path / "a").write_bytes(b"".join(blocks))
+    made: list[int] = []
+    real = mmap.mmap
+
+    def count(fd: int, size: int, **options: Any) -> mmap.mmap:
+        made.append(size)
+        return real(fd, size, **options)
+
+    monkeypatch.setattr(mmap, "mmap", count)
+    file = files.open(f"{tmp_path}/a", "scan")
+    held: list[Any] = []
+    for number, block in enumerate(blocks):
+        held = [*held[-2:], (file.scan(READ_BLOCK_BYTES, number * READ_BLOCK_BYTES), block)]
+        assert all(got == wanted for got, wanted in held)
+    assert len(made) <= 4
 
 
 def test_an_error_of_the_disk_reaches_who_scans(tmp_path, files, monkeypatch) -> None:
