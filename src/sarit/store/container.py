@@ -18,11 +18,11 @@ from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
 from sarit.core.sometimes import sometimes
 from sarit.store.attributes import AttributeUpdate, resolve_attributes
 from sarit.store.held_back import wait_for_room
-from sarit.store.operations import KIND_STREAM, Operation
+from sarit.store.operations import KIND_STREAM, Delete, Merge, Operation
 from sarit.store.pipeline import FramePipeline, settle
 from sarit.store.residency import Residency
 from sarit.store.segment import EVENT_COUNT
-from sarit.store.sessions import WriterSession, end_session
+from sarit.store.sessions import WriterSession, end_session, segment_gone
 from sarit.store.state import ContainerState
 
 if TYPE_CHECKING:
@@ -322,7 +322,19 @@ class Container:
 
     def _queued(self, operation: Operation) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.pipeline.add(operation, lambda error: settle(waiter, error))
+        ended: int | None = None
+        if isinstance(operation, Delete):
+            ended = operation.segment
+        elif isinstance(operation, Merge):
+            ended = operation.source
+        gone = None if ended is None else self.state.segments[ended]
+
+        def done(error: BaseException | None) -> None:
+            if gone is not None and error is None:
+                segment_gone(gone)
+            settle(waiter, error)
+
+        self.pipeline.add(operation, done)
         self._report()
         return waiter
 
