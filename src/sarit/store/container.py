@@ -23,7 +23,7 @@ from sarit.store.pipeline import FramePipeline, settle
 from sarit.store.residency import Residency
 from sarit.store.segment import EVENT_COUNT
 from sarit.store.sessions import WriterSession, end_session, segment_gone
-from sarit.store.state import ContainerState
+from sarit.store.state import ContainerState, WrongEventNumber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,6 +165,8 @@ class Container:
         segment = session.segment
         number = append.last_event_number
         try:
+            if number < session.last:  # of an append held back: when it came, the one before it had no number yet
+                raise WrongEventNumber(f"event {number} of {session.writer.hex()} came after {session.last}")
             operation = self.state.append(
                 segment, session.attribute, session, session.last, writer=session.writer, number=number,
                 events=append.events, parts=append.parts, length=append.length, expected_offset=expected_offset,
