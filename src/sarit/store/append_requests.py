@@ -64,8 +64,9 @@ class AppendRequests:
         for session in self._sessions.values():
             session.close()
         self._sessions.clear()
-        for opened in self._store.opened():  # all of them: a writer may have left one for a segment of another
-            opened.container.refuse_closed()
+        if self.unacked_bytes:
+            for opened in self._store.opened():  # all of them: a writer may have left one for a segment of another
+                opened.container.refuse_closed()
 
     def serves(self, container: Container) -> bool:
         """Whether a writer of this connection writes to `container`."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sarit.wire.append import Append as WireAppend
 
 _COMPACTION_POLL_SECONDS = 0.01
+_REFUSE_CLOSED_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Container:
         self.pipeline: FramePipeline
         self._report_failure = on_failure
         self._throttled: deque[tuple[WriterSession, WireAppend, int | None]] = deque()
+        self._refusing = False
         self.failure: BaseException | None = None
         # The first epoch whose commits tell which chunks they settle.
         self.settled_from = log.epoch
@@ -140,12 +142,21 @@ class Container:
 
     def refuse_closed(self) -> None:
         """Refuse the appends held back whose session is closed: none can be taken, and they would stay as long as
-        there is no room, those of each connection that a client opens meanwhile."""
-        closed = [held for held in self._throttled if held[0].closed]
-        if closed:
-            self._throttled = deque(held for held in self._throttled if not held[0].closed)
-            for held in closed:
-                self._append(*held)  # its writer's attribute has another owner, or none: this refuses it
+        there is no room, those of each connection that a client opens meanwhile.
+
+        Soon, for many connections at once: there may be a million appends to look through, and all give up together."""
+
+        def look() -> None:
+            self._refusing = False
+            closed = [held for held in self._throttled if held[0].closed]
+            if closed:
+                self._throttled = deque(held for held in self._throttled if not held[0].closed)
+                for held in closed:
+                    self._append(*held)  # its writer's attribute has another owner, or none: this refuses it
+
+        if self._throttled and not self._refusing:
+            self._refusing = True
+            asyncio.get_running_loop().call_later(_REFUSE_CLOSED_SECONDS, look)
 
     def account(self) -> None:
         """Tell the budget what is held now, and go on with the appends held back if that leaves room."""

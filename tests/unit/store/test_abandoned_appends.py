@@ -106,3 +106,30 @@ def test_an_event_number_that_goes_back_among_those_held_back_ends_the_connectio
             assert await container.get_attribute(SEGMENT, WRITER) == 5
 
     run(main())
+
+
+def test_many_connections_that_end_look_through_what_is_held_back_once():
+    """Each looked through all of it: with a million held back, the node stood still when many clients gave up."""
+
+    async def main():
+        async with exhausted() as (server, container):
+            clients = []
+            for number in range(20):
+                clients.append(await server.client())
+                writer = b"%016d" % number
+                await clients[-1].ask(wire.SetupAppend(2, writer, SEGMENT, ""))
+                clients[-1].send(append_end(b"x", 1, 1, writer=writer))
+            await until(lambda: container.throttled == 20)
+            reader = await server.client()
+            reader.writer.transport.abort()
+            await until(lambda: len(server.server._connections) == 20)
+            assert not container._refusing
+            for client in clients:
+                client.writer.transport.abort()
+            await until(lambda: not server.server._connections)
+            assert container._refusing
+            assert container.throttled == 20
+            await until(lambda: container.throttled == 0)
+            assert not container._refusing
+
+    run(main())
