@@ -51,6 +51,9 @@ class _Replies:
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
         raise AssertionError(f"refused: {error}")
 
+    def gone(self, session: WriterSession) -> None:
+        session.close()
+
 
 class Workload:
     """A number of drawn steps on a container."""

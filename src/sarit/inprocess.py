@@ -163,5 +163,8 @@ class _Reply:
         if not self._done.done():
             self._done.set_exception(error)
 
+    def gone(self, session: WriterSession) -> None:
+        """The append is refused, or done before."""
+
 
 __all__ = ["InProcessSegments", "InProcessTables", "NotFound"]

@@ -2,6 +2,7 @@
 
 The first byte tells them apart: the wire protocol begins with Hello, whose type −127 starts with 0xff;
 HTTP/2 begins with "PRI".  The connection is handed to the right protocol with the bytes received so far.
+One that has sent nothing for SILENT_SECONDS is closed: it would keep its place from others for ever.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from sarit.rpc.door import Refused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+SILENT_SECONDS: Final = 60.0
 _WIRE_FIRST_BYTE: Final = 0xFF
-
 
 _log = logging.getLogger("sarit.node")
 
@@ -56,23 +57,27 @@ class _FirstByte(asyncio.Protocol):
     def __init__(self, port: OnePort) -> None:
         self._port = port
         self._transport: asyncio.Transport
+        self._silent: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport for whoever takes over."""
         self._transport = cast("asyncio.Transport", transport)
+        self._silent = asyncio.get_running_loop().call_later(SILENT_SECONDS, self._transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
         """It never spoke."""
+        self._silent.cancel()
         self._port.spoke()
 
     def data_received(self, data: bytes) -> None:
         """Hand over."""
+        self._silent.cancel()
         self._port.spoke()
         if data[0] == _WIRE_FIRST_BYTE:
             wire = self._port.wire()
             self._transport.set_protocol(wire)
             wire.connection_made(self._transport)
-            feed(wire, data)
+            feed(wire, self._transport, data)
         else:
             http = self._port.http()
             self._transport.set_protocol(http)
@@ -80,10 +85,10 @@ class _FirstByte(asyncio.Protocol):
             http.data_received(data)
 
 
-def feed(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
-    """Give bytes to a buffered protocol, as a transport would."""
+def feed(protocol: asyncio.BufferedProtocol, transport: asyncio.Transport, data: bytes) -> None:
+    """Give bytes to a buffered protocol, as a transport would: none once it is closed."""
     view = memoryview(data)
-    while view:
+    while view and not transport.is_closing():
         buffer = memoryview(protocol.get_buffer(len(view)))
         size = min(len(buffer), len(view))
         buffer[:size] = view[:size]

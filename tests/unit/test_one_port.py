@@ -3,11 +3,15 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import pytest
+
 import sarit.client.aio as aio
 from sarit.config import NodeConfig
 from sarit.env.real import real_env
+from sarit.one_port import feed
 from sarit.standalone import open_node
 from sarit.wire import commands as wire
+from sarit.wire.frames import SMALL_WINDOW_BYTES
 from tests.unit.store.test_connection import Client
 
 SILENT = 4
@@ -55,3 +59,56 @@ def test_connections_that_say_nothing_are_bounded(tmp_path, caplog) -> None:
     asyncio.run(asyncio.wait_for(main(), 60))
     (line,) = [record.getMessage() for record in caplog.records if "have sent nothing" in record.getMessage()]
     assert line == f"{SILENT} connections have sent nothing, the most allowed: new ones are closed"
+
+
+def test_a_first_packet_that_breaks_the_protocol_ends_its_connection_alone(tmp_path):
+    """What came behind the frame that nobody reads filled the buffer: the node gave bytes to no room for ever."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as port:
+            good = await to(port)
+            assert await good.ask(wire.Hello(17, 5)) == wire.Hello(17, 5)
+            for size in (16, SMALL_WINDOW_BYTES, SMALL_WINDOW_BYTES + 1, 100_000):
+                bad = await to(port)
+                bad.writer.write(b"\xff" * size)
+                await bad.closed()
+            assert await good.ask(wire.KeepAlive()) == wire.KeepAlive()
+            good.writer.transport.abort()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_nothing_behind_a_breach_of_the_protocol_is_taken():
+    class Breaks(asyncio.BufferedProtocol):
+        def get_buffer(self, sizehint):
+            return memoryview(bytearray(1))
+
+        def buffer_updated(self, nbytes):
+            taken.append(nbytes)
+            transport.closing = len(taken) == 3
+
+    class Transport:
+        closing = False
+
+        def is_closing(self):
+            return self.closing
+
+    taken, transport = [], Transport()
+    feed(Breaks(), transport, b"12345")
+    assert taken == [1, 1, 1]
+
+
+def test_a_connection_that_says_nothing_for_long_gives_its_place_to_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("sarit.one_port.SILENT_SECONDS", 0.05)
+
+    async def main() -> None:
+        async with serving(tmp_path) as port:
+            silent = [await to(port) for _ in range(SILENT)]
+            for one in silent:
+                with pytest.raises(ConnectionError):
+                    await one.reply()
+            one_more = await to(port)
+            assert await one_more.ask(wire.Hello(17, 5)) == wire.Hello(17, 5)
+            one_more.writer.transport.abort()
+
+    asyncio.run(asyncio.wait_for(main(), 60))

@@ -24,6 +24,10 @@ MAX_CONNECTIONS: Final = 10_000
 MAX_API_CONNECTIONS: Final = 5_000
 MAX_CONNECTION_UNSENT_BYTES: Final = 8 * MIB
 MAX_CONNECTION_UNACKED_BYTES: Final = 32 * MIB
+MAX_REQUESTS_PER_CONNECTION: Final = 1000
+MAX_WRITERS_PER_CONNECTION: Final = 10_000
+REQUEST_OVERHEAD_BYTES: Final = 4 * KIB  # what memory holds for a request that waits, beside its payload
+CHUNK_READ_HELD_BYTES: Final = 4 * MIB  # what a read from chunks holds: two of their blocks
 
 # -- container and durable log --------------------------------------------------------------
 FRAME_TARGET_BYTES: Final = 1 * MIB

@@ -2,11 +2,13 @@
 
 Appends go from the decoder to their container in the same turn of the loop, without a task
 and without an object per event.  A read that memory can answer is answered in that turn too;
-the others, and all other requests, run as tasks, at most `MAX_REQUESTS` at once.
+the others, and all other requests, run as tasks.
 
 Back-pressure.  Reading from the socket stops while the client does not take our replies, while
-appends of more than MAX_CONNECTION_UNACKED_BYTES are not acknowledged, and while too many
-requests are under way.  Acknowledgements and replies gathered in one turn leave in one write.
+appends that are not acknowledged and requests under way hold more than MAX_CONNECTION_UNACKED_BYTES,
+and while too many requests are under way.  All count by what memory holds for them.  Large replies are
+made only while the client takes them, and not all at once (`turnstile.py`).
+Acknowledgements and replies gathered in one turn leave in one write.
 """
 
 from __future__ import annotations
@@ -16,15 +18,20 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from sarit.core.errors import SaritError
 from sarit.core.limits import (
+    KIB,
     MAX_CONNECTION_UNACKED_BYTES,
+    MAX_REQUESTS_PER_CONNECTION,
     OLDEST_WIRE_VERSION,
+    REQUEST_OVERHEAD_BYTES,
     WIRE_VERSION,
 )
 from sarit.store.append_requests import AppendRequests
 from sarit.store.patience import Holding
 from sarit.store.read_requests import ReadRequests
+from sarit.store.transients import Transients
+from sarit.store.turnstile import Turnstile
+from sarit.store.weights import reply_bytes, request_bytes
 from sarit.wire import commands as wire
 from sarit.wire.append import Append, AppendAssembler
 from sarit.wire.commands import ProtocolError, decode, encode, encode_parts
@@ -38,7 +45,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.store.connection")
 
-MAX_REQUESTS = 1000
 CLOSE_SECONDS = 10.0
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
@@ -61,7 +67,6 @@ class StoreConnection(asyncio.BufferedProtocol):
     """The server's end of one connection."""
 
     def __init__(self, store: SegmentStore, requests: Requests, registry: Registry) -> None:
-        self._store = store
         self._requests = requests
         self._registry = registry
         self._reader = FrameReader()
@@ -74,8 +79,10 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.paused = False
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._transients: list[str] = []
+        self.turnstile = Turnstile(MAX_CONNECTION_UNACKED_BYTES)
+        self._tasks: dict[asyncio.Task[None], int] = {}  # what each holds, in bytes
+        self._waiting_bytes = 0
+        self._transients = Transients(store, requests)
         self.hello_version = 0
         self._peer = "?"
         self._appends = AppendRequests(self, store)
@@ -107,16 +114,16 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._appends.end()
         for task in self._tasks:
             task.cancel()
-        if self._transients:
-            cleanup = asyncio.ensure_future(self._delete_transients())
-            cleanup.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._transients.end()
 
     def pause_writing(self) -> None:
         self._writable.clear()
+        self.turnstile.close()
         self.balance()
 
     def resume_writing(self) -> None:
         self._writable.set()
+        self.turnstile.open()
         self.balance()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -157,6 +164,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         if not self._transport.is_closing():
             self._transport.set_write_buffer_limits(high=unsent_bytes)
             self._most_unacked = unacked_bytes
+            self.turnstile.limit(unacked_bytes)
             self.balance()
 
     def drop(self, reason: str) -> None:
@@ -176,9 +184,9 @@ class StoreConnection(asyncio.BufferedProtocol):
     def balance(self) -> None:
         """Stop or resume reading by what is bound for this client."""
         stop = (
-            self._appends.unacked_bytes > self._most_unacked
+            self._appends.unacked_bytes + self._waiting_bytes > self._most_unacked
             or not self._writable.is_set()
-            or len(self._tasks) > MAX_REQUESTS
+            or len(self._tasks) > MAX_REQUESTS_PER_CONNECTION
         )
         if stop != self.paused and not self.closed:
             self.paused = stop
@@ -210,14 +218,15 @@ class StoreConnection(asyncio.BufferedProtocol):
             append = Append(command.writer_id, [data], len(data), 1, command.event_number, command.request_id)
             self._appends.append(append, command.expected_offset)
         elif isinstance(command, wire.ConditionalBlockEnd):
-            append = Append(
-                command.writer_id, [command.data], len(command.data), 1, command.event_number, command.request_id
-            )
+            length = len(command.data)
+            # A view would keep what stands behind it.
+            block = command.data if len(payload) <= length + KIB else bytes(command.data)
+            append = Append(command.writer_id, [block], length, 1, command.event_number, command.request_id)
             self._appends.append(append, command.expected_offset)
         elif isinstance(command, wire.Hello):
             self._hello(command)
         elif self._requests.handles(command):
-            self.spawn(self._answer(command))
+            self.spawn(self._answer(command), request_bytes(command, len(payload)))
         else:
             raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
 
@@ -228,25 +237,24 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
 
     async def _answer(self, command: wire.Command) -> None:
-        reply = await self._requests.answer(command)
-        if isinstance(command, wire.CreateTransientSegment) and isinstance(reply, wire.SegmentCreated):
-            self._transients.append(reply.segment)
-            if self.closed:
-                await self._delete_transients()
-                return
+        if held := reply_bytes(command):
+            async with self.turnstile.room(held):
+                await self._answer_now(command)
+        else:
+            await self._answer_now(command)
+
+    async def _answer_now(self, command: wire.Command) -> None:
+        if isinstance(command, wire.CreateTransientSegment):
+            reply = await self._transients.create(command)
+        else:
+            reply = await self._requests.answer(command)
+            if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
+                self._transients.merged(command.source)
         await self.until_writable()
         if reply is None:
             self.close()
         else:
             self.send_parts(encode_parts(reply))
-
-    async def _delete_transients(self) -> None:
-        names, self._transients = self._transients, []
-        for name in names:
-            try:
-                await self._store.container(name).delete(name)
-            except SaritError:
-                continue  # merged, or the container recovers: then recovery deletes it
 
     async def until_writable(self) -> None:
         """Wait while the client does not take what is sent."""
@@ -281,19 +289,20 @@ class StoreConnection(asyncio.BufferedProtocol):
     def _flush(self) -> None:
         self._flush_scheduled = False
         self._out_bytes = 0
-        if self._out and not self.closed:
-            out, self._out = self._out, []
+        out, self._out = self._out, []
+        if out and not self.closed:
             self._transport.writelines(out)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a request's work as a task that ends with the connection."""
+    def spawn(self, work: Coroutine[Any, Any, None], held_bytes: int = REQUEST_OVERHEAD_BYTES) -> asyncio.Task[None]:
+        """Run a request's work, which holds so many bytes, as a task that ends with the connection."""
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
+        self._tasks[task] = held_bytes
+        self._waiting_bytes += held_bytes
         task.add_done_callback(self._finished)
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._waiting_bytes -= self._tasks.pop(task)
         if task.cancelled():
             self.close()  # only the end of the connection cancels; else the client would wait for its reply for ever
         elif task.exception() is not None:

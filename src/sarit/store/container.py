@@ -18,12 +18,12 @@ from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
 from sarit.core.sometimes import sometimes
 from sarit.store.attributes import AttributeUpdate, resolve_attributes
 from sarit.store.held_back import wait_for_room
-from sarit.store.operations import KIND_STREAM, Operation
+from sarit.store.operations import KIND_STREAM, Delete, Merge, Operation
 from sarit.store.pipeline import FramePipeline, settle
 from sarit.store.residency import Residency
 from sarit.store.segment import EVENT_COUNT
-from sarit.store.sessions import WriterSession, end_session
-from sarit.store.state import ContainerState
+from sarit.store.sessions import WriterSession, end_session, segment_gone
+from sarit.store.state import ContainerState, WrongEventNumber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sarit.wire.append import Append as WireAppend
 
 _COMPACTION_POLL_SECONDS = 0.01
+_REFUSE_CLOSED_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Container:
         self.pipeline: FramePipeline
         self._report_failure = on_failure
         self._throttled: deque[tuple[WriterSession, WireAppend, int | None]] = deque()
+        self._refusing = False
         self.failure: BaseException | None = None
         # The first epoch whose commits tell which chunks they settle.
         self.settled_from = log.epoch
@@ -140,12 +142,21 @@ class Container:
 
     def refuse_closed(self) -> None:
         """Refuse the appends held back whose session is closed: none can be taken, and they would stay as long as
-        there is no room, those of each connection that a client opens meanwhile."""
-        closed = [held for held in self._throttled if held[0].closed]
-        if closed:
-            self._throttled = deque(held for held in self._throttled if not held[0].closed)
-            for held in closed:
-                self._append(*held)  # its writer's attribute has another owner, or none: this refuses it
+        there is no room, those of each connection that a client opens meanwhile.
+
+        Soon, for many connections at once: there may be a million appends to look through, and all give up together."""
+
+        def look() -> None:
+            self._refusing = False
+            closed = [held for held in self._throttled if held[0].closed]
+            if closed:
+                self._throttled = deque(held for held in self._throttled if not held[0].closed)
+                for held in closed:
+                    self._append(*held)  # its writer's attribute has another owner, or none: this refuses it
+
+        if self._throttled and not self._refusing:
+            self._refusing = True
+            asyncio.get_running_loop().call_later(_REFUSE_CLOSED_SECONDS, look)
 
     def account(self) -> None:
         """Tell the budget what is held now, and go on with the appends held back if that leaves room."""
@@ -165,6 +176,8 @@ class Container:
         segment = session.segment
         number = append.last_event_number
         try:
+            if number < session.last:  # of an append held back: when it came, the one before it had no number yet
+                raise WrongEventNumber(f"event {number} of {session.writer.hex()} came after {session.last}")
             operation = self.state.append(
                 segment, session.attribute, session, session.last, writer=session.writer, number=number,
                 events=append.events, parts=append.parts, length=append.length, expected_offset=expected_offset,
@@ -322,7 +335,19 @@ class Container:
 
     def _queued(self, operation: Operation) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.pipeline.add(operation, lambda error: settle(waiter, error))
+        ended: int | None = None
+        if isinstance(operation, Delete):
+            ended = operation.segment
+        elif isinstance(operation, Merge):
+            ended = operation.source
+        gone = None if ended is None else self.state.segments[ended]
+
+        def done(error: BaseException | None) -> None:
+            if gone is not None and error is None:
+                segment_gone(gone)
+            settle(waiter, error)
+
+        self.pipeline.add(operation, done)
         self._report()
         return waiter
 

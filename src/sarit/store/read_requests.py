@@ -1,12 +1,23 @@
-"""Answers ReadSegment: at once from memory, as a task from chunks, or later at the tail."""
+"""Answers ReadSegment: at once from memory, as a task from chunks, or later at the tail.
+
+What has to wait passes the connection's turnstile before it reads anything: what is read for a client that takes no
+replies stays in memory.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import SaritError
-from sarit.core.limits import MAX_PARKED_READS_PER_CONNECTION, MAX_READ_BYTES, PARKED_READ_SECONDS
+from sarit.core.limits import (
+    CHUNK_READ_HELD_BYTES,
+    MAX_PARKED_READS_PER_CONNECTION,
+    MAX_READ_BYTES,
+    MIB,
+    PARKED_READ_SECONDS,
+    REQUEST_OVERHEAD_BYTES,
+)
 from sarit.store.reads import ReadResult
 from sarit.store.replies import error_reply
 from sarit.wire import commands as wire
@@ -17,6 +28,9 @@ if TYPE_CHECKING:
     from sarit.store.reads import Reads
     from sarit.store.segment import Segment
     from sarit.store.store import SegmentStore
+
+# A reply of less is copied: in the line to a slow client, a view of some bytes would hold a whole block of a chunk.
+_VIEWED_BYTES: Final = MIB
 
 
 class ReadRequests:
@@ -33,41 +47,43 @@ class ReadRequests:
             reads = self._store.reads(command.segment)
             segment = self._store.container(command.segment).state.names.get(command.segment)
             if segment is None or not segment.created or not self._connection.writable:
-                self._connection.spawn(self._read_later(reads, command))
+                self._wait(reads, command)
                 return
             self._read_segment(reads, segment, command)
         except SaritError as error:
             self._refuse_read(command, error)
 
-    async def _read_later(self, reads: Reads, command: wire.ReadSegment) -> None:
-        try:
-            while True:
-                await self._connection.until_writable()
-                # Found last: nothing keeps it in memory while we wait.
-                segment = await reads.find(command.segment)
-                if self._connection.writable:
-                    break
-            if not self._connection.closed:
-                self._read_segment(reads, segment, command)
-        except SaritError as error:
-            self._refuse_read(command, error)
-
     def _read_segment(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
-        limit = min(MAX_READ_BYTES, max(8, command.suggested_length))
-        result = reads.from_memory(segment, command.offset, limit)
+        result = reads.from_memory(segment, command.offset, _limit(command))
         if result is None:
-            self._connection.spawn(self._read_chunks(reads, segment, command, limit))
-        elif result.length or result.end_of_segment:
+            self._wait(reads, command)
+        else:
+            self._answer(reads, segment, command, result)
+
+    def _answer(self, reads: Reads, segment: Segment, command: wire.ReadSegment, result: ReadResult) -> None:
+        if result.length or result.end_of_segment:
             self._send_read(command, result)
         else:
             self._park(reads, segment, command)
 
-    async def _read_chunks(self, reads: Reads, segment: Segment, command: wire.ReadSegment, limit: int) -> None:
+    def _wait(self, reads: Reads, command: wire.ReadSegment) -> None:
+        held = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
+        self._connection.spawn(self._read_later(reads, command), held)
+
+    async def _read_later(self, reads: Reads, command: wire.ReadSegment) -> None:
         try:
-            result = await reads.from_chunks(segment, command.offset, limit)
-            await self._connection.until_writable()
-            if not self._connection.closed:
-                self._send_read(command, result)
+            async with self._connection.turnstile.room(CHUNK_READ_HELD_BYTES):
+                # Found last: nothing keeps it in memory while we wait.
+                segment = await reads.find(command.segment)
+                result = reads.from_memory(segment, command.offset, _limit(command))
+                if result is None:
+                    result = await reads.from_chunks(segment, command.offset, _limit(command))
+                    if result.length < _VIEWED_BYTES:
+                        result.parts = [b"".join(result.parts)]
+                if result.length or result.end_of_segment:
+                    await self._connection.until_writable()
+                if not self._connection.closed:
+                    self._answer(reads, segment, command, result)
         except SaritError as error:
             self._refuse_read(command, error)
 
@@ -82,6 +98,8 @@ class ReadRequests:
         if self._parked >= MAX_PARKED_READS_PER_CONNECTION:
             self._connection.close(f"has {self._parked} reads waiting at the tail, the most allowed")
             return
+        # Names and tokens may be long, and reads that wait many.
+        command = wire.ReadSegment(segment.name, command.offset, command.suggested_length, "", command.request_id)
         self._parked += 1
         finished = False
 
@@ -114,7 +132,7 @@ class ReadRequests:
         elif segment.sealed and not segment.deleted and command.offset >= segment.length:
             self._connection.send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
         elif not self._connection.writable:
-            self._connection.spawn(self._read_later(reads, command))
+            self._wait(reads, command)
         else:
             try:
                 self._read_segment(reads, segment, command)
@@ -133,3 +151,7 @@ class ReadRequests:
             command.segment, command.offset, result.at_tail, result.end_of_segment, result.length, command.request_id
         )
         self._connection.send_parts([prefix, *result.parts, suffix])
+
+
+def _limit(command: wire.ReadSegment) -> int:
+    return min(MAX_READ_BYTES, max(8, command.suggested_length))

@@ -19,11 +19,14 @@ class AppendReplies(Protocol):
     def refused(self, session: WriterSession, append: WireAppend, error: BaseException) -> None:
         """Not appended (or, with Unavailable, unknown)."""
 
+    def gone(self, session: WriterSession) -> None:
+        """The session's segment is deleted or merged, and that is durable."""
+
 
 class WriterSession:
     """One writer on one segment over one connection, since its last set-up."""
 
-    __slots__ = ("acknowledged", "attribute", "closed", "container", "last", "replies", "segment", "writer")
+    __slots__ = ("acknowledged", "attribute", "closed", "container", "last", "replies", "segment", "waiting", "writer")
 
     def __init__(
         self, container: Container, segment: Segment, writer: bytes, attribute: Attribute, replies: AppendReplies
@@ -35,6 +38,8 @@ class WriterSession:
         self.replies = replies
         self.last = self.acknowledged = attribute.assigned
         self.closed = False
+        # Appends without an answer yet, for who counts them.
+        self.waiting = 0
 
     def append(self, append: WireAppend, expected_offset: int | None = None) -> None:
         """Hand over an append; the answer comes through `replies`."""
@@ -53,3 +58,11 @@ def end_session(attribute: Attribute) -> None:
     """Close the session that owns a writer's attribute, if one does."""
     if isinstance(attribute.owner, WriterSession):
         attribute.owner.close()
+
+
+def segment_gone(segment: Segment) -> None:
+    """Tell who writes to a segment that it is deleted or merged: their sessions would keep it in memory."""
+    owners = [attribute.owner for attribute in segment.attributes.values() if attribute.owner is not None]
+    for owner in owners:
+        if isinstance(owner, WriterSession):
+            owner.replies.gone(owner)

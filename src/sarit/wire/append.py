@@ -43,6 +43,8 @@ _END_HEAD: Final = struct.Struct(">16sii")
 _END_TAIL: Final = struct.Struct(">iqq")
 _END_TAIL_SHORT: Final = struct.Struct(">iq")
 _NO_REQUEST_ID: Final = -1
+# More than that behind the data is not kept with it: a newer peer may have more fields, but no large ones.
+_MOST_BEHIND_BYTES: Final = 1024
 
 _FRAMED_END_HEAD: Final = struct.Struct(">ii16sii")
 _FRAMED_APPENDED: Final = struct.Struct(">ii16sqqqq")
@@ -127,6 +129,8 @@ class AppendAssembler:
         if events <= 0:
             raise ProtocolError(f"AppendBlockEnd of {events} events")
         data = memoryview(payload)[_END_HEAD.size : tail]
+        if total > tail + _MOST_BEHIND_BYTES:
+            data = memoryview(bytes(data))  # a view would keep what stands behind it, which no count knows of
         if self._writer is None:
             return Append(writer, [data] if length else [], length, events, last, request_id)
         parts, padded = self._close_block(writer, whole)

@@ -125,6 +125,7 @@ class FrameReader:
                 continue
             if not 0 <= length <= MAX_WIRE_PAYLOAD_BYTES:
                 self._failure = ProtocolError(f"a frame of type {code} claims {length} bytes")
+                self._filled = 0  # nothing of it is looked at again, and a buffer is never empty
                 raise self._failure
             if length >= LARGE_BYTES:
                 self._begin_large(code, length, window[start:end])

@@ -100,6 +100,9 @@ class Replies:
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
         self.errors.append(error)
 
+    def gone(self, session: WriterSession) -> None:
+        session.close()
+
 
 WRITER = b"w" * 16
 

@@ -1,4 +1,4 @@
-"""Appends held back for room go with their connection."""
+"""Appends held back for room: they go with their connection, and none passes that would not have passed at once."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -85,5 +85,51 @@ def test_what_others_have_waiting_stays_in_its_order():
             container.account()
             assert [number for number, *_ in (await writer.settled()).acknowledgements] == [1, 2]
             assert container.state.names[SEGMENT].length == len(b"firstsecond")
+
+    run(main())
+
+
+def test_an_event_number_that_goes_back_among_those_held_back_ends_the_connection():
+    """Nothing had a number yet when it came: what it repeats of the one before was stored twice."""
+
+    async def main():
+        async with exhausted() as (server, container):
+            client = await server.client()
+            await client.ask(wire.SetupAppend(2, WRITER, SEGMENT, ""))
+            client.send(append_end(b"five", 1, 5), append_end(b"four", 1, 4))
+            await until(lambda: container.throttled == 2)
+            container.state.take_operation(-100_000)
+            container.account()
+            assert (await client.reply()).event_number == 5
+            assert isinstance(await client.reply(), wire.InvalidEventNumber)
+            await client.closed()
+            assert await container.get_attribute(SEGMENT, WRITER) == 5
+
+    run(main())
+
+
+def test_many_connections_that_end_look_through_what_is_held_back_once():
+    """Each looked through all of it: with a million held back, the node stood still when many clients gave up."""
+
+    async def main():
+        async with exhausted() as (server, container):
+            clients = []
+            for number in range(20):
+                clients.append(await server.client())
+                writer = b"%016d" % number
+                await clients[-1].ask(wire.SetupAppend(2, writer, SEGMENT, ""))
+                clients[-1].send(append_end(b"x", 1, 1, writer=writer))
+            await until(lambda: container.throttled == 20)
+            reader = await server.client()
+            reader.writer.transport.abort()
+            await until(lambda: len(server.server._connections) == 20)
+            assert not container._refusing
+            for client in clients:
+                client.writer.transport.abort()
+            await until(lambda: not server.server._connections)
+            assert container._refusing
+            assert container.throttled == 20
+            await until(lambda: container.throttled == 0)
+            assert not container._refusing
 
     run(main())

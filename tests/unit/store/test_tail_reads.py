@@ -6,6 +6,7 @@ from dataclasses import replace
 from sarit.store.container import ContainerLimits
 from sarit.store.flusher import FlushLimits
 from sarit.store.read_requests import ReadRequests
+from sarit.store.turnstile import Turnstile
 from sarit.wire import commands as wire
 from sarit.wire.frames import FrameReader
 from tests.unit.store.harness import SMALL, World, Writer
@@ -28,6 +29,8 @@ class Connection:
     def __init__(self):
         self.gate = asyncio.Event()
         self.replies = []
+        self.turnstile = Turnstile(1 << 20)
+        self.turnstile.close()
         self.answered = asyncio.Event()
         self._frames = FrameReader()
 
@@ -39,7 +42,15 @@ class Connection:
         while not self.gate.is_set():
             await self.gate.wait()
 
-    def spawn(self, work):
+    def take(self, *, replies):
+        if replies:
+            self.gate.set()
+            self.turnstile.open()
+        else:
+            self.gate.clear()
+            self.turnstile.close()
+
+    def spawn(self, work, held_bytes):
         return asyncio.ensure_future(work)
 
     def send(self, frame):
@@ -81,7 +92,7 @@ def test_a_tail_read_waits_on_the_segment_that_is_in_memory_then():
     async def main():
         store, connection = await parked_behind_replies()
         await evicted(store)
-        connection.gate.set()
+        connection.take(replies=True)
         container = store.container(SEGMENT)
         async with asyncio.timeout(5):
             while SEGMENT not in container.state.names or not container.state.names[SEGMENT].waiters:
@@ -106,18 +117,18 @@ def test_a_read_whose_client_stops_taking_replies_while_it_is_looked_for_waits_a
             looked.append(name)
             segment = await find(name)
             if len(looked) == 1:
-                connection.gate.clear()
+                connection.take(replies=False)
             return segment
 
         store.reads(SEGMENT).find = slowly
-        connection.gate.set()
+        connection.take(replies=True)
         writer = Writer(store, SEGMENT)
         await writer.set_up()
         writer.append(b"two", 2)
         await writer.settled()
         await asyncio.sleep(0)
         assert connection.replies == []
-        connection.gate.set()
+        connection.take(replies=True)
         async with asyncio.timeout(5):
             await connection.answered.wait()
         assert [bytes(reply.data) for reply in connection.replies] == [b"two"]

@@ -101,7 +101,7 @@ class Connection:
     def __init__(self):
         self.tasks, self.replies = [], []
 
-    def spawn(self, work):
+    def spawn(self, work, held_bytes):
         self.tasks.append(asyncio.ensure_future(work))
         return self.tasks[-1]
 

@@ -1,0 +1,181 @@
+"""What many requests at once on one connection make the store hold: weighed, and bounded."""
+
+import asyncio
+
+from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, MAX_REQUESTS_PER_CONNECTION, MIB, REQUEST_OVERHEAD_BYTES
+from sarit.store.reads import ReadResult, Reads
+from sarit.store.tables import Tables
+from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
+from sarit.store.weights import reply_bytes, request_bytes
+from sarit.wire import commands as wire
+from sarit.wire.append import AppendAssembler
+from tests.unit.store.harness import WRITER
+from tests.unit.store.test_connection import SEGMENT, append_end, raw, ready, run, serving
+
+ASKED = 100
+# What the line to the client holds, in the kernel too, and what waits to get into it.
+MOST_MADE = 60
+TABLE = "s/x_kvtable/0.#epoch.0"
+
+
+def deaf(client, *commands):
+    """Send, and take no reply."""
+    client.reader._transport.pause_reading()
+    client.send(*commands)
+
+
+async def settled(server, client, true):
+    """The server did what it does for `client`, which takes nothing."""
+    other = await server.client()
+    async with asyncio.timeout(20):
+        while not true():
+            await other.ask(wire.KeepAlive())
+        for _ in range(20):
+            await other.ask(wire.KeepAlive())
+
+
+def connection_of(server, client):
+    host, port = client.writer.transport.get_extra_info("sockname")
+    return next(one for one in server.server._connections if one._peer == f"{host}:{port}")
+
+
+async def take_all(client, count):
+    client.reader._transport.resume_reading()
+    return [(await client.reply(20)).request_id for _ in range(count)]
+
+
+def test_reads_from_chunks_for_a_client_that_takes_none(monkeypatch):
+    """250 of them at once read 1 GB ahead."""
+    made = []
+
+    async def from_chunks(self, segment, offset, limit):
+        made.append(offset)
+        return ReadResult([bytes(MIB)], MIB, False, False)
+
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            client.send(append_end(b"x", 1, 1))
+            await client.reply()
+            monkeypatch.setattr(Reads, "from_memory", lambda *_: None)
+            monkeypatch.setattr(Reads, "from_chunks", from_chunks)
+            deaf(client, *(wire.ReadSegment(SEGMENT, 0, MIB, "", number) for number in range(ASKED)))
+            connection = connection_of(server, client)
+            await settled(server, client, lambda: connection.paused and len(made) > 8)
+            assert len(made) < MOST_MADE
+            assert await take_all(client, ASKED) == list(range(ASKED))
+            assert len(made) == ASKED
+
+    run(main())
+
+
+def test_pages_of_tables_for_a_client_that_takes_none(monkeypatch):
+    made = []
+    get = Tables.get
+
+    async def counting(self, name, keys):
+        made.append(name)
+        return await get(self, name, keys)
+
+    async def main():
+        async with serving() as server:
+            client = await server.client()
+            await client.ask(wire.CreateTableSegment(3, TABLE, "", False, 0, 0))
+            await client.ask(wire.UpdateTableEntries(4, TABLE, "", (wire.TableEntry(b"k", -1, bytes(900_000)),), -1))
+            monkeypatch.setattr(Tables, "get", counting)
+            deaf(client, *(wire.ReadTable(n, TABLE, "", (wire.TableKey(b"k", 0),)) for n in range(ASKED)))
+            connection = connection_of(server, client)
+            await settled(server, client, lambda: connection.paused and len(made) > 8)
+            assert len(made) < MOST_MADE
+            assert sorted(await take_all(client, ASKED)) == list(range(ASKED))
+            assert len(made) == ASKED
+
+    run(main())
+
+
+def test_requests_that_wait_count_by_their_bytes(monkeypatch):
+    """A thousand may wait, of 16 MiB each."""
+    go_on = asyncio.Event()
+    update = Tables.update
+
+    async def slowly(self, *arguments):
+        await go_on.wait()
+        return await update(self, *arguments)
+
+    async def main():
+        async with serving() as server:
+            client = await server.client()
+            await client.ask(wire.CreateTableSegment(3, TABLE, "", False, 0, 0))
+            monkeypatch.setattr(Tables, "update", slowly)
+            put = wire.UpdateTableEntries(4, TABLE, "", (wire.TableEntry(b"k", -(1 << 63), bytes(MIB // 2)),), -1)
+            client.send(*[put] * 100)
+            connection = connection_of(server, client)
+            await settled(server, client, lambda: connection.paused)
+            assert len(connection._tasks) < MAX_CONNECTION_UNACKED_BYTES // (MIB // 2) + 4
+            go_on.set()
+            for _ in range(100):
+                assert isinstance(await client.reply(20), wire.TableEntriesUpdated)
+            assert (connection._waiting_bytes, connection._tasks) == (0, {})
+
+    run(main())
+
+
+def test_small_appends_count_by_what_memory_holds_for_them():
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            connection = connection_of(server, client)
+            connection.limit_held(MIB, 1000 * BLOCK_OVERHEAD_BYTES)
+            server.store.budget.disk_full = True
+            client.send(*(append_end(b"x", 1, number) for number in range(1, 3001)))
+            container = server.store.container(SEGMENT)
+            await settled(server, client, lambda: connection.paused)
+            assert container.throttled < 3000
+            server.store.budget.disk_full = False
+            while (await client.reply(20)).event_number < 3000:
+                pass
+            assert connection._appends.unacked_bytes == 0
+
+    run(main())
+
+
+def test_what_requests_and_replies_weigh():
+    keys = tuple(wire.TableKey(b"k", 0) for _ in range(3))
+    read = wire.ReadTable(1, TABLE, "", keys)
+    assert request_bytes(read, 500) == REQUEST_OVERHEAD_BYTES + 500 + 3 * BLOCK_OVERHEAD_BYTES
+    assert reply_bytes(read) > 2 * MIB
+    assert reply_bytes(wire.ReadTable(1, TABLE, "", keys * 100)) == (1 << 24) - 1
+    info = wire.GetStreamSegmentInfo(1, SEGMENT, "")
+    assert (request_bytes(info, 50), reply_bytes(info)) == (REQUEST_OVERHEAD_BYTES + 50, 0)
+    assert MAX_REQUESTS_PER_CONNECTION * REQUEST_OVERHEAD_BYTES < MAX_CONNECTION_UNACKED_BYTES
+
+
+def test_what_stands_behind_an_append_in_its_frame_is_not_kept():
+    payload = append_end(b"data", 1, 1)[8:] + bytes(1 << 20)
+    (part,) = AppendAssembler().block_end(memoryview(payload)).parts
+    assert bytes(part) == b"data"
+    assert len(memoryview(part).obj) == 4
+
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            conditional = wire.encode(wire.ConditionalBlockEnd(WRITER, 1, 0, b"data", 7))[8:] + bytes(1 << 20)
+            client.send(raw(89, conditional))
+            assert (await client.reply()).segment_write_offset == 4
+            (block,) = server.store.container(SEGMENT).state.names[SEGMENT].tail
+            assert type(block.parts[0]) is bytes
+
+    run(main())
+
+
+def test_replies_made_after_the_end_are_not_kept():
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            connection = connection_of(server, client)
+            connection.close()
+            connection.send(b"x")
+            connection.send_parts([bytes(2 * MIB)])
+            assert connection._out == []
+
+    run(main())

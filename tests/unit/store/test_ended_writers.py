@@ -1,0 +1,187 @@
+"""Writers whose segment is gone, and writers that nobody knows: what stays of them, and what they are told."""
+
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.store import append_requests
+from sarit.wire import commands as wire
+from tests.unit.store.test_abandoned_appends import OTHER, exhausted, until
+from tests.unit.store.test_connection import SEGMENT, WRITER, append_end, ready, run, serving
+
+
+def transaction(number):
+    return f"{SEGMENT}#transaction.{number:032x}"
+
+
+def writer_of(number):
+    return b"%016d" % number
+
+
+async def in_transactions(client, numbers):
+    """Write an event to each of some transaction segments, as the Java client does: with a writer of its own."""
+    for number in numbers:
+        await client.ask(wire.CreateSegment(1, transaction(number), 0, 0, "", 0))
+        await client.ask(wire.SetupAppend(2, writer_of(number), transaction(number), ""))
+        client.send(append_end(b"x", 1, 1, writer=writer_of(number)))
+        await client.reply()
+
+
+def test_sessions_end_with_their_transactions():
+    """Each kept its segment in memory, as long as the client kept its connection."""
+
+    async def main():
+        async with serving() as server:
+            client, controller = await ready(server), await server.client()
+            await in_transactions(client, range(4))
+            (connection,) = [one for one in server.server._connections if len(one._appends)]
+            assert len(connection._appends) == 5
+            await controller.ask(wire.MergeSegments(3, SEGMENT, transaction(0), ""))
+            await controller.ask(wire.MergeSegmentsBatch(3, SEGMENT, (transaction(1), transaction(2)), ""))
+            await controller.ask(wire.DeleteSegment(4, transaction(3), ""))
+            assert len(connection._appends) == 1
+            for opened in server.store.opened():
+                assert all(segment.pins == (name == SEGMENT) for name, segment in opened.container.state.names.items())
+            client.send(append_end(b"x", 1, 1))
+            assert (await client.reply()).segment_write_offset == 4
+            client.send(*(append_end(b"x", 1, 2, writer=writer_of(number)) for number in (0, 3)))
+            assert await client.reply() == wire.NoSuchSegment(5, transaction(0), "", -1)
+            assert await client.reply() == wire.NoSuchSegment(5, transaction(3), "", -1)
+
+    run(main())
+
+
+def test_a_writer_whose_segment_went_may_be_set_up_for_another():
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            await in_transactions(client, [7])
+            await client.ask(wire.DeleteSegment(4, transaction(7), ""))
+            setup = await client.ask(wire.SetupAppend(2, writer_of(7), SEGMENT, ""))
+            assert setup.last_event_number == NULL_ATTRIBUTE_VALUE
+            client.send(append_end(b"x", 1, 1, writer=writer_of(7)))
+            assert isinstance(await client.reply(), wire.DataAppended)
+
+    run(main())
+
+
+def test_appends_that_wait_when_their_segment_goes_are_answered():
+    async def main():
+        async with exhausted() as (server, container):
+            client = await server.client()
+            await client.ask(wire.SetupAppend(2, WRITER, SEGMENT, ""))
+            client.send(append_end(b"x", 1, 1), append_end(b"y", 1, 2))
+            await until(lambda: container.throttled == 2)
+            await container.delete(SEGMENT)
+            (connection,) = server.server._connections
+            assert len(connection._appends) == 1
+            container.state.take_operation(-100_000)
+            container.account()
+            assert await client.reply() == wire.NoSuchSegment(5, SEGMENT, "", -1)
+            assert len(connection._appends) == 0
+            assert connection._appends.unacked_bytes == 0
+            assert await client.ask(wire.KeepAlive()) == wire.KeepAlive()  # one answer is enough
+            assert container.state.names[OTHER].pins == 0
+
+    run(main())
+
+
+def test_an_append_of_a_writer_that_was_never_set_up_ends_the_connection(caplog):
+    """Passed over, its client would wait for the answer for ever."""
+
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            client.send(append_end(b"x", 1, 1, writer=b"n" * 16))
+            await client.closed()
+
+    run(main())
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "an append came of writer 6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e, which was never set up" in line
+
+
+def test_what_a_writer_sent_before_it_knew_of_its_refusal_is_passed_over():
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            client.send(wire.SetupAppend(2, writer_of(1), "s/gone/0.#epoch.0", ""))
+            client.send(append_end(b"x", 1, 1, writer=writer_of(1)))
+            assert isinstance(await client.reply(), wire.NoSuchSegment)
+            client.send(append_end(b"x", 1, 2, writer=writer_of(1)))
+            assert await client.ask(wire.KeepAlive()) == wire.KeepAlive()
+
+    run(main())
+
+
+def test_writers_of_one_connection_are_bounded(monkeypatch, caplog):
+    monkeypatch.setattr(append_requests, "MAX_WRITERS_PER_CONNECTION", 3)
+
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            for number in range(10):  # refused ones are forgotten
+                await client.ask(wire.SetupAppend(2, writer_of(number), "s/gone/0.#epoch.0", ""))
+            (connection,) = server.server._connections
+            assert len(connection._appends._ended) == 3
+            for number in (1, 2, 1):
+                assert isinstance(
+                    await client.ask(wire.SetupAppend(2, writer_of(number), SEGMENT, "")), wire.AppendSetup
+                )
+            client.send(wire.SetupAppend(2, writer_of(3), SEGMENT, ""))
+            await client.closed()
+
+    run(main())
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.endswith("it has set up 3 writers, the most allowed")
+
+
+def test_transient_segments_that_were_merged_are_forgotten_and_none_is_left_behind():
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            (connection,) = server.server._connections
+            made = (await client.ask(wire.CreateTransientSegment(3, WRITER, SEGMENT, ""))).segment
+            assert len(connection._transients) == 1
+            await client.ask(wire.MergeSegments(7, SEGMENT, made, ""))
+            assert not connection._transients
+            logs = [opened.container.log for opened in server.store.opened()]
+            waiting = hold(logs)
+            client.send(wire.CreateTransientSegment(3, WRITER, SEGMENT, ""))
+            await until(lambda: waiting)
+            client.writer.transport.abort()
+            await until(lambda: not server.server._connections)
+            for log in logs:
+                del log.append
+            for log, frame in waiting:
+                log.append(*frame)
+            containers = [opened.container for opened in server.store.opened()]
+            await until(
+                lambda: not any("#transient" in name and not segment.deleted
+                                for container in containers for name, segment in container.state.names.items())
+                and all(container.pipeline.idle for container in containers)
+            )  # fmt: skip
+
+    run(main())
+
+
+def hold(logs):
+    """Keep what goes to the logs: a list of (log, arguments)."""
+    waiting = []
+    for log in logs:
+        log.append = lambda number, parts, done, log=log: waiting.append((log, (number, list(parts), done)))
+    return waiting
+
+
+def test_the_end_of_a_segment_is_told_to_who_set_the_writer_up_last():
+    """The connection before learns it by its next append."""
+
+    async def main():
+        async with serving() as server:
+            first = await ready(server)
+            await in_transactions(first, [1])
+            second = await server.client()
+            await second.ask(wire.SetupAppend(2, writer_of(1), transaction(1), ""))
+            await second.ask(wire.DeleteSegment(4, transaction(1), ""))
+            counts = sorted(len(one._appends) for one in server.server._connections)
+            assert counts == [0, 2]
+            first.send(append_end(b"x", 1, 2, writer=writer_of(1)))
+            assert await first.reply() == wire.NoSuchSegment(5, transaction(1), "", -1)
+
+    run(main())
