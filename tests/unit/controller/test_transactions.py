@@ -46,7 +46,7 @@ def test_commits_are_merged_in_the_order_they_were_decided():
         later(STREAM)
         await quiet(c)
         assert parts(world, segment(0)) == parts(world, segment(1)) == list("eafcb")
-        assert await c.transactions.completed(STREAM) != []
+        assert await c.transactions.remembered.latest(STREAM) != []
         world.check()
 
     run(main())
@@ -141,8 +141,8 @@ def test_a_stream_is_sealed_when_its_transactions_have_ended():
 
 def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
     async def main():
-        monkeypatch.setattr("sarit.controller.transactions._PRUNE_AFTER", 5)
-        monkeypatch.setattr("sarit.controller.transactions.MAX_LISTED", 3)
+        monkeypatch.setattr("sarit.controller.remembered._PRUNE_AFTER", 5)
+        monkeypatch.setattr("sarit.controller.remembered.MAX_LISTED", 3)
         world, c = await prepared(1)
         txns = []
         for _ in range(20):
@@ -150,7 +150,7 @@ def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
             txns.append(await begin(world, c, "x"))
             await c.transactions.commit(STREAM, txns[-1], "", 1)
             await quiet(c)
-        assert [txn for txn, _ in await c.transactions.completed(STREAM)] == txns[-3:]
+        assert [txn for txn, _ in await c.transactions.remembered.latest(STREAM)] == txns[-3:]
         known = [await c.transactions.state(STREAM, txn) for txn in txns]
         assert known[0] is TxnState.UNKNOWN
         assert known[-6:] == [TxnState.COMMITTED] * 6  # ten minutes and more
