@@ -1,6 +1,7 @@
 """Both protocols on one port of a whole node."""
 
 import asyncio
+import contextlib
 from contextlib import asynccontextmanager
 
 import sarit.client.aio as aio
@@ -55,3 +56,17 @@ def test_connections_that_say_nothing_are_bounded(tmp_path, caplog) -> None:
     asyncio.run(asyncio.wait_for(main(), 60))
     (line,) = [record.getMessage() for record in caplog.records if "have sent nothing" in record.getMessage()]
     assert line == f"{SILENT} connections have sent nothing, the most allowed: new ones are closed"
+
+
+def test_a_connection_that_never_says_anything_is_closed(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("sarit.one_port.GREETING_SECONDS", 0.05)
+
+    async def main() -> None:
+        async with serving(tmp_path) as port:
+            for _ in range(3 * SILENT):
+                silent = await to(port)
+                with contextlib.suppress(ConnectionResetError):
+                    assert await silent.reader.read(1) == b""
+                silent.writer.close()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
