@@ -122,9 +122,9 @@ class Catalog:
         return await self._in_scope(scope, lambda table: self.tables.scan(table, start, end, PAGE))
 
     async def page(self, scope: str, prefix: bytes, token: str) -> list[str]:
-        """The next names behind a prefix after `token`, without what is being deleted."""
+        """Some next names behind a prefix after `token`, without what is being deleted; none only at the end."""
         after = prefix + token.encode() if token else b""
-        while rows := await self.scan(scope, prefix, after):
+        while rows := await self.look(scope, prefix, after):  # a thousand records may be large
             after = rows[-1][0]
             names = [key[len(prefix) :].decode() for key, value in rows if not codec.is_leaving(value.value)]
             if names:
