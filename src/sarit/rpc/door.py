@@ -144,9 +144,9 @@ class _Guest(asyncio.Protocol):
             self._watch_in(QUIET_SECONDS)
         elif not self._pinged:
             self._pinged = True
+            self._watch_in(PING_SECONDS)
             self._inner.connection._connection.ping(_PING)
             self._inner.connection.flush()
-            self._watch_in(PING_SECONDS)
         else:
             self._end(f"did not answer a ping for {PING_SECONDS:.0f} s")
 

@@ -10,7 +10,7 @@ from typing import Final
 
 MAX_RANGES: Final = 64
 MAX_ROWS: Final = 64
-MAX_RANGE_BYTES: Final = 16 * 1024
+MAX_RANGE_BYTES: Final = 4 * 1024
 
 Rows = list[tuple[bytes, bytes]]
 
