@@ -14,12 +14,13 @@ from sarit.controller.model.records import GroupRecord, State
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.limits import MAX_TABLE_KEY_BYTES, NO_VERSION
+from sarit.core.metering import Wish
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, StreamConfig
 from sarit.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.test_api import api
 from tests.unit.controller.test_crashes import group
-from tests.unit.controller.worlds import STREAM, World, run
+from tests.unit.controller.worlds import STREAM, World, run, segment
 
 KEPT = StreamConfig(retention=RetentionPolicy(RetentionType.TIME, 100_000))
 OTHER = StreamName("s", "u")
@@ -133,6 +134,30 @@ def test_a_bug_met_by_one_hint_stops_no_other(caplog):
             await c.catalog.hint(keys.stream_hint(name))
         await world.sweep(c)
         assert settled[:2] == [STREAM, OTHER]
+        assert "a bug of ours" in caplog.text
+
+    run(main())
+
+
+def test_a_bug_met_by_one_segment_stops_no_other(caplog):
+    async def main():
+        world = World()
+        c = await world.controller()
+        considered, both = [], asyncio.Event()
+
+        async def consider(name):
+            considered.append(name)
+            if name == segment(0):
+                raise KeyError("a bug")
+            both.set()
+
+        c.autoscale.consider = consider
+        running = asyncio.ensure_future(c.autoscale.run())
+        c.autoscale.asked(segment(0), Wish.SPLIT)
+        c.autoscale.asked(segment(1), Wish.SPLIT)
+        await asyncio.wait([running, asyncio.ensure_future(both.wait())], return_when=asyncio.FIRST_COMPLETED)
+        assert considered == [segment(0), segment(1)]
+        running.cancel()
         assert "a bug of ours" in caplog.text
 
     run(main())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sarit.controller import keys
+from sarit.controller.endings import ended
 from sarit.controller.model import transactions
 from sarit.controller.model.records import TransactionRecord, TxnState
+from sarit.controller.remembered import MAX_LISTED
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, transaction_segment
@@ -155,6 +157,33 @@ def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
         assert known[0] is TxnState.UNKNOWN
         assert known[-6:] == [TxnState.COMMITTED] * 6  # ten minutes and more
         assert len(world.segments.moved) == 20
+
+    run(main())
+
+
+def test_the_latest_endings_are_found_without_reading_all():
+    """Those of ten minutes are kept: a hundred thousand, perhaps."""
+
+    async def main():
+        world, c = await prepared(1)
+        now, count = world.env.clock.wall_ms(), 5000
+        updates = [
+            update
+            for number in range(count)
+            for update in ended(STREAM, number, TxnState.COMMITTED, now - 100 * (count - number))
+        ]
+        await c.catalog.update("s", updates)
+        read, scan = [], world.tables.scan
+
+        async def counting(*arguments):
+            rows = await scan(*arguments)
+            read.extend(rows)
+            return rows
+
+        world.tables.scan = counting
+        listed = [txn for txn, _ in await c.transactions.remembered.latest(STREAM)]
+        assert listed == list(range(count - MAX_LISTED, count))
+        assert len(read) < 4 * MAX_LISTED
 
     run(main())
 
