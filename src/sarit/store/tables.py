@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 Change = tuple[bytes, bytes | None, int]
 
-# Rows of the index that are read at once: first, when nothing is known of their size, and at most.
+# Rows of the index that are read at once: first, when nothing is known of their size, and at most, since each may be
+# of a MiB whatever those before it were.
 _LEAST_ROWS = 16
 _FIRST_ROWS = 64
-_PAGE_ROWS = 1024
+_PAGE_ROWS = 256
 
 
 class Tables:

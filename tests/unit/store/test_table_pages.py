@@ -63,7 +63,7 @@ def test_a_delta_of_any_limit_is_read_in_pieces(monkeypatch):
             page, ended, position = await tables.delta(TABLE, position, 1 << 31)
             found += [entry.key for entry in page]
         assert len(found) == len(set(found)) == count
-        assert max(rows for _, rows, _ in pieces) <= 1024
+        assert max(rows for _, rows, _ in pieces) <= 256
 
     run(main())
 
@@ -74,7 +74,7 @@ def test_small_pages_behind_many_removals_are_found_in_few_pieces(monkeypatch):
         await tables.update(TABLE, [(b"k%d" % number, None, NO_VERSION) for number in range(1000) if number != 999])
         pieces = watched(monkeypatch, index)
         assert [entry.key for entry in await tables.scan(TABLE, b"", None, 1)] == [b"k999"]
-        assert len(pieces) <= 6
+        assert len(pieces) <= 8
 
     run(main())
 
