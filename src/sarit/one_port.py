@@ -1,8 +1,8 @@
 """Both protocols on one port.
 
 The first byte tells them apart: the wire protocol begins with Hello, whose type −127 starts with 0xff;
-HTTP/2 begins with "PRI".  The connection is handed to the right protocol with the bytes received so far.
-One that has sent nothing for SILENT_SECONDS is closed: it would keep its place from others for ever.
+HTTP/2 begins with "PRI".  The connection is handed to the right protocol with the bytes received so far.  One that
+has sent none for GREETING_SECONDS is closed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from sarit.core.admission import Admission
-from sarit.rpc.door import Refused
+from sarit.rpc.door import GREETING_SECONDS, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SILENT_SECONDS: Final = 60.0
 _WIRE_FIRST_BYTE: Final = 0xFF
 
 _log = logging.getLogger("sarit.node")
@@ -57,21 +56,21 @@ class _FirstByte(asyncio.Protocol):
     def __init__(self, port: OnePort) -> None:
         self._port = port
         self._transport: asyncio.Transport
-        self._silent: asyncio.TimerHandle
+        self._patience: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport for whoever takes over."""
         self._transport = cast("asyncio.Transport", transport)
-        self._silent = asyncio.get_running_loop().call_later(SILENT_SECONDS, self._transport.abort)
+        self._patience = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
         """It never spoke."""
-        self._silent.cancel()
+        self._patience.cancel()
         self._port.spoke()
 
     def data_received(self, data: bytes) -> None:
         """Hand over."""
-        self._silent.cancel()
+        self._patience.cancel()
         self._port.spoke()
         if data[0] == _WIRE_FIRST_BYTE:
             wire = self._port.wire()

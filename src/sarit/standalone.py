@@ -79,7 +79,7 @@ class Node:
         if self.config.one_port:
             entrance = OnePort(self.server.connection, door.connection, self.config.max_api_connections).connection
         self._api = await asyncio.get_running_loop().create_server(
-            entrance, self.config.host, self.config.controller_port, backlog=_BACKLOG
+            entrance, bound_address(self.config.host), self.config.controller_port, backlog=_BACKLOG
         )
         if not self.config.controller_port:
             self.controller_port = self._api.sockets[0].getsockname()[1]
@@ -105,10 +105,16 @@ def advertised_address(config: NodeConfig) -> str:
     host = config.advertised_host or config.host
     if host in ("", "0.0.0.0", "::"):
         host = "127.0.0.1"
+    return bound_address(host)
+
+
+def bound_address(host: str) -> str:
+    """The one address of a host that the API listens at: the store's, which takes IPv4 where there is both."""
     try:
-        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[-1][4][0])
+        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise Invalid(f"the host name {host!r} cannot be resolved: {error}") from None
+    return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
 
 
 async def open_node(config: NodeConfig, env: Env) -> Node:

@@ -61,6 +61,8 @@ class AutoScale:
                     await self.consider(segment)
                 except SaritError as error:
                     _log.info("segment %s, put forward for a %s, is left as it is: %s", segment, wish.value, error)
+                except Exception:  # the other segments are looked at all the same
+                    _log.exception("segment %s is left as it is: scaling met a bug of ours", segment)
 
     async def consider(self, segment: str) -> bool:
         """Scale the stream of a segment if the rates call for it now; whether it was scaled.

@@ -87,13 +87,22 @@ class Caretaker:
             await self._look(WATCHED_FOR_RETENTION, name, version, self._retention.look)
         except SaritError as error:
             _log.info("%s is looked at later: %s", name, error)
+        except Exception:  # the other streams are cared for all the same
+            _log.exception("%s is looked at later: retention met a bug of ours", name)
 
     async def mark(self) -> None:
         """Look at every stream whose writers note times."""
         entries = await self._catalog.watched(WATCHED_FOR_TIME)
         self._forget(WATCHED_FOR_TIME, {name for name, _ in entries})
-        for name, version in entries:
-            await self._look(WATCHED_FOR_TIME, name, version, self._watermarks.look)
+        await each(entries, self._mark_one)
+
+    async def _mark_one(self, entry: tuple[StreamName, int]) -> None:
+        try:
+            await self._look(WATCHED_FOR_TIME, *entry, self._watermarks.look)
+        except SaritError as error:
+            _log.info("%s is looked at later: %s", entry[0], error)
+        except Exception:  # as above
+            _log.exception("%s is looked at later: watermarks met a bug of ours", entry[0])
 
     def _forget(self, kind: bytes, alive: set[StreamName]) -> None:
         """Entries that another controller removed."""
@@ -108,9 +117,6 @@ class Caretaker:
             needed = await look(name)
         except NotFound:
             needed = False
-        except SaritError as error:
-            _log.info("%s is looked at later: %s", name, error)
-            return
         if needed:
             self._superfluous.pop((kind, name), None)
             return

@@ -7,6 +7,7 @@ record of some version decodes to.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -16,16 +17,16 @@ from sarit.controller.model import codec
 from sarit.controller.model.epochs import Epoch, creation_epoch
 from sarit.controller.model.records import ScopeRecord, State, StreamRecord
 from sarit.controller.ports import Tables, TableUpdate, TableValue
-from sarit.core.errors import Conflict, Exists, NotFound
+from sarit.core.errors import Conflict, Corrupt, Exists, NotFound
 from sarit.core.limits import NO_VERSION
-from sarit.core.names import is_internal_name
+from sarit.core.names import StreamName, is_internal_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from sarit.core.names import StreamName
-
 T = TypeVar("T")
+
+_log = logging.getLogger("sarit.controller")
 
 PAGE: Final = 1000
 _MAX_CACHED_SCOPES: Final = 1024
@@ -121,9 +122,9 @@ class Catalog:
         return await self._in_scope(scope, lambda table: self.tables.scan(table, start, end, PAGE))
 
     async def page(self, scope: str, prefix: bytes, token: str) -> list[str]:
-        """The next names behind a prefix after `token`, without what is being deleted."""
+        """Some next names behind a prefix after `token`, without what is being deleted; none only at the end."""
         after = prefix + token.encode() if token else b""
-        while rows := await self.scan(scope, prefix, after):
+        while rows := await self.look(scope, prefix, after):  # a thousand records may be large
             after = rows[-1][0]
             names = [key[len(prefix) :].decode() for key, value in rows if not codec.is_leaving(value.value)]
             if names:
@@ -220,7 +221,10 @@ class Catalog:
     # -- streams that need a look now and then ------------------------------------------------------
 
     async def watch(self, kind: bytes, name: StreamName) -> None:
-        """Remember that a stream needs a look now and then; written anew, so that no removal under way strikes it."""
+        """Remember that a stream needs a look now and then; written anew, so that no removal under way strikes it.
+
+        Raises Invalid for what no stream can be called."""
+        StreamName.parse(str(name))
         await self.tables.update(keys.WATCH_TABLE, [TableUpdate(keys.watch_key(kind, name), b"\x01", NO_VERSION)])
 
     async def unwatch(self, kind: bytes, name: StreamName, version: int) -> None:
@@ -233,7 +237,13 @@ class Catalog:
         out: list[tuple[StreamName, int]] = []
         start, end = kind, keys.after_prefix(kind)
         while rows := await self.tables.scan(keys.WATCH_TABLE, start, end, PAGE):
-            out += ((keys.parse_watch(key), value.version) for key, value in rows)
+            for key, value in rows:
+                try:
+                    out.append((keys.parse_watch(key), value.version))
+                except Corrupt as error:  # earlier releases entered whatever they were asked to: no stream is called so
+                    _log.warning("an entry is removed from %s: %s", keys.WATCH_TABLE, error)
+                    with suppress(Conflict):
+                        await self.tables.update(keys.WATCH_TABLE, [TableUpdate(key, None, value.version)])
             start = rows[-1][0] + b"\0"
         return out
 

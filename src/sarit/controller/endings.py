@@ -12,7 +12,7 @@ from sarit.controller import keys
 from sarit.controller.model import codec
 from sarit.controller.model.records import CompletedRecord, TransactionRecord, TxnState, WriterRecord
 from sarit.controller.ports import TableUpdate
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.limits import MAX_WRITER_ID_BYTES, NO_VERSION, NOT_EXISTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +60,8 @@ async def times_noted(
     for at, record in enumerate(committed):
         if record is None or record.timestamp is None or not record.writer:
             continue
+        if len(record.writer.encode()) > MAX_WRITER_ID_BYTES:
+            continue  # decided by a release that let it pass: no key can hold it, and others wait behind this commit
         before = notes.get(record.writer)
         if before is None or before.time <= record.timestamp:
             position = {segment: behind[at] for segment, behind in lengths.items()}

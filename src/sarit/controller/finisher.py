@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sarit.controller.model.records import TxnState
+
+# The transactions that a batch has ended, with how.
+Ended = dict[int, "TxnState"]
 
 
 @dataclass(slots=True)
 class Finisher:
-    """The background task of one stream; `again`: something came while it ran; `hints`: to what has ended; `turn`: done
-    when the batch under way is."""
+    """The background task of one stream.
+
+    `again`: something came while it ran; `hints`: to what has ended; `ended`: what the batch under way has ended so
+    far; `turn`: done with all of that when it is over."""
 
     task: asyncio.Task[None]
     again: bool = False
     hints: list[bytes] = field(default_factory=list)
-    turn: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    ended: Ended = field(default_factory=dict)
+    turn: asyncio.Future[Ended] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     def turned(self) -> None:
         """A batch is over."""
         done, self.turn = self.turn, asyncio.get_running_loop().create_future()
-        done.set_result(None)
+        ended, self.ended = self.ended, {}
+        done.set_result(ended)

@@ -40,9 +40,10 @@ class Groups:
     async def create(self, scope: str, group: str, wanted: GroupRecord) -> GroupRecord:
         """The configuration in force: the one there was, when the group exists.
 
-        Raises Invalid (name), NotFound (scope)."""
+        Raises Invalid (its name, or a stream's), NotFound (scope)."""
         if not is_user_name(group):
             raise Invalid(f"{group!r} is not a reader group name")
+        groups.check_names(wanted)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._settle(scope, group)
@@ -64,7 +65,8 @@ class Groups:
         return found[0]
 
     async def update(self, scope: str, group: str, wanted: GroupRecord) -> int:
-        """The new generation.  Raises NotFound, Conflict (generation or id)."""
+        """The new generation.  Raises NotFound, Conflict (generation or id), Invalid (the name of a stream)."""
+        groups.check_names(wanted)
         hint = keys.group_hint(scope, group)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):

@@ -64,6 +64,8 @@ class Streams:
             raise Invalid(f"{name.stream!r} is not a stream name")
         for tag in config.tags:
             keys.tag_prefix(tag)
+        if config.retention.type is not RetentionType.NONE and not await self.catalog.scope_exists(name.scope):
+            raise NotFound(f"scope {name.scope} does not exist")  # before it is entered with those that are looked at
         await self._watch(name, config)
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
@@ -108,6 +110,7 @@ class Streams:
         Raises NotFound, Sealed, Invalid."""
         for tag in config.tags:
             keys.tag_prefix(tag)
+        await self.catalog.require(name)
         await self._watch(name, config)
         await self.change(name, lambda record, _: streams.update(record, config, self._env.clock.wall_ms()))
         await self._watch(name, config)  # it may have been taken for superfluous just before

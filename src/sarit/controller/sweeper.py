@@ -100,6 +100,8 @@ class Sweeper:
             await look(*hint)
         except SaritError as error:
             _log.warning("%s cannot be finished yet: %s", hint[0].decode(), error)
+        except Exception:  # the other hints are followed all the same
+            _log.exception("%s cannot be finished yet: the sweep met a bug of ours", hint[0].decode())
 
     async def _look_at_other(self, key: bytes, version: int) -> None:
         if self._age(key, 0) >= PATIENCE_SECONDS:

@@ -21,6 +21,7 @@ from sarit.controller.model.effects import CreateSegment, DeleteSegment
 from sarit.controller.model.epochs import stand_ins
 from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState
 from sarit.controller.ports import TableUpdate
+from sarit.controller.remembered import Remembered
 from sarit.controller.runner import every
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
@@ -39,11 +40,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.controller")
 
 COMMITS_AT_ONCE: Final = 100
-MAX_LISTED: Final = 500
-_COMPLETED_MS: Final = 10 * 60 * 1000
-_PRUNE_AFTER: Final = 200
 _RETRY_SECONDS: Final = 0.5
 _SETTLING_SECONDS: Final = 0.05
+_PASSING: Final = (TxnState.COMMITTING, TxnState.ABORTING)
 
 Live = tuple[int, TransactionRecord, int]
 
@@ -64,7 +63,7 @@ class Transactions:
         self._runner = runner
         self._env = env
         self._finishers: dict[StreamName, Finisher] = {}
-        self._since_prune: dict[StreamName, int] = {}
+        self.remembered = Remembered(catalog, env)
         streams.drain = self.drain
 
     def __repr__(self) -> str:
@@ -133,25 +132,26 @@ class Transactions:
 
     async def settled_state(self, name: StreamName, txn: int) -> TxnState:
         """As `state`, but what is being carried out here is waited for, for a moment: who asks would ask again."""
-        deadline = self._env.clock.monotonic() + _SETTLING_SECONDS
-        while (state := await self.state(name, txn)) in (TxnState.COMMITTING, TxnState.ABORTING):
-            finisher, left = self._finishers.get(name), deadline - self._env.clock.monotonic()
-            if finisher is None or left <= 0:
-                break
-            await asyncio.wait([finisher.turn], timeout=left)
-        return state
+        state = await self.state(name, txn)
+        return await self.outcome(name, txn, _SETTLING_SECONDS) if state in _PASSING else state
 
-    async def completed(self, name: StreamName) -> list[tuple[int, TxnState]]:
-        """The transactions that ended last, at most MAX_LISTED.  Raises NotFound."""
-        await self._catalog.require(name)
-        prefix, after, last = keys.of_stream(name.stream, keys.ENDINGS), b"", list[bytes]()
-        while rows := await self._catalog.scan(name.scope, prefix, after):
-            after = rows[-1][0]
-            last = [*last, *(key for key, _ in rows)][-MAX_LISTED:]
-        txns = [keys.transaction_of(key) for key in last]
-        values = await self._catalog.get(name.scope, [keys.completed_key(name.stream, txn) for txn in txns])
-        ends = {txn: value for txn, value in zip(txns, values, strict=True) if value is not None}
-        return [(txn, codec.decode_completed(value.value).state) for txn, value in ends.items()]
+    async def outcome(self, name: StreamName, txn: int, seconds: float) -> TxnState:
+        """How one that was decided ends; where it is after so long, or when nobody here carries it out."""
+        deadline = self._env.clock.monotonic() + seconds
+        first = True  # the batch under way may have been read before the decision: the next one has it
+        while True:
+            finisher, left = self._finishers.get(name), deadline - self._env.clock.monotonic()
+            if finisher is not None and left > 0:
+                turn = finisher.turn
+                await asyncio.wait([turn], timeout=left)
+                if turn.done() and txn in turn.result():
+                    return turn.result()[txn]
+                if first:
+                    first = False
+                    continue
+            state = await self.state(name, txn)  # somebody else may have ended it
+            if state not in _PASSING or finisher is None or left <= 0:
+                return state
 
     async def _decide(
         self, name: StreamName, txn: int, end: TxnState, decide: Callable[[TransactionRecord], TransactionRecord]
@@ -206,18 +206,23 @@ class Transactions:
                 # Nobody waits for a hint to go: that runs beside the next batch, and the sweeper finds what is left.
                 hints, finisher.hints = finisher.hints, []
                 try:
-                    more, _ = await every([self._finish_some(name, finisher), self._forget(hints)])
+                    more, _ = await every([self._turn(name, finisher), self._forget(hints)])
                 except (Conflict, Sealed):  # somebody else was there first: look again
                     more = True
                 except SaritError as error:
                     _log.warning("transactions of %s are not ended yet: %s", name, error)
                     await asyncio.sleep(_RETRY_SECONDS)
                     more = True
-                finisher.turned()
                 if not (more or finisher.again or finisher.hints):
                     return
         finally:
             del self._finishers[name]
+            finisher.turned()
+
+    async def _turn(self, name: StreamName, finisher: Finisher) -> bool:
+        try:
+            return await self._finish_some(name, finisher)
+        finally:
             finisher.turned()
 
     async def _forget(self, hints: Sequence[bytes]) -> bool:
@@ -235,13 +240,18 @@ class Transactions:
         if found.record.pending:  # what is pending may end some of them, or all
             await self._streams.settle(name)
             return True
-        found = await self._end_aborts(name, found, [entry for entry in live if entry[1].state is TxnState.ABORTING])
+        aborts = [entry for entry in live if entry[1].state is TxnState.ABORTING]
+        found = await self._end_aborts(name, found, aborts)
+        finisher.ended.update((txn, TxnState.ABORTED) for txn, _, _ in aborts)
         batch = transactions.next_batch(due, COMMITS_AT_ONCE)
         if not batch:
             return False
-        if await self._merge(name, found, batch) is None:
+        ids = [txn for txn, _, _ in batch]
+        if await self._merge(name, found, batch) is not None:
+            finisher.ended.update((txn, TxnState.COMMITTED) for txn in ids)
+        else:
             seen, past = found.record, await self._past(name, found.record, batch)
-            ids, now = [txn for txn, _, _ in batch], self._env.clock.wall_ms()
+            now = self._env.clock.wall_ms()
 
             def roll(record: StreamRecord, _: object) -> StreamRecord:
                 if record != seen:
@@ -249,7 +259,7 @@ class Transactions:
                 return streams.roll(record, past, ids, now)
 
             await self._streams.change(name, roll)
-        finisher.hints += (keys.transaction_hint(name, txn) for txn, _, _ in batch)
+        finisher.hints += (keys.transaction_hint(name, txn) for txn in ids)
         return True
 
     async def _past(self, name: StreamName, record: StreamRecord, batch: Sequence[Live]) -> Epoch:
@@ -347,7 +357,7 @@ class Transactions:
             updates += ended(name, txn, TxnState.COMMITTED, now, version)
         updates += await times_noted(self._catalog, name, [record for _, record, _ in batch], lengths)
         found = await self._update(name, found, updates)
-        await self._prune(name, len(ids))
+        await self.remembered.prune(name, len(ids))
         return found
 
     async def _end_aborts(self, name: StreamName, found: Found, aborting: Sequence[Live]) -> Found:
@@ -361,24 +371,8 @@ class Transactions:
             updates += ended(name, txn, TxnState.ABORTED, self._env.clock.wall_ms(), version)
         found = await self._update(name, found, updates)
         await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in aborting])
-        await self._prune(name, len(aborting))
+        await self.remembered.prune(name, len(aborting))
         return found
-
-    async def _prune(self, name: StreamName, count: int) -> None:
-        """Forget how old transactions ended, when enough new ones have."""
-        since = self._since_prune.get(name, 0) + count
-        if since < _PRUNE_AFTER:
-            self._since_prune[name] = since
-            return
-        self._since_prune.pop(name, None)
-        prefix, limit = keys.of_stream(name.stream, keys.ENDINGS), 10 * _PRUNE_AFTER
-        rows = await self._catalog.scan(name.scope, prefix, limit=limit)
-        latest = keys.ending_key(name.stream, max(0, self._env.clock.wall_ms() - _COMPLETED_MS), 0)
-        old = [key for key, _ in rows[:-MAX_LISTED] if key < latest]
-        updates = [TableUpdate(key, None, NO_VERSION) for key in old]
-        updates += (TableUpdate(keys.completed_key(name.stream, keys.transaction_of(k)), None, NO_VERSION) for k in old)
-        if updates:
-            await self._catalog.update(name.scope, updates)
 
     async def stop(self) -> None:
         """End the background tasks; what they leave is finished by the next start."""

@@ -66,6 +66,10 @@ MAX_TABLE_VALUE_BYTES: Final = MIB - 8192
 MAX_TABLE_BATCH_BYTES: Final = 32 * MIB
 MAX_TABLE_PAGE_BYTES: Final = 2 * MIB
 
+# -- the controller's API ----------------------------------------------------------------------
+MAX_WRITER_ID_BYTES: Final = KIB  # part of a table's key
+MAX_OUTCOME_WAIT_SECONDS: Final = 30.0
+
 # -- numbers the protocol gives a meaning ------------------------------------------------------
 NULL_ATTRIBUTE_VALUE: Final = -(1 << 63)
 NO_VERSION: Final = -(1 << 63)

@@ -5,7 +5,10 @@ nothing of a client that broke the protocol.  So each connection is a `_Guest` t
 protocol and ends the connection, with one line in the log, when the client
 
 - sends what is no HTTP/2, or a request that grpclib cannot handle;
-- leaves replies untaken for STALLED_SECONDS.
+- leaves replies untaken for STALLED_SECONDS;
+- has not begun to speak HTTP/2 GREETING_SECONDS after it came;
+- sends nothing for QUIET_SECONDS and then does not answer a ping within PING_SECONDS: it went without a word, or its
+  path did.  One that answers may keep an idle connection for ever, as the official clients do.
 
 Frames of a type that HTTP/2 does not know are passed over (RFC 9113 par. 5.5).
 """
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from grpclib.config import Configuration
 from grpclib.metadata import decode_metadata
 from grpclib.server import Server
-from h2.events import RequestReceived
+from h2.events import RemoteSettingsChanged, RequestReceived
 
 from sarit.core.admission import Admission
 
@@ -30,6 +33,10 @@ _log = logging.getLogger("sarit.controller.connection")
 
 STALLED_SECONDS: Final = 60.0
 CLOSE_SECONDS: Final = 10.0
+GREETING_SECONDS: Final = 20.0
+QUIET_SECONDS: Final = 60.0
+PING_SECONDS: Final = 60.0  # over a slow path it stands behind replies
+_PING: Final = b"anybody?"
 # What a client may send ahead of what is taken: the least that HTTP/2 allows, as every connection may use it up.
 WINDOW_BYTES: Final = 65_535
 
@@ -70,6 +77,8 @@ class _Guest(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._stalled: asyncio.TimerHandle | None = None
         self._closing: asyncio.TimerHandle | None = None
+        self._watching: asyncio.TimerHandle | None = None
+        self._greeted = self._heard = self._pinged = False
         self._peer = "?"
         self._ended = False
 
@@ -78,10 +87,12 @@ class _Guest(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self._inner.connection_made(_Gathering(self._transport))
+        self._watch_in(GREETING_SECONDS)
 
     def data_received(self, data: bytes) -> None:
         if self._ended or self._inner.connection.is_closing():
             return
+        self._heard, self._pinged = True, False
         connection, processor = self._inner.connection, self._inner.processor
         try:
             events = connection.feed(data)
@@ -93,6 +104,8 @@ class _Guest(asyncio.Protocol):
             if type(event) is RequestReceived and (wrong := _wrong_with(event.headers)) is not None:
                 self._end(wrong)
                 return
+            if type(event) is RemoteSettingsChanged:
+                self._greeted = True
             if type(event) in getattr(processor, "processors", ()):  # it drops them when it closes
                 processor.process(event)
         if not connection.is_closing():
@@ -109,11 +122,33 @@ class _Guest(asyncio.Protocol):
         self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._stalled, self._closing):
+        for timer in (self._stalled, self._closing, self._watching):
             if timer is not None:
                 timer.cancel()
         self._door.left()
         self._inner.connection_lost(exc)
+
+    def _watch_in(self, seconds: float) -> None:
+        self._watching = asyncio.get_running_loop().call_later(seconds, self._watch)
+
+    def _watch(self) -> None:
+        """See whether there is somebody still."""
+        if self._ended:
+            return
+        if self._inner.connection.is_closing():
+            self._transport.abort()  # or it would wait until the client has taken what was sent, for ever if need be
+        elif not self._greeted:
+            self._end(f"did not begin to speak HTTP/2 for {GREETING_SECONDS:.0f} s")
+        elif self._heard:
+            self._heard = False
+            self._watch_in(QUIET_SECONDS)
+        elif not self._pinged:
+            self._pinged = True
+            self._watch_in(PING_SECONDS)
+            self._inner.connection._connection.ping(_PING)
+            self._inner.connection.flush()
+        else:
+            self._end(f"did not answer a ping for {PING_SECONDS:.0f} s")
 
     def _stall(self) -> None:
         if not (self._ended or self._transport.is_closing()):

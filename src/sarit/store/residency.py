@@ -18,6 +18,7 @@ from sarit.core.sometimes import sometimes
 from sarit.index import keys
 from sarit.storage.layout import ChunkList, Extent, load_extent, load_slice
 from sarit.store.operations import Entry
+from sarit.store.range_ends import RangeEnds
 from sarit.store.segment import Attribute, Segment, load_segment
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ class Residency:
         self._max_segments = max_segments
         self._loading: dict[str, asyncio.Future[Segment | None]] = {}
         self.entries = EntryCache(entry_cache_bytes)
+        self.ends = RangeEnds()
         self.generation = 0
         self._committing = 0
         self._settled = asyncio.Event()
@@ -208,6 +210,19 @@ class Residency:
                 self.entries.put(segment.id, key, found)
                 out[key] = found
             return out
+
+    async def stored_rows(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Up to `limit` rows of the index, as of one generation; fewer only at the end.
+
+        Short ends are kept until the next generation: the controller scans the same few ranges for each commit."""
+        known = self.ends.rows(self.generation, low, high)
+        if known is not None:
+            return known[:limit]
+        generation = self.generation
+        rows = await self._index.scan(low, high, limit)
+        if len(rows) < limit:
+            self.ends.put(generation, low, high, rows)
+        return rows
 
     def evict(self) -> None:
         """Forget idle segments while there are more than the bound."""

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 Change = tuple[bytes, bytes | None, int]
 
-_PAGE_ROWS = 512
+# Rows of the index that are read at once: first, when nothing is known of their size, and at most, since each may be
+# of a MiB whatever those before it were.
+_LEAST_ROWS = 16
+_FIRST_ROWS = 64
+_PAGE_ROWS = 256
 
 
 class Tables:
@@ -126,44 +130,62 @@ class Tables:
     async def scan(self, name: str, start: bytes, end: bytes | None, limit: int) -> list[Entry]:
         """Applied entries with start <= key (< end) by key, at most `limit` and one page of bytes, of one moment."""
         segment = await self._require(name)
-        most = limit
         while True:
-            alive, whole = await self._scan_some(segment, start, end, most)
+            alive, whole = await self._scan_some(segment, start, end, limit)
             if alive or whole:
                 return _page(alive, limit)
-            most *= 2  # all that was looked at is gone: look at more, from the start, as it must be of one moment
+            # All that was looked at was removed meanwhile: look again, from the start, as it must be of one moment.
 
     async def _scan_some(
         self, segment: Segment, start: bytes, end: bytes | None, limit: int
     ) -> tuple[list[Entry], bool]:
-        """Entries in order, and whether these are all there are up to `end`."""
+        """Entries in order, some more than a page perhaps, and whether these are all there are up to `end`."""
         table = segment.table
         assert table is not None
+        residency = self._container.residency
         segment.pins += 1
         try:
             while True:
-                generation = self._container.residency.generation
-                low, high = keys.entry_range(segment.id, start, end)
-                rows: list[tuple[bytes, bytes]] = []
-                # As many more rows as the overlay could remove; it may grow while the index is read.
-                most = limit + len(table.dirty) + len(table.flushing)
-                if segment.committed:
-                    rows = await self._container.index.scan(low, high, most)
-                if generation == self._container.residency.generation:
+                generation = residency.generation
+                merged, last = await self._stored_page(segment, start, end, limit)
+                if generation == residency.generation:
                     break
         finally:
             segment.pins -= 1
-        merged: dict[bytes, Entry] = {}
-        for row_key, row in rows:
-            _, key = keys.parse_entry_key(row_key)
-            version, value = keys.parse_entry_value(row)
-            merged[key] = Entry(key, value, version)
         for overlay in (table.flushing, table.dirty):
             merged |= {k: e for k, e in overlay.items() if k >= start and (end is None or k < end)}
-        # Rows of the index beyond what was scanned may come before overlay entries: stop there.
-        last = keys.parse_entry_key(rows[-1][0])[1] if rows and len(rows) == most else None
+        # Rows of the index beyond what was looked at may come before overlay entries: stop there.
         looked_at = sorted(key for key in merged if last is None or key <= last)
         return [merged[key] for key in looked_at if merged[key].value is not None], last is None
+
+    async def _stored_page(
+        self, segment: Segment, start: bytes, end: bytes | None, limit: int
+    ) -> tuple[dict[bytes, Entry], bytes | None]:
+        """What the index holds, as much of it as makes a page with the overlay on it, and the last key looked at; None
+        when that is all.  In pieces: a page may be asked for with any limit, and rows may be large."""
+        found: dict[bytes, Entry] = {}
+        table, size, piece = segment.table, 0, max(1, min(limit, _FIRST_ROWS))
+        assert table is not None
+        if not segment.committed:
+            return found, None
+        low, high = keys.entry_range(segment.id, start, end)
+        while True:
+            rows = await self._container.residency.stored_rows(low, high, piece)
+            for row_key, row in rows:
+                _, key = keys.parse_entry_key(row_key)
+                if _applied(table, key) is None:
+                    version, value = keys.parse_entry_value(row)
+                    entry = found[key] = Entry(key, value, version)
+                    size += _serialized_bytes(entry)
+            if len(rows) < piece:
+                return found, None
+            if len(found) >= limit or size >= MAX_TABLE_PAGE_BYTES:
+                return found, key
+            low = rows[-1][0] + b"\0"
+            # As many as are wanted, more where the overlay hides most; no more bytes than a page, if they are alike.
+            each = max(1, sum(len(row) for _, row in rows) // len(rows))
+            wanted = max(limit - len(found), 4 * len(rows))
+            piece = max(_LEAST_ROWS, min(wanted, MAX_TABLE_PAGE_BYTES // each, _PAGE_ROWS))
 
     async def delta(self, name: str, position: int, limit: int) -> tuple[list[Entry], bool, int]:
         """Live entries written at or after `position`, whether the end was reached, and the next position.
@@ -176,6 +198,7 @@ class Tables:
             raise Invalid(f"position {position} is behind the end {segment.length} of table {name}")
         if position == segment.length:
             return [], True, 0
+        limit = min(limit, _PAGE_ROWS)  # as anything may be asked for
         while True:
             live, last = await self._delta_some(segment, position, limit)
             if live or last is None:

@@ -113,6 +113,45 @@ def test_the_life_of_a_transaction():
     run(main())
 
 
+def test_a_decision_is_answered_when_it_is_carried_out_if_that_was_asked_for():
+    async def main():
+        async with api() as c:
+            create = pb.CreateTxnRequest(streamInfo=INFO, lease=LEASE)
+            ways = ((c.commitTransaction, pb.TxnState.COMMITTED), (c.abortTransaction, pb.TxnState.ABORTED))
+            for decide, end in ways:
+                txn = (await c.createTransaction(create)).txnId
+                for _ in range(2):  # asked again it is over
+                    reply = await decide(txn_request(txn, outcomeWithinMillis=10_000))
+                    assert (reply.status, reply.outcome) == (pb.TxnStatus.SUCCESS, end)
+                assert (await c.checkTransactionState(txn_request(txn))).state == end
+                await quiet(c.controller)
+            txn = (await c.createTransaction(create)).txnId
+            reply = await c.commitTransaction(txn_request(txn))
+            assert reply.SerializeToString() == b""  # as it ever was
+            await quiet(c.controller)
+            c.controller.transactions.finish_soon = lambda name: None
+            txn = (await c.createTransaction(create)).txnId
+            reply = await c.commitTransaction(txn_request(txn, outcomeWithinMillis=10_000))
+            assert (reply.status, reply.outcome) == (pb.TxnStatus.SUCCESS, pb.TxnState.COMMITTING)
+
+    run(main())
+
+
+def test_a_writer_whose_id_is_too_long_for_a_key_is_refused():
+    """Its commit was taken, and could not be carried out: it blocked all later ones of the stream, and its seal."""
+
+    async def main():
+        async with api() as c:
+            txn = (await c.createTransaction(pb.CreateTxnRequest(streamInfo=INFO, lease=LEASE))).txnId
+            for writer in ("w" * 1025, "\u20ac" * 342):
+                call = c.commitTransaction(txn_request(txn, writerId=writer, timestamp=5))
+                assert await status_of(call) is Status.INVALID_ARGUMENT
+            reply = await c.commitTransaction(txn_request(txn, writerId="w" * 1024, timestamp=5))
+            assert reply.status == pb.TxnStatus.SUCCESS
+
+    run(main())
+
+
 def test_transactions_that_cannot_be():
     async def main():
         async with api() as c:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sarit.controller import keys
+from sarit.controller.endings import ended
 from sarit.controller.model import transactions
 from sarit.controller.model.records import TransactionRecord, TxnState
+from sarit.controller.remembered import MAX_LISTED
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, transaction_segment
@@ -46,7 +48,7 @@ def test_commits_are_merged_in_the_order_they_were_decided():
         later(STREAM)
         await quiet(c)
         assert parts(world, segment(0)) == parts(world, segment(1)) == list("eafcb")
-        assert await c.transactions.completed(STREAM) != []
+        assert await c.transactions.remembered.latest(STREAM) != []
         world.check()
 
     run(main())
@@ -141,8 +143,8 @@ def test_a_stream_is_sealed_when_its_transactions_have_ended():
 
 def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
     async def main():
-        monkeypatch.setattr("sarit.controller.transactions._PRUNE_AFTER", 5)
-        monkeypatch.setattr("sarit.controller.transactions.MAX_LISTED", 3)
+        monkeypatch.setattr("sarit.controller.remembered._PRUNE_AFTER", 5)
+        monkeypatch.setattr("sarit.controller.remembered.MAX_LISTED", 3)
         world, c = await prepared(1)
         txns = []
         for _ in range(20):
@@ -150,11 +152,38 @@ def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
             txns.append(await begin(world, c, "x"))
             await c.transactions.commit(STREAM, txns[-1], "", 1)
             await quiet(c)
-        assert [txn for txn, _ in await c.transactions.completed(STREAM)] == txns[-3:]
+        assert [txn for txn, _ in await c.transactions.remembered.latest(STREAM)] == txns[-3:]
         known = [await c.transactions.state(STREAM, txn) for txn in txns]
         assert known[0] is TxnState.UNKNOWN
         assert known[-6:] == [TxnState.COMMITTED] * 6  # ten minutes and more
         assert len(world.segments.moved) == 20
+
+    run(main())
+
+
+def test_the_latest_endings_are_found_without_reading_all():
+    """Those of ten minutes are kept: a hundred thousand, perhaps."""
+
+    async def main():
+        world, c = await prepared(1)
+        now, count = world.env.clock.wall_ms(), 5000
+        updates = [
+            update
+            for number in range(count)
+            for update in ended(STREAM, number, TxnState.COMMITTED, now - 100 * (count - number))
+        ]
+        await c.catalog.update("s", updates)
+        read, scan = [], world.tables.scan
+
+        async def counting(*arguments):
+            rows = await scan(*arguments)
+            read.extend(rows)
+            return rows
+
+        world.tables.scan = counting
+        listed = [txn for txn, _ in await c.transactions.remembered.latest(STREAM)]
+        assert listed == list(range(count - MAX_LISTED, count))
+        assert len(read) < 4 * MAX_LISTED
 
     run(main())
 

@@ -1,10 +1,22 @@
-"""What is written in one turn of the loop leaves as one write."""
+"""What is written in one turn of the loop leaves as one write; who is silent, or gone, keeps no place."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 
-from sarit.rpc.door import _Gathering
+import pytest
+from grpclib.client import Channel
+from grpclib.const import Cardinality, Handler
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import PingReceived
+
+from sarit.rpc import door
+from sarit.rpc.door import Door, _Gathering
+from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.generated.controller_grpc import ControllerServiceStub
+from tests.unit.client.world import until
 
 
 class _Transport:
@@ -50,3 +62,82 @@ def test_what_was_written_leaves_before_the_end() -> None:
         assert gathering.is_closing()
 
     asyncio.run(main())
+
+
+class _Service:
+    """Says that each scope exists."""
+
+    async def exists(self, stream) -> None:
+        await stream.recv_message()
+        await stream.send_message(pb.ExistsResponse(exists=True))
+
+    def __mapping__(self):
+        path = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/checkScopeExists"
+        return {path: Handler(self.exists, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
+
+
+@asynccontextmanager
+async def an_impatient_door(monkeypatch, greeting=0.05, quiet=0.05, ping=0.05):
+    for name, seconds in (("GREETING", greeting), ("QUIET", quiet), ("PING", ping)):
+        monkeypatch.setattr(door, f"{name}_SECONDS", seconds)
+    entrance = Door([_Service()], 10)
+    server = await asyncio.get_running_loop().create_server(entrance.connection, "127.0.0.1", 0)
+    try:
+        yield entrance, server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"PRI * HTTP/2.0"])
+def test_who_does_not_begin_to_speak_keeps_no_place(said, monkeypatch, caplog) -> None:
+    """Such connections kept all places of the API for ever."""
+
+    async def main() -> None:
+        async with an_impatient_door(monkeypatch) as (entrance, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(said)
+            await reader.read()  # to the end
+            writer.close()
+            await until(lambda: repr(entrance) == "<Door, 0 connections>")
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert "did not begin to speak HTTP/2" in caplog.text
+
+
+def test_who_vanished_keeps_no_place(monkeypatch, caplog) -> None:
+    """One whose machine went without a word, or whose path did: it answers no ping."""
+
+    async def main() -> None:
+        async with an_impatient_door(monkeypatch, greeting=0.2) as (entrance, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            client = H2Connection(H2Configuration(client_side=True))
+            client.initiate_connection()
+            writer.write(client.data_to_send())
+            events = []
+            while data := await reader.read(65536):
+                events += client.receive_data(data)  # what it would answer is not sent
+            assert [event for event in events if isinstance(event, PingReceived)]
+            writer.close()
+            await until(lambda: repr(entrance) == "<Door, 0 connections>")
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert "did not answer a ping" in caplog.text
+
+
+def test_who_is_idle_and_answers_keeps_its_place(monkeypatch, caplog) -> None:
+    async def main() -> None:
+        pings: list[object] = []
+        async with an_impatient_door(monkeypatch, greeting=0.2, quiet=0.01, ping=10) as (entrance, port):
+            channel = Channel("127.0.0.1", port)
+            stub = ControllerServiceStub(channel)
+            assert (await stub.checkScopeExists(pb.ScopeInfo(scope="s"))).exists
+            processor = channel._protocol.processor  # type: ignore[union-attr]
+            answer = processor.processors[PingReceived]
+            processor.processors[PingReceived] = lambda event: (pings.append(event), answer(event))
+            await until(lambda: len(pings) >= 3)
+            assert (await stub.checkScopeExists(pb.ScopeInfo(scope="s"))).exists
+            assert repr(entrance) == "<Door, 1 connections>"
+            channel.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert "closed" not in caplog.text

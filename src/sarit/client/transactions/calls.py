@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 NO_TIMESTAMP: Final = -(1 << 63)
+# Well below the time a call may take (`link/controller.py`): what takes longer is asked for.
+OUTCOME_WITHIN_MS: Final = 15_000
 
 _Ping = pb.PingTxnStatus
 _PING: Final = {
@@ -60,13 +62,15 @@ class TransactionCalls:
             raise Invalid(f"transaction {transaction:032x}: {_Ping.Status.Name(reply.status)}")
         return _PING[reply.status]
 
-    async def commit(self, transaction: int, writer: str, time: int | None) -> None:
-        """Decide for it.  Raises NotFound, Conflict (it was aborted)."""
-        await self._decide(self._controller.stub.commitTransaction, transaction, writer, time, "aborted")
+    async def commit(self, transaction: int, writer: str, time: int | None, *, wait: bool) -> TransactionStatus:
+        """Decide for it; where it is then, as far as the server tells.  Raises NotFound, Conflict (it was aborted)."""
+        request = self._request(transaction, writer, time)
+        return await self._decide(self._controller.stub.commitTransaction, request, transaction, wait, "aborted")
 
-    async def abort(self, transaction: int) -> None:
-        """Decide against it.  Raises NotFound, Conflict (it was committed)."""
-        await self._decide(self._controller.stub.abortTransaction, transaction, "", None, "committed")
+    async def abort(self, transaction: int, *, wait: bool) -> TransactionStatus:
+        """As `commit`, against it.  Raises NotFound, Conflict (it was committed)."""
+        request = self._request(transaction)
+        return await self._decide(self._controller.stub.abortTransaction, request, transaction, wait, "committed")
 
     async def status(self, transaction: int) -> TransactionStatus:
         """Where it is; UNKNOWN when it never was, or ended long ago.  Raises NotFound (stream)."""
@@ -87,8 +91,13 @@ class TransactionCalls:
             for found in reply.response
         ]
 
-    async def _decide(self, method: Any, transaction: int, writer: str, time: int | None, otherwise: str) -> None:
-        reply = await self._controller.named(self._stream, method, self._request(transaction, writer, time))
+    async def _decide(
+        self, method: Any, request: pb.TxnRequest, transaction: int, wait: bool, otherwise: str
+    ) -> TransactionStatus:
+        """`wait`: let the server reply when it is carried out.  UNKNOWN when it does not tell (docs/decisions/0404)."""
+        if wait:
+            request.outcomeWithinMillis = OUTCOME_WITHIN_MS
+        reply = await self._controller.named(self._stream, method, request)
         if reply.status == pb.TxnStatus.FAILURE:
             raise Conflict(
                 f"transaction {transaction:032x} of {self._stream} was {otherwise} (by somebody else, or because its "
@@ -98,6 +107,7 @@ class TransactionCalls:
             raise NotFound(f"stream {self._stream} has no transaction {transaction:032x}, or it ended long ago")
         if reply.status == pb.TxnStatus.STREAM_NOT_FOUND:
             raise NotFound(f"stream {self._stream} does not exist")
+        return TransactionStatus(reply.outcome)
 
     def _request(self, transaction: int, writer: str = "", time: int | None = None) -> pb.TxnRequest:
         return pb.TxnRequest(

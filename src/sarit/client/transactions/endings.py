@@ -1,8 +1,9 @@
 """When decided transactions have ended: one question at a time for all that wait, so that many cost little more.
 
-The controller ends transactions in batches and tells nobody.  Whoever waits is entered here; as long as anybody is, the
-one that waits longest is asked about.  When it has ended the next is asked about at once, for it probably has, too;
-when it has not, there is a pause, longer each time.
+A controller of ours replies when a decision is carried out (docs/decisions/0404).  Others tell nobody, and ours may
+take longer than a call: whoever waits then is entered here; as long as anybody is, the one that waits longest is asked
+about.  When it has ended the next is asked about at once, for it probably has, too; when it has not, there is a pause,
+longer each time.
 """
 
 from __future__ import annotations

@@ -136,26 +136,26 @@ class TransactionalWriter:
         Decided when it returns; `wait`: return only when readers can see it.  `time` is noted for this writer, as by
         `note_time`.  Raises NotFound, Conflict (it was aborted)."""
         number = transaction_number(transaction)
-        await self._session.patiently(lambda: self._calls.commit(number, self.name, time))
+        status = await self._session.patiently(lambda: self._calls.commit(number, self.name, time, wait=wait))
         if wait:
-            await self._ended(number, TransactionStatus.COMMITTED)
+            await self._ended(number, status, TransactionStatus.COMMITTED)
 
     async def abort(self, transaction: UUID | str, *, wait: bool = True) -> None:
         """Forget all its events.  Decided when it returns; `wait`: return only when they are gone.
 
         Raises NotFound, Conflict (it was committed)."""
         number = transaction_number(transaction)
-        await self._session.patiently(lambda: self._calls.abort(number))
+        status = await self._session.patiently(lambda: self._calls.abort(number, wait=wait))
         if wait:
-            await self._ended(number, TransactionStatus.ABORTED)
+            await self._ended(number, status, TransactionStatus.ABORTED)
 
     async def completed(self) -> list[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), with how they did.  Raises NotFound (stream)."""
         found = await self._session.patiently(self._calls.completed)
         return [(UUID(int=number), status) for number, status in found]
 
-    async def _ended(self, number: int, wanted: TransactionStatus) -> None:
-        status = await self._endings.of(number)
+    async def _ended(self, number: int, told: TransactionStatus, wanted: TransactionStatus) -> None:
+        status = told if told is wanted else await self._endings.of(number)
         if status is not wanted:
             raise Conflict(f"transaction {number:032x} is {status.name.lower()}", actual=status)
 

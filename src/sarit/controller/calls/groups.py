@@ -81,7 +81,7 @@ class GroupCalls:
             generation = await self._groups.update(request.scope, request.readerGroupName, group_record(request))
         except NotFound:
             return _Update(status=_Update.RG_NOT_FOUND)
-        except Conflict:
+        except (Conflict, Invalid):
             return _Update(status=_Update.INVALID_CONFIG)
         return _Update(status=_Update.SUCCESS, generation=generation)
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from sarit.controller.model.records import TxnState
 from sarit.controller.model.transactions import LeaseTooLarge, TooOld
 from sarit.controller.writers import EarlierTime
-from sarit.core.errors import Conflict, Invalid, NotFound
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError
+from sarit.core.limits import MAX_OUTCOME_WAIT_SECONDS, MAX_WRITER_ID_BYTES
 from sarit.rpc.convert import segment_range, stream_name, transaction, transaction_message
 from sarit.rpc.generated import controller_pb2 as pb
 
@@ -60,6 +61,8 @@ class TransactionCalls:
 
     async def commitTransaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
         name, txn = stream_name(request.streamInfo), transaction(request.txnId)
+        if len(request.writerId.encode()) > MAX_WRITER_ID_BYTES:
+            raise Invalid(f"a writer's id has at most {MAX_WRITER_ID_BYTES} bytes; give a shorter one")
         return await self._decide(request, self._transactions.commit(name, txn, request.writerId, request.timestamp))
 
     async def abortTransaction(self, request: pb.TxnRequest) -> pb.TxnStatus:
@@ -74,7 +77,15 @@ class TransactionCalls:
         except NotFound:
             found = await self._catalog.find(stream_name(request.streamInfo))
             return _Txn(status=_Txn.STREAM_NOT_FOUND if found is None else _Txn.TRANSACTION_NOT_FOUND)
-        return _Txn(status=_Txn.SUCCESS)
+        if not request.outcomeWithinMillis:
+            return _Txn(status=_Txn.SUCCESS)
+        seconds = min(request.outcomeWithinMillis / 1000, MAX_OUTCOME_WAIT_SECONDS)
+        name, txn = stream_name(request.streamInfo), transaction(request.txnId)
+        try:
+            state = await self._transactions.outcome(name, txn, seconds)
+        except SaritError:  # the decision stands; how it ended is to be asked
+            state = TxnState.UNKNOWN
+        return _Txn(status=_Txn.SUCCESS, outcome=int(state))  # type: ignore[arg-type]
 
     async def checkTransactionState(self, request: pb.TxnRequest) -> pb.TxnState:
         name = stream_name(request.streamInfo)
@@ -84,7 +95,7 @@ class TransactionCalls:
 
     async def listCompletedTransactions(self, request: pb.ListCompletedTxnRequest) -> pb.ListCompletedTxnResponse:
         reply = pb.TxnResponse
-        ended = await self._transactions.completed(stream_name(request.streamInfo))
+        ended = await self._transactions.remembered.latest(stream_name(request.streamInfo))
         return pb.ListCompletedTxnResponse(
             response=[
                 reply(

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.controller.model.records import GroupRecord, State
-from sarit.core.errors import Conflict
+from sarit.core.errors import Conflict, Invalid
+from sarit.core.names import is_internal_name
 
 if TYPE_CHECKING:
     from sarit.core.names import StreamName
@@ -42,4 +43,17 @@ def subscribed(record: GroupRecord) -> tuple[StreamName, ...]:
     """Streams whose data the group holds back from truncation by retention."""
     if record.retention == _NO_RETENTION:
         return ()
-    return tuple(sorted({name for name, _ in record.starts}))
+    # Earlier releases stored any names: a stream is called by none of these, and a table may have no key for them.
+    return tuple(sorted({name for name, _ in record.starts if is_possible(name)}))
+
+
+def check_names(record: GroupRecord) -> None:
+    """Raises Invalid when it reads what no stream can be called."""
+    for name, _ in (*record.starts, *record.ends):
+        if not is_possible(name):
+            raise Invalid(f"{str(name)[:80]!r} is not the name of a stream: SCOPE/STREAM of letters, digits, '.', '-'")
+
+
+def is_possible(name: StreamName) -> bool:
+    """Whether there can be a stream of this name."""
+    return is_internal_name(name.scope) and is_internal_name(name.stream)

@@ -515,19 +515,21 @@ class PingTxnStatus(_message.Message):
     def __init__(self, status: _Optional[_Union[PingTxnStatus.Status, str]] = ...) -> None: ...
 
 class TxnRequest(_message.Message):
-    __slots__ = ("streamInfo", "txnId", "writerId", "timestamp")
+    __slots__ = ("streamInfo", "txnId", "writerId", "timestamp", "outcomeWithinMillis")
     STREAMINFO_FIELD_NUMBER: _ClassVar[int]
     TXNID_FIELD_NUMBER: _ClassVar[int]
     WRITERID_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMEWITHINMILLIS_FIELD_NUMBER: _ClassVar[int]
     streamInfo: StreamInfo
     txnId: TxnId
     writerId: str
     timestamp: int
-    def __init__(self, streamInfo: _Optional[_Union[StreamInfo, _Mapping]] = ..., txnId: _Optional[_Union[TxnId, _Mapping]] = ..., writerId: _Optional[str] = ..., timestamp: _Optional[int] = ...) -> None: ...
+    outcomeWithinMillis: int
+    def __init__(self, streamInfo: _Optional[_Union[StreamInfo, _Mapping]] = ..., txnId: _Optional[_Union[TxnId, _Mapping]] = ..., writerId: _Optional[str] = ..., timestamp: _Optional[int] = ..., outcomeWithinMillis: _Optional[int] = ...) -> None: ...
 
 class TxnStatus(_message.Message):
-    __slots__ = ("status",)
+    __slots__ = ("status", "outcome")
     class Status(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         SUCCESS: _ClassVar[TxnStatus.Status]
@@ -539,8 +541,10 @@ class TxnStatus(_message.Message):
     STREAM_NOT_FOUND: TxnStatus.Status
     TRANSACTION_NOT_FOUND: TxnStatus.Status
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     status: TxnStatus.Status
-    def __init__(self, status: _Optional[_Union[TxnStatus.Status, str]] = ...) -> None: ...
+    outcome: TxnState.State
+    def __init__(self, status: _Optional[_Union[TxnStatus.Status, str]] = ..., outcome: _Optional[_Union[TxnState.State, str]] = ...) -> None: ...
 
 class TxnState(_message.Message):
     __slots__ = ("state",)

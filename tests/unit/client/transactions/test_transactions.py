@@ -10,6 +10,7 @@ from sarit.client import aio
 from sarit.client.transactions.transaction import transaction_number
 from sarit.client.values import TransactionStatus
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
+from sarit.rpc.generated import controller_pb2 as pb
 from tests.nodes import RunningNode
 from tests.unit.client.nodes import in_keys, on_node
 
@@ -191,11 +192,12 @@ async def test_broken_connections_and_lost_answers_lose_and_double_nothing(made)
     calls = writer._calls
     decide, lost = calls.commit, [3]
 
-    async def unsure(*arguments) -> None:
-        await decide(*arguments)
+    async def unsure(*arguments, wait: bool) -> TransactionStatus:
+        status = await decide(*arguments, wait=wait)
         if lost[0]:
             lost[0] -= 1
             raise Unavailable("the answer is lost")
+        return status
 
     calls.commit = unsure
     transaction = await writer.begin()
@@ -280,3 +282,56 @@ def test_ids_are_numbers_of_128_bits() -> None:
     assert transaction_number(uuid.UUID(int=7)) == 7
     with pytest.raises(Invalid):
         transaction_number("")
+
+
+@on_node
+async def test_a_commit_that_waits_is_one_call(made) -> None:
+    await made.client.create_stream("s/t", segments=2)
+    writer = made.client.transactional_writer("s/t")
+
+    async def asked(number) -> TransactionStatus:
+        raise AssertionError("nobody needs to ask how it ended")
+
+    writer._calls.status = asked
+    for end in ("commit", "abort"):
+        transaction = await writer.begin()
+        transaction.write(end)
+        await getattr(transaction, end)()
+    assert await made.read("s/t") == [b"commit"]
+
+
+@on_node
+async def test_a_server_that_does_not_tell_the_outcome_is_asked_for_it(made) -> None:
+    await made.client.create_stream("s/t", segments=2)
+    writer = made.client.transactional_writer("s/t")
+    decide, without = writer._calls._controller.named, []
+
+    async def as_others_do(stream, method, request):
+        without.append(getattr(request, "outcomeWithinMillis", 0))
+        if isinstance(request, pb.TxnRequest):
+            request.outcomeWithinMillis = 0
+        return await decide(stream, method, request)
+
+    writer._calls._controller.named = as_others_do
+    for end in ("commit", "abort"):
+        transaction = await writer.begin()
+        transaction.write(end)
+        await getattr(transaction, end)()
+    assert max(without) > 0
+    assert await made.read("s/t") == [b"commit"]
+
+
+@on_node
+async def test_a_writer_id_too_long_for_a_key_blocks_nobody(made) -> None:
+    """As one that an earlier release took: the finisher failed on it for ever, and so did the seal of the stream."""
+    await made.client.create_stream("s/t", segments=2)
+    writer = made.client.transactional_writer("s/t")
+    transaction = await writer.begin()
+    transaction.write("of the long name")
+    await transaction.flush()
+    controller = made.node.controller.transactions
+    await controller.commit(writer.stream, transaction.id.int, "w" * 9000, 5)
+    async with await writer.begin() as other:
+        other.write("behind it")
+    await made.client.seal_stream("s/t")
+    assert sorted(await made.read("s/t")) == [b"behind it", b"of the long name"]

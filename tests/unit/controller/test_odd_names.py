@@ -1,0 +1,207 @@
+"""Names that nothing can have are refused at the door; what is stored of them, or meets a bug, stops no others."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+
+import pytest
+
+from sarit.controller import keys
+from sarit.controller.model import codec
+from sarit.controller.model.records import GroupRecord, State
+from sarit.controller.ports import TableUpdate
+from sarit.core.errors import Invalid, NotFound
+from sarit.core.limits import MAX_TABLE_KEY_BYTES, NO_VERSION
+from sarit.core.metering import Wish
+from sarit.core.names import StreamName
+from sarit.core.policies import RetentionPolicy, RetentionType, StreamConfig
+from sarit.rpc.generated import controller_pb2 as pb
+from tests.unit.controller.test_api import api
+from tests.unit.controller.test_crashes import group
+from tests.unit.controller.worlds import STREAM, World, run, segment
+
+KEPT = StreamConfig(retention=RetentionPolicy(RetentionType.TIME, 100_000))
+OTHER = StreamName("s", "u")
+
+
+async def watched(c):
+    return [name for name, _ in await c.catalog.watched(keys.WATCHED_FOR_RETENTION)]
+
+
+def test_a_call_with_a_name_no_stream_has_leaves_no_entry():
+    """It was entered before anybody looked for the stream, could not be read, and ended retention of all streams."""
+
+    async def main():
+        async with api() as c:
+            policy = pb.RetentionPolicy(retentionType=pb.RetentionPolicy.TIME, retentionParam=100_000)
+            scaling = pb.ScalingPolicy(minNumSegments=1)
+            names = [("s", "t/u"), ("s", "a b"), ("s", ""), ("s", "none"), ("s/t", "u"), ("", "u"), ("none", "u")]
+            for scope, stream in names:
+                info = pb.StreamInfo(scope=scope, stream=stream)
+                config = pb.StreamConfig(streamInfo=info, retentionPolicy=policy, scalingPolicy=scaling)
+                updated, status = (await c.updateStream(config)).status, pb.UpdateStreamStatus
+                assert updated in (status.STREAM_NOT_FOUND, status.SCOPE_NOT_FOUND)
+                if (scope, stream) != ("s", "none"):
+                    created, status = (await c.createStream(config)).status, pb.CreateStreamStatus
+                    assert created in (status.INVALID_STREAM_NAME, status.SCOPE_NOT_FOUND)
+            assert c.world.tables.tables[keys.WATCH_TABLE] == {}
+            with pytest.raises(Invalid):
+                await c.controller.catalog.watch(keys.WATCHED_FOR_RETENTION, StreamName("s", "t/u"))
+
+    run(main())
+
+
+def test_an_entry_that_names_nothing_is_removed_and_the_others_are_looked_at(caplog):
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        await c.streams.create(STREAM, KEPT)
+        bad = [TableUpdate(key, b"\x01", NO_VERSION) for key in (b"r/s", b"r/s/t/u", b"r/\xff/t")]
+        await c.catalog.tables.update(keys.WATCH_TABLE, bad)
+        assert await watched(c) == [STREAM]
+        assert list(world.tables.tables[keys.WATCH_TABLE]) == [keys.watch_key(keys.WATCHED_FOR_RETENTION, STREAM)]
+        assert caplog.text.count("an entry is removed") == 3
+
+    run(main())
+
+
+@pytest.mark.parametrize("kind", [keys.WATCHED_FOR_RETENTION, keys.WATCHED_FOR_TIME])
+def test_a_bug_met_by_one_stream_stops_no_other(kind, caplog):
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        for name in (STREAM, OTHER):
+            await c.streams.create(name, KEPT)
+            await c.catalog.watch(kind, name)
+        looked = []
+
+        async def look(name):
+            looked.append(name)
+            if name == STREAM:
+                raise KeyError("a bug")
+            return True
+
+        c.retention.look = c.watermarks.look = look
+        await (c.caretaker.retain() if kind == keys.WATCHED_FOR_RETENTION else c.caretaker.mark())
+        assert looked == [STREAM, OTHER]
+        assert "a bug of ours" in caplog.text
+
+    run(main())
+
+
+def test_watermarks_of_one_stream_that_waits_hold_up_no_other():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        for name in (STREAM, OTHER):
+            await c.catalog.watch(keys.WATCHED_FOR_TIME, name)
+        looked = asyncio.Event()
+
+        async def look(name):
+            if name == STREAM:
+                await asyncio.Event().wait()
+            looked.set()
+            return True
+
+        c.watermarks.look = look
+        round_ = asyncio.ensure_future(c.caretaker.mark())
+        await looked.wait()
+        round_.cancel()
+        await asyncio.gather(round_, return_exceptions=True)
+
+    run(main())
+
+
+def test_a_bug_met_by_one_hint_stops_no_other(caplog):
+    async def main():
+        caplog.set_level(logging.WARNING)
+        world = World()
+        c = await world.controller()
+        settled = []
+
+        async def settle(name):
+            settled.append(name)
+            if name == STREAM:
+                raise KeyError("a bug")
+
+        c.streams.settle = settle
+        for name in (STREAM, OTHER):
+            await c.catalog.hint(keys.stream_hint(name))
+        await world.sweep(c)
+        assert settled[:2] == [STREAM, OTHER]
+        assert "a bug of ours" in caplog.text
+
+    run(main())
+
+
+def test_a_bug_met_by_one_segment_stops_no_other(caplog):
+    async def main():
+        world = World()
+        c = await world.controller()
+        considered, both = [], asyncio.Event()
+
+        async def consider(name):
+            considered.append(name)
+            if name == segment(0):
+                raise KeyError("a bug")
+            both.set()
+
+        c.autoscale.consider = consider
+        running = asyncio.ensure_future(c.autoscale.run())
+        c.autoscale.asked(segment(0), Wish.SPLIT)
+        c.autoscale.asked(segment(1), Wish.SPLIT)
+        await asyncio.wait([running, asyncio.ensure_future(both.wait())], return_when=asyncio.FIRST_COMPLETED)
+        assert considered == [segment(0), segment(1)]
+        running.cancel()
+        assert "a bug of ours" in caplog.text
+
+    run(main())
+
+
+def test_groups_read_only_what_can_be_a_stream():
+    """One whose name no table can hold left a group that nobody could finish, change or delete."""
+    for name in (StreamName("s", "u" * 9000), StreamName("s", "t/u"), StreamName("", "u")):
+        run(_odd_group(name))
+
+
+async def _odd_group(name: StreamName) -> None:
+    world = World()
+    c = await world.controller()
+    strict_keys(world.tables)
+    await c.scopes.create("s")
+    await c.streams.create(STREAM, StreamConfig())
+    odd = dataclasses.replace(group(), retention=1, starts=((STREAM, ()), (name, ())), ends=())
+    with pytest.raises(Invalid):
+        await c.groups.create("s", "g", odd)
+    with pytest.raises(NotFound):
+        await c.groups.find("s", "g")
+    made = await c.groups.create("s", "g", group())
+    with pytest.raises(Invalid):
+        await c.groups.update("s", "g", dataclasses.replace(odd, generation=made.generation, group_id=made.group_id))
+    await c.groups.delete("s", "g")
+    # One that an earlier release stored can be finished and deleted.
+    stored = codec.encode_group(dataclasses.replace(odd, state=State.CREATING))
+    await c.catalog.update("s", [TableUpdate(keys.group_key("g"), stored, NO_VERSION)])
+    await c.groups.settle("s", "g")
+    found: GroupRecord = await c.groups.find("s", "g")
+    assert found.state is State.ACTIVE
+    assert await c.groups.subscribers(STREAM) == ["s/g"]
+    await c.groups.delete("s", "g")
+    assert await c.groups.subscribers(STREAM) == []
+
+
+def strict_keys(tables):
+    """Refuse keys as a store does."""
+    update = tables.update
+
+    async def checked_update(table, updates):
+        if any(len(change.key) > MAX_TABLE_KEY_BYTES for change in updates):
+            raise Invalid("a key too long")
+        return await update(table, updates)
+
+    tables.update = checked_update

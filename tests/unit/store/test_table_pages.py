@@ -1,0 +1,127 @@
+"""Pages of tables: bounded whatever is asked for; short ranges are read from the index once a generation."""
+
+import random
+
+import pytest
+
+from sarit.core.limits import MAX_TABLE_PAGE_BYTES, NO_VERSION
+from sarit.store import range_ends
+from sarit.store.range_ends import RangeEnds
+from tests.unit.store.test_tables import TABLE, opened, run, stored
+
+KIB = 1024
+
+
+def watched(monkeypatch, index):
+    """The pieces in which the index is read: (limit, rows, bytes)."""
+    pieces, scan = [], index.scan
+
+    async def counting(low, high, limit, **options):
+        rows = await scan(low, high, limit, **options)
+        pieces.append((limit, len(rows), sum(len(value) for _, value in rows)))
+        return rows
+
+    monkeypatch.setattr(index, "scan", counting)
+    return pieces
+
+
+async def checkpointed(store):
+    (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
+    await container.flusher.checkpoint()
+    return container.container.index
+
+
+def test_a_page_of_any_limit_reads_little_more_than_a_page(monkeypatch):
+    """Any number may be asked for: the table was read whole for the first page of it."""
+
+    async def main():
+        _, store, tables = await opened()
+        for at in range(0, 300, 50):
+            batch = [(b"k%03d" % number, b"v" * 50 * KIB, NO_VERSION) for number in range(at, at + 50)]
+            await tables.update(TABLE, batch)
+        pieces = watched(monkeypatch, await checkpointed(store))
+        found, start = [], b""
+        while page := await tables.scan(TABLE, start, None, 1 << 31):
+            assert sum(size for _, _, size in pieces) < MAX_TABLE_PAGE_BYTES + 64 * 50 * KIB + KIB * KIB
+            found += [entry.key for entry in page]
+            start = found[-1] + b"\0"
+            pieces.clear()
+        assert found == [b"k%03d" % number for number in range(300)]
+
+    run(main())
+
+
+def test_a_delta_of_any_limit_is_read_in_pieces(monkeypatch):
+    async def main():
+        _, store, tables = await opened()
+        count = 3000
+        for at in range(0, count, 1000):
+            await tables.update(TABLE, [(b"k%04d" % number, b"v", NO_VERSION) for number in range(at, at + 1000)])
+        pieces = watched(monkeypatch, await checkpointed(store))
+        found, position, ended = [], 0, False
+        while not ended:
+            page, ended, position = await tables.delta(TABLE, position, 1 << 31)
+            found += [entry.key for entry in page]
+        assert len(found) == len(set(found)) == count
+        assert max(rows for _, rows, _ in pieces) <= 256
+
+    run(main())
+
+
+def test_small_pages_behind_many_removals_are_found_in_few_pieces(monkeypatch):
+    async def main():
+        store, tables, index = await stored(range(1000))
+        await tables.update(TABLE, [(b"k%d" % number, None, NO_VERSION) for number in range(1000) if number != 999])
+        pieces = watched(monkeypatch, index)
+        assert [entry.key for entry in await tables.scan(TABLE, b"", None, 1)] == [b"k999"]
+        assert len(pieces) <= 8
+
+    run(main())
+
+
+def test_a_short_range_is_read_once_a_generation(monkeypatch):
+    async def main():
+        store, tables, index = await stored([1, 2, 3])
+        pieces = watched(monkeypatch, index)
+
+        async def keys(start=b"k", end=b"l", limit=1000):
+            return [entry.key for entry in await tables.scan(TABLE, start, end, limit)]
+
+        for _ in range(3):
+            assert await keys() == [b"k1", b"k2", b"k3"]
+            assert await keys(b"k2") == [b"k2", b"k3"]
+            assert await keys(b"k4") == []
+            assert await keys(limit=2) == [b"k1", b"k2"]
+        assert len(pieces) == 1
+        await tables.update(TABLE, [(b"k2", None, NO_VERSION), (b"k4", b"new", NO_VERSION)])
+        assert await keys() == [b"k1", b"k3", b"k4"]
+        assert len(pieces) == 1
+        await checkpointed(store)
+        for _ in range(2):
+            assert await keys() == [b"k1", b"k3", b"k4"]
+        assert len(pieces) == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_known_of_ranges_is_what_there_is(seed, monkeypatch):
+    monkeypatch.setattr(range_ends, "MAX_RANGES", 3)
+    monkeypatch.setattr(range_ends, "MAX_ROWS", 5)
+    chance, ends, generation = random.Random(seed), RangeEnds(), 0
+    held = [(b"%d" % number, b"v") for number in range(9)]
+    hits = 0
+    for _ in range(300):
+        if chance.random() < 0.1:
+            generation += 1
+            held = [(b"%d" % number, b"%d" % generation) for number in range(9) if chance.random() < 0.6]
+        low, high = sorted((b"%d" % chance.randrange(9), b"%d" % chance.randrange(10)))
+        real = [row for row in held if low <= row[0] < high]
+        known = ends.rows(generation, low, high)
+        if known is None:
+            ends.put(generation, low, high, real)
+        else:
+            hits += 1
+            assert known == real
+        ends.put(generation - 1, low, high, [(b"0", b"old")])  # read before the commit, told after it
+    assert hits > 10
