@@ -109,6 +109,19 @@ def test_byte_streams(world: World) -> None:
         assert reader.read_exactly(10) == b"x" * 10
         assert reader.read(5, timeout=0.01) == b""
         assert reader.tell() == reader.tail_offset() == 10_000_000
+    world.store.max_read = 10
+    segment = world.store.segments["s/b/0.#epoch.0"]
+    with world.blocking.byte_reader("s/b", skip_truncated=True) as reader:
+        take = reader._reader.take
+
+        def take_and_truncate(most: int) -> bytes:
+            if not segment.start:
+                segment.start = 5_000_000
+            return take(most)
+
+        reader._reader.take = take_and_truncate  # type: ignore[method-assign]
+        assert reader.read_exactly(100) == b"x" * 100
+        assert reader.tell() == 5_000_100, "not put together over a gap"
     nowhere = world.blocking.byte_writer("s/none")
     nowhere.write(b"1")
     with pytest.raises(NotFound):
