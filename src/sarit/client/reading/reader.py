@@ -211,7 +211,8 @@ class EventReader:
                     return self._current
 
     async def _parsed_table(self) -> pa.RecordBatch | None:
-        if self._current is not None and (left := self._current.table(self._arrow_schema())) is not None:
+        schema = self._arrow_schema()  # before anything is taken: there may be no pyarrow
+        if self._current is not None and (left := self._current.table(schema)) is not None:
             return left
         while True:
             self._settle()
@@ -220,7 +221,7 @@ class EventReader:
                 return None
             piece = source.fetch.take()
             if piece is not None:
-                batch = _parsed(self, source.cursor.table, piece, self._arrow_schema())
+                batch = _parsed(self, source.cursor.table, piece, schema)
                 self._source = source
                 if batch is not None:
                     return batch
