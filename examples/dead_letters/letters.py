@@ -6,6 +6,10 @@
 An event that fails is tried a few times, for what is wrong may pass.  Then it is written to `<stream>-dead`, with the
 reason and the place it stands at, and the position is only moved on when that is durable: after a crash an event may
 be a dead letter twice, which its place tells, but it is never forgotten.
+
+`--again` tries each dead letter once more.  One that works is forgotten, one that fails is written anew, behind the
+others; only when that is durable the old ones are truncated away.  So a letter is processed again after it worked only
+when the program dies before that.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import sarit
@@ -61,18 +66,25 @@ def process(
     return dead
 
 
-def letters(client: sarit.Client, stream: str) -> list[dict[str, Any]]:
-    """The dead letters of a stream, each once."""
-    found = map(json.loads, client.reader(dead_letters_of(stream), end="tail"))
+def letters(client: sarit.Client, stream: str, end: sarit.StreamCut | str = "tail") -> list[dict[str, Any]]:
+    """The dead letters of a stream before `end`, each once."""
+    found = map(json.loads, client.reader(dead_letters_of(stream), end=end))
     return list({(letter["segment"], letter["offset"]): letter for letter in found}.values())
 
 
 def again(client: sarit.Client, stream: str, handle: Callable[[bytes], None]) -> int:
-    """Process the dead letters once more, and forget them when all of them work now; how many still fail."""
-    end = client.stream_cut_tail(dead_letters_of(stream))
-    failed = sum(failure(base64.b64decode(letter["event"]), handle) is not None for letter in letters(client, stream))
-    if not failed:
-        client.truncate_stream(dead_letters_of(stream), cut=end)
+    """Process the dead letters once more, and forget those that work now; how many still fail."""
+    dead = dead_letters_of(stream)
+    end = client.stream_cut_tail(dead)  # letters that come meanwhile are left for the next time
+    failed = 0
+    with client.writer(dead) as writer:
+        for letter in letters(client, stream, end):
+            error = failure(base64.b64decode(letter["event"]), handle)
+            if error is not None:
+                failed += 1
+                writer.write(json.dumps(letter | {"error": repr(error)}))
+        writer.flush()
+        client.truncate_stream(dead, cut=end)
     return failed
 
 
@@ -95,7 +107,8 @@ def main() -> None:
         if options.again:
             print(again(client, options.stream, pay), "still fail")
         else:
-            print(process(client, options.stream, pay, options.start, print), "dead letters")
+            done = partial(print, flush=True)  # where to go on after a crash
+            print(process(client, options.stream, pay, options.start, done), "dead letters")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,9 @@ class Pipeline:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._state)
+        directory = os.open(self._state.parent, os.O_RDONLY)  # so that the name, too, outlives a loss of power
+        os.fsync(directory)
+        os.close(directory)
 
     def _progress(self) -> tuple[str | None, dict[str, int], int]:
         """Position, totals and number of the newest step in the output."""

@@ -3,7 +3,8 @@
     python examples/flights/demo.py [--data DIR]
 
 Run again, it goes on where it was: flights that are in the stream are not written again, and the query continues from
-its checkpoint.  Ctrl-C at any moment loses nothing that was acknowledged: the next run checks that.
+its checkpoint.  Ctrl-C (or `kill`, or closing the terminal) at any moment loses nothing that was acknowledged: the next
+run checks that.  After `kill -9` stop the node first, which is left running.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 DEPARTURES = "aviation/departures"
 DELAYS = "aviation/delays"
 SEGMENTS = 4
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Results = dict[tuple[str, str], tuple[int, float]]
 
@@ -150,17 +153,24 @@ def check(found: Results, flights: list[feed.Flight]) -> None:
         raise SystemExit("the results do not hold every departure once")
 
 
+def end_in_order() -> None:
+    """Let all that ends the demo do so as Ctrl-C does: a node left behind would keep the next run off its directory."""
+    for number in ENDING:
+        if signal.getsignal(number) is signal.SIG_DFL:  # not ignored, as under nohup
+            signal.signal(number, signal.default_int_handler)
+
+
 @contextmanager
 def ctrl_c_waits() -> Iterator[None]:
     """Ctrl-C is noticed when this ends: Spark, interrupted while it starts, fails in words of its own.
 
     It also puts its own handler in place, which is taken back.  Threads started meanwhile never see the signal."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def run(data: Path) -> None:
@@ -199,6 +209,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("demo-data"), help="where node and checkpoint are kept")
     data: Path = parser.parse_args().data
     begun = time.monotonic()
+    end_in_order()
     run(data)
     print(f"done in {time.monotonic() - begun:.0f} s; run it again to see it go on from {data}/")
 

@@ -35,16 +35,27 @@ class Node:
                 text=True,
                 start_new_session=True,
             )
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            found = READY.search(line)
-            if found:
-                return found[1]
+        try:
+            if (controller := self._ready()) is not None:
+                return controller
+        except BaseException:  # Ctrl-C: whoever does not come in does not go out either, and would leave it running
+            self._stop()
+            raise
         self._process.wait()
         tail = "".join(log.read_text().splitlines(keepends=True)[-5:])
         raise SystemExit(f"the node did not start; the end of {log}:\n{tail}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop()
+
+    def _ready(self) -> str | None:
+        """The address of its controller; None when it has ended without saying one."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        found = next(filter(None, map(READY.search, self._process.stdout)), None)
+        return None if found is None else found[1]
+
+    def _stop(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:

@@ -10,8 +10,8 @@ sensor stay in order.  With the usual settings it takes minutes until a stream s
 from __future__ import annotations
 
 import argparse
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -57,7 +57,8 @@ def measure(client: sarit.Client, stream: str, shifts: Iterable[Shift]) -> dict[
 
 
 def watch(client: sarit.Client, stream: str) -> dict[str, int]:
-    """Read until the stream is sealed; the last reading of each sensor.  Exits when one is missing or out of order."""
+    """Read until the stream is sealed; the last reading of each sensor.  Exits when one is out of order, or there is a
+    gap before one; what is missing at the end, only the writer can tell."""
     last: dict[str, int] = {}
     for event in client.reader(stream):
         sensor, _, number = event.decode().partition(",")
@@ -79,10 +80,10 @@ def main() -> None:
     def until(end: float) -> Callable[[], bool]:
         return lambda: time.monotonic() > end
 
-    with sarit.connect(options.controller) as client:
+    # In this order: the client's end is the end of whoever still reads with it.
+    with ThreadPoolExecutor(1) as beside, sarit.connect(options.controller) as client:
         create(client, options.stream, options.per_segment)
-        watching = threading.Thread(target=watch, args=(client, options.stream), daemon=True)
-        watching.start()
+        watching = beside.submit(watch, client, options.stream)
         begun = time.monotonic()
         shifts = [
             Shift(sensors, 10, until(begun + options.seconds * (number + 1)))
@@ -90,7 +91,8 @@ def main() -> None:
         ]
         written = measure(client, options.stream, shifts)
         client.seal_stream(options.stream)
-        watching.join()
+        if watching.result() != written:
+            raise SystemExit("not every reading that was written was read")
         print(f"{sum(written.values())} readings of {len(written)} sensors, all in order")
         for epoch in client.stream(options.stream).epochs():
             print(f"epoch {epoch.number}: {len(epoch.segments)} segments")

@@ -6,6 +6,8 @@ The application turns visits (`page,milliseconds`) into figures.  Version 1 coun
 mean duration too, also of the visits before it was written.  So it reads the stream from its head, with the same code
 that follows it live, into an output stream of its own, and says when it has caught up with where the tail was at its
 start: the moment to point users to the new output, and to stop the old version.
+
+The figures are kept in memory only, so a version that is started again begins anew, and with an empty output.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ def run(client: sarit.Client, stream: str, version: int, caught_up: Callable[[],
     """Everything in the stream through a version of the application, until the stream is sealed."""
     application = VERSIONS[version]()
     client.create_stream(output_of(stream, version))
+    client.truncate_stream(output_of(stream, version), cut="tail")  # what a run that was killed has left
     now = client.stream_cut_tail(stream)
     with client.writer(output_of(stream, version)) as writer:
 

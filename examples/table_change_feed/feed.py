@@ -7,6 +7,10 @@ together with a note of it, in one update: they share a primary key, so both are
 notes to the stream `<table>-changes` and removes them when they are durable there.  When it dies in between, the notes
 are still there when it starts again; what the stream has already tells which of them are old.
 
+The stream may be truncated: a change that has no note any more was told.  A change is told again, which its number
+shows, in two rare cases only: a feeder told it just before it died, and it was truncated away before the next one
+looked; or the append of a feeder that died reaches the store only after the next one has looked.
+
 One feeder runs at a time.  It looks at the keys of the whole table each time: for large tables, give the notes a table
 of fewer primary keys.
 """
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES: Final = 8
 STATE: Final = "state".ljust(KEY_BYTES)
-NOTE: Final = b"#"
+NOTE: Final = "#"
 MAX_REMOVED_AT_ONCE: Final = 256
 PAUSE_SECONDS: Final = 0.2
 
@@ -35,6 +39,11 @@ PAUSE_SECONDS: Final = 0.2
 def changes_of(table: str) -> str:
     """The stream that tells the changes of a table."""
     return f"{table}-changes"
+
+
+def note_of(number: int) -> str:
+    """The secondary key of the note of a change."""
+    return f"{NOTE}{number:0{KEY_BYTES - 1}}"
 
 
 def create(client: sarit.Client, table: str) -> None:
@@ -56,7 +65,7 @@ def change(table: sarit.Table, key: str, decide: Callable[[Any], Any]) -> Any:
         try:
             table.update([
                 sarit.Insert(state, text) if entry is None else sarit.Replace(state, text, entry.version),
-                sarit.Insert((name, f"#{new['number']:0{KEY_BYTES - 1}}"), text),
+                sarit.Insert((name, note_of(new["number"])), text),
             ])  # fmt: skip
         except sarit.Conflict:
             continue
@@ -70,21 +79,21 @@ class Feeder:
         self._table = client.table(table)
         self._writer = client.writer(changes_of(table))
         self._told: dict[str, int] = {}
-        for event in client.reader(changes_of(table), end="tail"):
+        for event in client.reader(changes_of(table), end="tail", skip_truncated=True):
             told = json.loads(event)
             self._told[told["key"]] = told["number"]
 
     def feed(self) -> int:
         """Write the changes not told yet, in order per key; how many there were."""
-        notes = [entry.key for entry in self._table.scan_keys() if entry.secondary.startswith(NOTE)]
+        notes = [entry.key for entry in self._table.scan_keys() if entry.secondary.startswith(NOTE.encode())]
         found = [entry for entry in self._table.get_many(notes) if entry is not None]
         count, finished = 0, []
         for entry in found:
             key, note = entry.primary.decode().rstrip(), json.loads(entry.value)
             told = self._told.get(key, 0)
-            if note["number"] > told + 1:
+            if note["number"] > told + 1 and self._table.get((entry.primary, note_of(note["number"] - 1))) is not None:
                 continue  # the scan was too early for the one before: next time
-            if note["number"] == told + 1:
+            if note["number"] > told:
                 self._writer.write(json.dumps({"key": key} | note), key=key)
                 self._told[key] = note["number"]
                 count += 1
@@ -114,8 +123,10 @@ def main() -> None:
     with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller) as client:
         create(client, options.table)
         feeder = Feeder(client, options.table)
+        print(f"the changes of {options.table} are told in {changes_of(options.table)}", flush=True)
         while True:
-            print(feeder.feed(), "changes told")
+            if told := feeder.feed():
+                print(told, "changes told", flush=True)
             time.sleep(PAUSE_SECONDS)
 
 

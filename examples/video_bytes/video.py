@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import random
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import sarit
@@ -26,11 +26,13 @@ def frame(number: int) -> bytes:
 
 
 def record(client: sarit.Client, stream: str, frames: int) -> None:
-    """Write frames, then seal the stream: the recording is over."""
-    with client.byte_writer(stream) as writer:
-        for number in range(frames):
-            writer.write(frame(number))  # waits by itself when the store is slower than the camera
-    client.seal_stream(stream)
+    """Write frames, then seal the stream: the recording is over, also when the camera breaks."""
+    try:
+        with client.byte_writer(stream) as writer:
+            for number in range(frames):
+                writer.write(frame(number))  # waits by itself when the store is slower than the camera
+    finally:
+        client.seal_stream(stream)
 
 
 def play(client: sarit.Client, stream: str) -> int:
@@ -67,10 +69,12 @@ def run(client: sarit.Client, stream: str, megabytes: int) -> None:
     client.create_scope(stream.partition("/")[0])
     client.create_stream(stream)
     frames = megabytes * FRAMES_PER_MEGABYTE
-    camera = threading.Thread(target=record, args=(client, stream, frames))
-    camera.start()
-    played = play(client, stream)
-    camera.join()
+    with ThreadPoolExecutor(1) as beside:
+        camera = beside.submit(record, client, stream, frames)
+        played = play(client, stream)
+        camera.result()
+    if played != frames:
+        raise SystemExit(f"{frames} frames were recorded, and {played} played")
     print(f"{played} frames played while they were recorded")
     jump(client, stream, frames, times=20)
     oldest = drop(client, stream, frames // 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 
@@ -34,6 +35,29 @@ def test_video_is_played_while_it_is_recorded(client, capsys) -> None:
         "384 frames played while they were recorded",
         "the first 192 frames are gone",
     ]
+
+
+def test_a_camera_that_breaks_is_told_and_the_player_ends(client, capsys) -> None:
+    client.create_scope("studio")
+    client.create_stream("studio/broken")
+    client.seal_stream("studio/broken")
+    with pytest.raises(sarit.Sealed):
+        video.run(client, "studio/broken", megabytes=1)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_version_that_is_started_again_tells_nothing_twice(client) -> None:
+    client.create_scope("site")
+    client.create_stream("site/calls")
+    with client.writer("site/calls") as writer:
+        writer.write_many([f"page{n % 5},{n}" for n in range(50)], keys=[f"page{n % 5}" for n in range(50)])
+    client.seal_stream("site/calls")
+    told = []
+    for _ in range(2):
+        replay.run(client, "site/calls", 2, lambda: None)
+        told.append(list(client.reader(replay.output_of("site/calls", 2), end="tail")))
+    assert len(told[0]) == 50
+    assert told[1] == told[0]
 
 
 def test_a_new_version_sees_all_of_history_and_goes_on_live(client) -> None:
@@ -89,6 +113,49 @@ def test_dead_letters_stop_nobody_and_are_not_lost(client) -> None:
     assert letters.again(client, "shop/payments", handle) == 8
     assert letters.again(client, "shop/payments", paid.append) == 0
     assert letters.letters(client, "shop/payments") == []
+
+
+def test_a_dead_letter_that_works_now_is_not_processed_again(client) -> None:
+    client.create_scope("shop")
+    client.create_stream("shop/refunds")
+    with client.writer("shop/refunds") as writer:
+        writer.write_many([f"account{n},nonsense" for n in range(10)])
+    client.seal_stream("shop/refunds")
+    assert letters.process(client, "shop/refunds", letters.pay, "head", lambda _: None) == 10
+    worked: list[bytes] = []
+
+    def handle(event: bytes) -> None:
+        if event < b"account4" or len(worked) > 5:
+            raise ValueError("not yet")
+        worked.append(event)
+        if len(worked) == 3:  # meanwhile the first program finds another
+            with client.writer(letters.dead_letters_of("shop/refunds")) as writer:
+                letter = {"event": base64.b64encode(b"account9,late").decode(), "error": "", "segment": 0, "offset": -1}
+                writer.write(json.dumps(letter))
+
+    assert letters.again(client, "shop/refunds", handle) == 4
+    assert worked == [b"account%d,nonsense" % n for n in range(4, 10)]
+    worked.clear()
+    assert letters.again(client, "shop/refunds", handle) == 4
+    assert worked == [b"account9,late"], "those that worked are not tried again, the one that came late is not lost"
+    assert letters.again(client, "shop/refunds", worked.append) == 0
+    assert worked == [b"account9,late", *(b"account%d,nonsense" % n for n in range(4))]
+    assert letters.again(client, "shop/refunds", worked.append) == 0
+    assert len(worked) == 5
+
+
+@pytest.mark.parametrize(("foreign", "told"), [("sensor0,5", "reading 5 follows 0"), ("ghost,1", "not every reading")])
+def test_readings_that_are_not_right_are_told(node, client, monkeypatch, capsys, foreign, told) -> None:
+    stream = f"factory/{foreign.partition(',')[0]}"
+    sensors.create(client, stream, 1000)
+    with client.writer(stream) as writer:
+        writer.write(foreign, key="sensor0")
+    monkeypatch.setattr(
+        "sys.argv", ["sensors.py", "--controller", node.controller, "--per-segment", "1000", "--seconds", "0.3", stream]
+    )
+    with pytest.raises(SystemExit, match=told):
+        sensors.main()
+    assert "in order" not in capsys.readouterr().out
 
 
 def test_a_stream_of_sensors_grows_and_shrinks_by_itself(tmp_path) -> None:

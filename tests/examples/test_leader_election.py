@@ -1,5 +1,6 @@
 """Workers killed and stopped: one leads at a time, the next goes on, and what a former leader writes is refused."""
 
+import contextlib
 import queue
 import re
 import signal
@@ -11,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import sarit
+from examples.leader_election import worker
 from examples.leader_election.worker import open_ledger
+from sarit.client import synchronizer
 from tests.nodes import RunningNode
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "leader_election" / "worker.py"
@@ -52,6 +55,29 @@ def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_the_ledger_is_compacted(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(worker, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(synchronizer, "COMPACT_ONE_IN", 0)
+    with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
+        client.create_scope("jobs")
+
+        def lead() -> None:
+            with contextlib.suppress(sarit.SaritError), sarit.connect(node.controller) as mine:
+                stopping.append(mine)
+                worker.work(mine, "w0", "jobs/leader", "jobs/ledger", LEASE_SECONDS)
+
+        stopping: list[sarit.Client] = []
+        leading = threading.Thread(target=lead)
+        leading.start()
+        try:
+            until(lambda: "ledger" in {name.stream for name in client.list_streams("jobs")})
+            ledger = client.coordination.revisioned("jobs/ledger")
+            until(lambda: ledger.oldest().offset > 0)
+        finally:
+            stopping[0].close()
+            leading.join(30)
 
 
 def test_a_killed_leader_is_followed_and_a_stopped_one_is_refused(tmp_path) -> None:

@@ -57,3 +57,32 @@ def test_every_change_is_told_once_and_in_order(tmp_path) -> None:
         assert [entry.secondary for entry in left] == [feed.STATE.encode()] * 3, "no note is left"
         assert sum(json.loads(entry.value)["value"] for entry in left) == 2 * DEPOSITS
         assert lives > 1
+
+
+def test_it_goes_on_when_the_stream_was_truncated(tmp_path) -> None:
+    with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
+        feed.create(client, "bank/accounts")
+        changes = feed.changes_of("bank/accounts")
+        table = client.table("bank/accounts")
+
+        def change() -> None:
+            for _ in range(3):
+                feed.change(table, "anna", lambda balance: (balance or 0) + 1)
+
+        def told() -> list[int]:
+            return [json.loads(event)["number"] for event in client.reader(changes, end="tail")]
+
+        change()
+        first = feed.Feeder(client, "bank/accounts")
+        assert first.feed() == 3
+        first.close()
+        client.truncate_stream(changes, cut=client.stream_cut_tail(changes))
+        change()
+        second = feed.Feeder(client, "bank/accounts")
+        seen_late = [entry for entry in table.scan() if entry.secondary != feed.note_of(4).encode()]
+        with pytest.MonkeyPatch.context() as early:
+            early.setattr(second._table, "scan_keys", lambda: seen_late)
+            assert second.feed() == 0, "a scan that was too early for the first of them"
+        assert second.feed() == 3
+        assert told() == [4, 5, 6]
+        second.close()

@@ -48,8 +48,9 @@ def node(tmp_path_factory):
 def batch(request, tmp_path_factory):
     """All scenarios, running; second on the node of the first after it was killed."""
     endpoint = request.config.getoption("--interop-endpoint", default=None)
-    notes = tmp_path_factory.mktemp("notes")
+    notes, scope = tmp_path_factory.mktemp("notes"), f"{request.param}-{int(time.time())}"
     if endpoint is None:
+        scope = request.param  # keys and segments fall the same way in every run
         node = request.getfixturevalue("node")
         if request.param == "killed":
             node.kill()
@@ -57,7 +58,7 @@ def batch(request, tmp_path_factory):
         endpoint = node.controller
     elif request.param == "killed":
         pytest.skip("the node of --interop-endpoint is not ours to kill")
-    running = Batch(SCENARIOS, endpoint, f"{request.param}-{int(time.time())}", notes)
+    running = Batch(SCENARIOS, endpoint, scope, notes)
     yield running
     running.close()
 

@@ -219,6 +219,32 @@ class ByteWriter:
         self._notify()
 
 
+class Adjoining:
+    """Parts of `count` bytes of a reader, which may skip what was truncated in between: then they begin anew there."""
+
+    __slots__ = ("_parts", "_reader", "_wanted", "left", "start")
+
+    def __init__(self, reader: ByteReader, count: int) -> None:
+        self._reader = reader
+        self._wanted = count
+        self._parts: list[bytes] = []
+        self.left = count
+        self.start = reader.tell()
+
+    def add(self, part: bytes) -> None:
+        """The reader has just handed out `part`."""
+        begin = self._reader.tell() - len(part)
+        if begin != self.start + self._wanted - self.left:
+            self.start, self.left = begin, self._wanted
+            self._parts.clear()
+        self._parts.append(part)
+        self.left -= len(part)
+
+    def whole(self) -> bytes:
+        """All of them as one."""
+        return b"".join(self._parts)
+
+
 class ByteReader:
     """Reads bytes from `offset` on; waits at the tail.
 
@@ -254,13 +280,17 @@ class ByteReader:
         return data
 
     async def read_exactly(self, count: int) -> bytes:
-        """`count` bytes; fewer only at the end of a sealed stream."""
-        parts: list[bytes] = []
-        left = count
-        while left and (part := await self.read(left)):
-            parts.append(part)
-            left -= len(part)
-        return b"".join(parts)
+        """`count` bytes that follow each other; fewer only at the end of a sealed stream.
+
+        A call that fails, or is cancelled, consumes nothing."""
+        parts = Adjoining(self, count)
+        try:
+            while parts.left and (part := await self.read(parts.left)):
+                parts.add(part)
+        except BaseException:
+            self.seek(parts.start)
+            raise
+        return parts.whole()
 
     def tell(self) -> int:
         """The offset of the next byte."""

@@ -1,10 +1,10 @@
 """Event time: writers note how far they are, readers learn between which times the events they stand at lie.
 
 The controller makes a *watermark* of the notes of all writers of a stream, now and then: "whoever has read up to this
-cut has everything of the writers up to `lower`, and nothing of theirs before it is later than `upper`"
-(client_behaviour.md 8), and writes it to stream `_MARK<stream>`.  So a reader knows that events older than the `lower`
-of the last watermark it has passed do not come any more, and that it has seen none later than the `upper` of the first
-one ahead of it.
+cut has everything of the writers before `lower`; `upper` is the latest time they had noted" (client_behaviour.md 8),
+and writes it to stream `_MARK<stream>`.  So a reader knows that events older than the `lower` of the last watermark it
+has passed do not come any more.  It has seen none later than the `upper` of the first one ahead of it, but of writers
+that went on after their note before others made theirs: it is an estimate.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Invalid, NotFound, Sealed, Truncated
-from tests.unit.client.world import on_loop
+from tests.unit.client.world import on_loop, until
 
 NAME = "s/t/0.#epoch.0"
 
@@ -85,6 +85,39 @@ async def test_truncation(world) -> None:
     assert await reader.read(3) == b"456"
     skipping = world.client.byte_reader("s/t", skip_truncated=True)
     assert (await skipping.read(3), skipping.tell()) == (b"456", 7)
+
+
+@on_loop
+async def test_a_read_of_so_many_bytes_that_is_cancelled_consumes_none(world) -> None:
+    world.controller.create("s/t")
+    async with world.client.byte_writer("s/t") as writer:
+        writer.write(b"0123456789")
+        await writer.flush()
+        reader = world.client.byte_reader("s/t")
+        waiting = asyncio.ensure_future(reader.read_exactly(15))
+        await until(lambda: reader.tell() == 10)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert reader.tell() == 0
+        writer.write(b"abcde")
+    assert await reader.read_exactly(15) == b"0123456789abcde"
+
+
+@on_loop
+async def test_so_many_bytes_are_never_put_together_over_a_gap(world) -> None:
+    world.controller.create("s/t")
+    async with world.client.byte_writer("s/t") as writer:
+        writer.write(b"0123456789")
+        await writer.flush()
+        reader = world.client.byte_reader("s/t", skip_truncated=True)
+        reading = asyncio.ensure_future(reader.read_exactly(12))
+        await until(lambda: reader.tell() == 10)
+        world.store.drop_all()
+        segment = world.store.segments["s/t/0.#epoch.0"]
+        segment.append([b"ABCDEFGHIJKLMNOPQRST"])
+        segment.start = 15
+    assert (await reading, reader.tell()) == (b"FGHIJKLMNOPQ", 27)
 
 
 @on_loop

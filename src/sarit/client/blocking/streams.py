@@ -11,6 +11,7 @@ import threading
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from sarit.client.byte_streams import Adjoining
 from sarit.client.reading.cursor import check_most
 from sarit.core.limits import MIB
 
@@ -250,17 +251,15 @@ class ByteReader:
         return self._reader.take(most)
 
     def read_exactly(self, count: int) -> bytes:
-        """`count` bytes; fewer only at the end of a sealed stream."""
-        parts: list[bytes] = []
-        left, start = count, self.tell()
+        """`count` bytes that follow each other; fewer only at the end of a sealed stream."""
+        parts = Adjoining(self._reader, count)
         try:
-            while left and (part := self.read(left)):
-                parts.append(part)
-                left -= len(part)
+            while parts.left and (part := self.read(parts.left)):
+                parts.add(part)
         except BaseException:
-            self.seek(start)
+            self.seek(parts.start)
             raise
-        return b"".join(parts)
+        return parts.whole()
 
     def tell(self) -> int:
         """The offset of the next byte."""

@@ -77,6 +77,11 @@ class SegmentFetch:
         """Whether there is something to see to: bytes, the end, or a failure."""
         return bool(self._pieces) or self._spans.finished or self.failure is not None
 
+    @property
+    def all_taken(self) -> bool:
+        """Whether, at last sight, everything there is was taken."""
+        return self.at_tail and not self._pieces and self.failure is None
+
     def start(self) -> None:
         """Begin to fetch."""
         if self._spans.finished:

@@ -51,6 +51,10 @@ class Progress:
         """Whether everything up to the end was read."""
         return len(self._finished) == len(self.positions)
 
+    def unfinished(self) -> list[SegmentId]:
+        """The segments of the position that were not read to their end or limit yet."""
+        return [segment for segment in self.positions if segment not in self._finished]
+
     def finished(self, segment: SegmentId) -> None:
         """A segment was read to its end or limit, and has no successors (known)."""
         self.followed(segment, ())

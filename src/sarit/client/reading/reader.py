@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.client.reading.cursor import EventCursor, Events, arrow_schema, check_most
 from sarit.client.reading.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     Bounds = Callable[[], Awaitable[tuple[StreamCut, StreamCut | None]]]
 
 FETCH_BYTES: Final = 64 * MIB
+
+T = TypeVar("T")
 
 
 class _Source:
@@ -74,9 +76,9 @@ class EventReader:
         """Find out where to start (and end); the first read does it otherwise.  Raises NotFound, Unavailable."""
         if not self._opened:
             start, end = await self._bounds()
-            self._opened = True
             self._progress = Progress(start.positions, end.positions if end is not None else None)
             self._begin(list(self._progress.positions))
+            self._opened = True
         return self
 
     def __repr__(self) -> str:
@@ -159,9 +161,11 @@ class EventReader:
     @property
     def at_tail(self) -> bool:
         """Whether, at last sight, there was nothing more to read right now."""
-        nothing_here = not self._ready and (self._current is None or not self._current.count_left())
-        # A copy: the blocking face asks on another thread, while the loop begins successors.
-        return nothing_here and all(source.fetch.at_tail for source in list(self._sources.values()))
+        if not self._opened or self._ready or self._rest is not None or self.waiting_events() is not None:
+            return False
+        # The blocking face asks on another thread, while the loop begins successors: they are not at hand yet, then.
+        sources = map(self._sources.get, self._progress.unfinished())
+        return all(source is not None and source.fetch.all_taken for source in sources)
 
     def close(self) -> None:
         """Stop fetching."""
@@ -201,13 +205,14 @@ class EventReader:
                 return None
             piece = source.fetch.take()
             if piece is not None:
-                self._current = source.cursor.events(piece)
+                self._current = _parsed(self, source.cursor.events, piece)
                 self._source = source
                 if self._current is not None:
                     return self._current
 
     async def _parsed_table(self) -> pa.RecordBatch | None:
-        if self._current is not None and (left := self._current.table(self._arrow_schema())) is not None:
+        schema = self._arrow_schema()  # before anything is taken: there may be no pyarrow
+        if self._current is not None and (left := self._current.table(schema)) is not None:
             return left
         while True:
             self._settle()
@@ -216,8 +221,8 @@ class EventReader:
                 return None
             piece = source.fetch.take()
             if piece is not None:
+                batch = _parsed(self, source.cursor.table, piece, schema)
                 self._source = source
-                batch = source.cursor.table(piece, self._arrow_schema())
                 if batch is not None:
                     return batch
 
@@ -329,6 +334,8 @@ class EventReader:
         elif self._skip_truncated and isinstance(error, Truncated):
             self._progress.positions[segment] = error.start_offset
             self._begin([segment])
+        elif self._skip_truncated and self._progress.stops_at_limit(segment):
+            self._progress.finished(segment)
         elif self._skip_truncated:
             self._session.background.spawn(self._follow(segment), f"successors of {name}")
         else:
@@ -339,6 +346,15 @@ class EventReader:
                 "start at the head (or at a younger position), or read with skip_truncated=True",
                 start,
             )
+
+
+def _parsed(reader: EventReader, parse: Callable[..., T], *piece: Any) -> T:
+    """What a piece holds.  An error is for good: what follows would be parsed from somewhere in an event."""
+    try:
+        return parse(*piece)
+    except Exception as error:
+        reader._failure = error
+        raise
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

@@ -1,9 +1,10 @@
 """Watermarks, decided; and their bytes.
 
 A writer notes from time to time: "I have written everything up to this time, and stand here".  A watermark says of a
-cut: whoever has read up to it has everything of the writers up to `lower`, and nothing of theirs is later than
-`upper`.  It is made when every writer that counts has noted a time above the last watermark's: `lower` is the least
-of these times, `upper` the highest, the cut the upper bound of their positions and of the cut before.
+cut: whoever has read up to it has everything of the writers before `lower`; `upper` is the latest time they had noted
+(events before the cut may be later, of a writer that went on before another's note).  It is made when every writer that
+counts has noted a time above the last watermark's: `lower` is the least of these times, `upper` the highest, the cut
+the upper bound of their positions and of the cut before.
 
 A writer counts while it makes progress.  One that does not holds all back for the stream's time-out, and is forgotten
 then; one that was removed has its last position taken in first.  Time-outs are told by who looks, by its own

@@ -1,6 +1,7 @@
 """The blocking face: other threads, the same promises."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -113,6 +114,25 @@ def test_byte_streams(world: World) -> None:
     nowhere.write(b"1")
     with pytest.raises(NotFound):
         nowhere.flush()
+
+
+def test_so_many_bytes_are_never_put_together_over_a_gap(world: World) -> None:
+    world.controller.create("s/b")
+    segment = world.store.segments["s/b/0.#epoch.0"]
+    with world.blocking.byte_writer("s/b") as writer:
+        writer.write(b"0123456789")
+
+    async def go_on_and_truncate() -> None:
+        world.store.drop_all()
+        segment.append([b"ABCDEFGHIJKLMNOPQRST"])
+        segment.start = 15
+
+    with world.blocking.byte_reader("s/b", skip_truncated=True) as reader, ThreadPoolExecutor(1) as beside:
+        reading = beside.submit(reader.read_exactly, 12)
+        while reader.tell() < 10:
+            threading.Event().wait(0.001)
+        world.blocking._thread.run(go_on_and_truncate())
+        assert (reading.result(30), reader.tell()) == (b"FGHIJKLMNOPQ", 27)
 
 
 def test_a_closed_client_says_so(world: World) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.names import SegmentId
-from tests.unit.client.world import on_loop
+from tests.unit.client.world import on_loop, until
 from tests.unit.client.writing.test_writer import by_key
 
 FIRST = SegmentId(0, 0)
@@ -275,6 +275,58 @@ async def test_a_segment_that_is_gone_is_passed_over_only_on_demand(world) -> No
     with pytest.raises(Truncated, match="is gone"):
         [event async for event in world.client.reader("s/t", "head", "tail")]
     assert [event async for event in world.client.reader("s/t", "head", "tail", skip_truncated=True)] == [b"here"]
+
+
+@on_loop
+async def test_a_reader_that_skips_what_is_gone_stops_at_its_end_all_the_same(world) -> None:
+    """The end has a segment that is gone, and one of a later epoch than the successors of that one."""
+    stream = world.controller.create("s/t", 2)
+    left, right = SegmentId(0, 0), SegmentId(0, 1)
+    world.store.segments[stream.segment(left)].append([b"\0" * 7 + b"\4gone"])
+    nexts = world.controller.scale(stream, [left], [(0.0, 0.5)])
+    world.store.segments[stream.segment(nexts[0])].append([b"\0" * 7 + b"\6beyond"])
+    last = world.controller.scale(stream, [right], [(0.5, 1.0)])
+    world.store.segments[stream.segment(last[0])].append([b"\0" * 7 + b"\4here"])
+    start = StreamCut(stream, {left: 0, last[0]: 0})
+    end = StreamCut(stream, {left: 12, last[0]: 12})
+    del world.store.segments[stream.segment(left)]
+    assert [event async for event in world.client.reader("s/t", start, end, skip_truncated=True)] == [b"here"]
+
+
+@on_loop
+async def test_rubbish_ends_a_reader_for_good(world) -> None:
+    world.controller.create("s/t")
+    world.store.max_read = 12
+    segment = world.store.segments[NAME]
+    segment.append([b"\0" * 7 + b"\4good" + b"\1" * 12 + b"\0" * 7 + b"\4torn"])
+    for arrow in (False, True):
+        reader = world.client.reader("s/t", end="tail")
+        read = reader.read_arrow if arrow else reader.read_events
+        assert len(await read()) == 1
+        for _ in range(3):
+            with pytest.raises(Corrupt, match="no event begins here"):
+                await read()
+        assert reader.position().positions == {FIRST: 12}
+
+
+@on_loop
+async def test_who_has_not_read_all_is_not_at_the_tail(world) -> None:
+    world.controller.create("s/t")
+    await write(world, numbered(10))
+    reader = world.client.reader("s/t")
+    assert not reader.at_tail, "it has not looked"
+    assert (await reader.read_arrow(7)).num_rows == 7
+    assert not reader.at_tail, "three more are at hand"
+    assert (await reader.read_arrow(7)).num_rows == 3
+    assert (await reader.read_arrow(timeout=0.01)).num_rows == 0
+    assert reader.at_tail
+    world.store.max_read = 30
+    reader = await world.client.reader("s/t").open()
+    seen = await reader.read_events()
+    await until(lambda: reader._sources[FIRST].fetch.at_tail)
+    while not reader.at_tail:
+        seen += await reader.read_events()
+    assert seen == numbered(10)
 
 
 @on_loop
