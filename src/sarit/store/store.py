@@ -114,7 +114,7 @@ class SegmentStore:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for slot in self._slots:
-            opened, slot.opened = slot.opened, None
+            opened, slot.opened, slot.reads = slot.opened, None, None
             if opened is None:
                 continue
             opened.flusher.end()
