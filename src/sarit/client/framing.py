@@ -37,7 +37,6 @@ _HEADER = struct.Struct(">q")
 _CACHED_HEADER_BYTES: Final = 65536
 _PROBE_EVENTS: Final = 8
 _FEW_EVENTS: Final = 16  # as many are taken one by one in the time that finding a run and setting up an array takes
-_LONG_RUN_EVENTS: Final = 32  # from here on numpy is faster than a loop (measured)
 _LOOP_EVENTS: Final = 256
 _LOOP_ENDS: Final = 4096
 

@@ -177,7 +177,7 @@ class EventWriter:
     def _progressed(self) -> None:
         """A lane was acknowledged something, or may send again: pump, unless there is nothing left to see to."""
         idle = self._asleep and not self._spread.held_bytes and not self._intake
-        if idle and self._drained is None and self._pumped is None:
+        if idle and (self._drained is None or self._drained.done()) and self._pumped is None:
             return  # a slow writer is acknowledged after each of its turns: there the pump would come to nothing
         self.wake_soon()
 
