@@ -36,6 +36,7 @@ MAX_PLAIN_EVENT_BYTES: Final = MAX_EVENT_BYTES - EVENT_HEADER_BYTES
 _HEADER = struct.Struct(">q")
 _CACHED_HEADER_BYTES: Final = 65536
 _PROBE_EVENTS: Final = 8
+_FEW_EVENTS: Final = 16  # as many are taken one by one in the time that finding a run and setting up an array takes
 _LOOP_EVENTS: Final = 256
 _LOOP_ENDS: Final = 4096
 
@@ -246,19 +247,9 @@ def parse_events(data: bytes, start: int) -> tuple[list[bytes], int]:
     end = len(data)
     unpack = _HEADER.unpack_from
     add = events.append
+    one_by_one = _FEW_EVENTS
     while True:
-        count, length = run_of(data, start)
-        if not count:
-            return events, start
-        if count >= _PROBE_EVENTS and length:
-            import numpy as np
-
-            stride = EVENT_HEADER_BYTES + length
-            cells = np.ndarray((count,), f"V{length}", data, start + EVENT_HEADER_BYTES, (stride,))
-            events += cells.tolist()
-            start += count * stride
-            continue
-        for _ in range(_LOOP_EVENTS):
+        for _ in range(one_by_one):
             if end - start < EVENT_HEADER_BYTES:
                 return events, start
             (length,) = unpack(data, start)
@@ -268,6 +259,18 @@ def parse_events(data: bytes, start: int) -> tuple[list[bytes], int]:
                 break  # half an event, or rubbish: run_of tells them apart
             add(data[begin:stop])
             start = stop
+        count, length = run_of(data, start)
+        if not count:
+            return events, start
+        one_by_one = _LOOP_EVENTS
+        if count >= _PROBE_EVENTS and length:
+            import numpy as np
+
+            stride = EVENT_HEADER_BYTES + length
+            cells = np.ndarray((count,), f"V{length}", data, start + EVENT_HEADER_BYTES, (stride,))
+            events += cells.tolist()
+            start += count * stride
+            one_by_one = 0
 
 
 def missing_bytes(data: bytes, start: int) -> int:

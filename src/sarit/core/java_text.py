@@ -12,9 +12,11 @@ from sarit.core.errors import Invalid
 
 def encode_java(text: str) -> bytes:
     """Modified UTF-8, without a length.  Raises Invalid for half a surrogate pair."""
+    if text.isascii():  # nearly all are
+        return text.encode().replace(b"\0", b"\xc0\x80")
     try:
         raw = text.encode()
-        if not text.isascii() and max(text) > "\uffff":
+        if max(text) > "\uffff":
             units = text.encode("utf-16-be")
             halves = (chr(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2))
             raw = "".join(halves).encode("utf-8", "surrogatepass")

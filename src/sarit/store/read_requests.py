@@ -7,6 +7,7 @@ replies stays in memory.
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import SaritError
@@ -31,6 +32,26 @@ if TYPE_CHECKING:
 
 # A reply of less is copied: in the line to a slow client, a view of some bytes would hold a whole block of a chunk.
 _VIEWED_BYTES: Final = MIB
+# Shorter ones may round to nothing, and come again before the time is up.
+_SHORTEST_TIMER_SECONDS = 0.01
+
+
+class _Parked:
+    """A read that waits at the tail; called when there is something to tell about its segment."""
+
+    __slots__ = ("_requests", "command", "deadline", "reads", "segment")
+
+    def __init__(
+        self, requests: ReadRequests, reads: Reads, segment: Segment, command: wire.ReadSegment, deadline: float
+    ) -> None:
+        self._requests = requests
+        self.reads = reads
+        self.segment = segment
+        self.command = command
+        self.deadline = deadline
+
+    def __call__(self) -> None:
+        self._requests.wake(self)
 
 
 class ReadRequests:
@@ -39,13 +60,17 @@ class ReadRequests:
     def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:
         self._connection = connection
         self._store = store
-        self._parked = 0
+        self._loop = asyncio.get_running_loop()
+        # In the order of their deadlines.  One timer serves all: a reader that follows the tail parks after each
+        # answer, and hardly ever for long.
+        self._parked: OrderedDict[_Parked, None] = OrderedDict()
+        self._timed = False
 
     def read(self, command: wire.ReadSegment) -> None:
         """Answer at once when memory can, else as a task."""
         try:
             reads = self._store.reads(command.segment)
-            segment = self._store.container(command.segment).state.names.get(command.segment)
+            segment = reads.resident(command.segment)
             if segment is None or not segment.created or not self._connection.writable:
                 self._wait(reads, command)
                 return
@@ -95,36 +120,41 @@ class ReadRequests:
         if not reads.alive:  # the container failed while the segment was looked for: nobody would wake this read
             self._connection.close()
             return
-        if self._parked >= MAX_PARKED_READS_PER_CONNECTION:
-            self._connection.close(f"has {self._parked} reads waiting at the tail, the most allowed")
+        if len(self._parked) >= MAX_PARKED_READS_PER_CONNECTION:
+            self._connection.close(f"has {len(self._parked)} reads waiting at the tail, the most allowed")
             return
         # Names and tokens may be long, and reads that wait many.
         command = wire.ReadSegment(segment.name, command.offset, command.suggested_length, "", command.request_id)
-        self._parked += 1
-        finished = False
+        parked = _Parked(self, reads, segment, command, self._loop.time() + PARKED_READ_SECONDS)
+        self._parked[parked] = None
+        segment.waiters.append(parked)
+        if not self._timed:
+            self._timed = True
+            self._loop.call_later(PARKED_READ_SECONDS, self._expire)
 
-        def finish() -> None:
-            nonlocal finished
-            if finished:
-                return
-            finished = True
-            self._parked -= 1
-            timer.cancel()
+    def wake(self, parked: _Parked) -> None:
+        """There is something to tell about a segment whose reader waits; once."""
+        if parked in self._parked:
+            del self._parked[parked]
             if not self._connection.closed:
-                self._unpark(reads, segment, command)
+                self._unpark(parked.reads, parked.segment, parked.command)
 
-        def expire() -> None:
-            nonlocal finished
-            if not finished:
-                finished = True
-                self._parked -= 1
-                if finish in segment.waiters:
-                    segment.waiters.remove(finish)
-                if not self._connection.closed:
-                    self._send_read(command, ReadResult([], 0, True, False))
-
-        timer = asyncio.get_running_loop().call_later(PARKED_READ_SECONDS, expire)
-        segment.waiters.append(finish)
+    def _expire(self) -> None:
+        """Answer the reads that have waited long enough; of a connection that is closed, forget all."""
+        self._timed = False
+        now = self._loop.time()
+        while self._parked:
+            parked = next(iter(self._parked))
+            left = parked.deadline - now
+            if left > 0 and not self._connection.closed:
+                self._timed = True
+                self._loop.call_later(max(left, _SHORTEST_TIMER_SECONDS), self._expire)
+                return
+            del self._parked[parked]
+            if parked in parked.segment.waiters:
+                parked.segment.waiters.remove(parked)
+            if not self._connection.closed:
+                self._send_read(parked.command, ReadResult([], 0, True, False))
 
     def _unpark(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
         if not reads.alive:

@@ -114,6 +114,10 @@ class Reads:
         """Whether the container still serves."""
         return self._container.failure is None
 
+    def resident(self, name: str) -> Segment | None:
+        """The newest segment of that name, if it is in memory; it may not be created yet."""
+        return self._container.state.names.get(name)
+
     async def find(self, name: str) -> Segment:
         """The segment to read, applied.  Raises NotFound."""
         segment = await self._container.residency.require(name)

@@ -26,6 +26,7 @@ UUID_BYTES: Final = 16
 
 _INT: Final = struct.Struct(">i")
 _LENGTH: Final = struct.Struct(">H")
+_NO_TEXT: Final = _LENGTH.pack(0)
 _MAX_INT: Final = (1 << 31) - 1
 
 
@@ -84,6 +85,8 @@ class TextCodec:
 
     def pack(self, value: str) -> bytes:
         """Length and text.  Raises ProtocolError."""
+        if not value:
+            return _NO_TEXT
         raw = _encode_text(value)
         if len(raw) > MAX_WIRE_STRING_BYTES:
             if not self.clip:
@@ -99,6 +102,8 @@ class TextCodec:
         if len(payload) < start:
             raise ProtocolError("the length of a string is cut short")
         end = start + _LENGTH.unpack_from(payload, at)[0]
+        if end == start:
+            return "", end
         if len(payload) < end:
             raise ProtocolError("a string is cut short")
         try:

@@ -135,3 +135,65 @@ def test_a_read_whose_client_stops_taking_replies_while_it_is_looked_for_waits_a
         assert len(looked) == 2
 
     asyncio.run(main())
+
+
+def test_reads_without_news_are_answered_when_each_has_waited_long_enough(monkeypatch):
+    """One timer serves the reads of a connection: it is set anew for those that came later."""
+    wait = 0.05
+    monkeypatch.setattr("sarit.store.read_requests.PARKED_READ_SECONDS", wait)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        store = await World(BY_HAND).start()
+        container = store.container(SEGMENT)
+        await container.create(SEGMENT)
+        segment = container.state.names[SEGMENT]
+        writer = Writer(store, SEGMENT)
+        await writer.set_up()
+        connection = Connection()
+        connection.gate.set()
+        requests = ReadRequests(connection, store)
+        answered = {}
+        connection.send_parts = lambda parts: answered.setdefault(len(answered), (b"".join(parts), loop.time()))
+        begun = [loop.time()]
+        requests.read(wire.ReadSegment(SEGMENT, 0, 100, "", 1))
+        writer.append(b"one", 1)
+        await writer.settled()
+        async with asyncio.timeout(10):
+            for request in (2, 3):
+                while loop.time() < begun[0] + wait * (request - 1) / 4:
+                    await asyncio.sleep(0.001)
+                begun.append(loop.time())
+                requests.read(wire.ReadSegment(SEGMENT, 3, 100, "", request))
+            while len(answered) < 3:
+                await asyncio.sleep(0.001)
+        frames = [FrameReader().feed(frame)[0] for frame, _ in answered.values()]
+        replies = [wire.decode(code, payload) for code, payload in frames]
+        assert [(reply.request_id, bytes(reply.data)) for reply in replies] == [(1, b"one"), (2, b""), (3, b"")]
+        for number in (1, 2):
+            assert answered[number][1] >= begun[number] + wait - 0.002
+        assert not segment.waiters
+
+    asyncio.run(main())
+
+
+def test_reads_of_a_closed_connection_are_forgotten(monkeypatch):
+    monkeypatch.setattr("sarit.store.read_requests.PARKED_READ_SECONDS", 0.02)
+
+    async def main():
+        store = await World(BY_HAND).start()
+        container = store.container(SEGMENT)
+        await container.create(SEGMENT)
+        connection = Connection()
+        connection.gate.set()
+        requests = ReadRequests(connection, store)
+        requests.read(wire.ReadSegment(SEGMENT, 0, 100, "", 1))
+        segment = container.state.names[SEGMENT]
+        assert segment.waiters
+        connection.closed = True
+        async with asyncio.timeout(10):
+            while segment.waiters:
+                await asyncio.sleep(0.001)
+        assert not connection.replies
+
+    asyncio.run(main())

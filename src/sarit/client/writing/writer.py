@@ -21,6 +21,7 @@ until these are acknowledged, unhashed: only when a segment turns out to be seal
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client import times
@@ -91,7 +92,7 @@ class EventWriter:
         self._name = name
         self._noted = False
         self._session = session
-        self._spread = Spread(session, target or StreamTarget(session, stream), self.wake_soon, self.fail)
+        self._spread = Spread(session, target or StreamTarget(session, stream), self._progressed, self.fail)
         self._buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
         self._put = self._intake.append
@@ -173,6 +174,13 @@ class EventWriter:
             self._pump_due = True
             asyncio.get_running_loop().call_soon(self._pump)
 
+    def _progressed(self) -> None:
+        """A lane was acknowledged something, or may send again: pump, unless there is nothing left to see to."""
+        idle = self._asleep and not self._spread.held_bytes and not self._intake
+        if idle and (self._drained is None or self._drained.done()) and self._pumped is None:
+            return  # a slow writer is acknowledged after each of its turns: there the pump would come to nothing
+        self.wake_soon()
+
     def _pump_full(self) -> None:
         self._yield = True
         self._pump()
@@ -222,10 +230,9 @@ class EventWriter:
             future.set_exception(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
             return future
         self._marks[future] = None
-        future.add_done_callback(lambda done: self._marks.pop(done, None))
         if self._spread.opened or not self._intake:
             self._take_intake()
-            place(_passing(future))
+            place(Mark(partial(self._passed, future)))
         else:
             self._early.append(future)
         self.wake_soon()
@@ -352,7 +359,7 @@ class EventWriter:
             self.fail(error)
             return
         for future in self._early:
-            self._spread.mark(_passing(future))
+            self._spread.mark(Mark(partial(self._passed, future)))
         self._early.clear()
         self._pump()
 
@@ -362,13 +369,17 @@ class EventWriter:
             return
         self._failure = error
         self._asleep = True
-        for future in (*self._marks, self._drained):
+        waiting = (*self._marks, self._drained)
+        self._marks.clear()
+        for future in waiting:
             if future is not None and not future.done():
                 future.set_exception(error)
                 future.exception()
         if self._pumped is not None:
             self._pumped()
 
-
-def _passing(future: asyncio.Future[None]) -> Mark:
-    return Mark(lambda: None if future.done() else future.set_result(None))
+    def _passed(self, future: asyncio.Future[None]) -> None:
+        """Everything before a mark is durable."""
+        self._marks.pop(future, None)
+        if not future.done():
+            future.set_result(None)

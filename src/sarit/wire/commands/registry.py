@@ -83,19 +83,20 @@ class _Single:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a command's fields become bytes and back."""
+    """How a command's fields become bytes and back.  Bound methods: nothing is looked up for each command."""
 
     make: Callable[..., Command]
     name: str
     take: Callable[[Any], tuple[Any, ...]]
-    steps: tuple[_Run | _Single, ...]
+    writers: tuple[Callable[[Sequence[Any], list[Buffer]], None], ...]
+    readers: tuple[tuple[bool, Callable[[Buffer, int, list[Any]], int]], ...]
 
     def write(self, command: Command) -> list[Buffer]:
         values = self.take(command)
         out: list[Buffer] = []
         try:
-            for step in self.steps:
-                step.write(values, out)
+            for write in self.writers:
+                write(values, out)
         except ProtocolError as error:
             raise ProtocolError(f"{self.name} cannot be sent: {error}") from None
         return out
@@ -103,11 +104,12 @@ class _Plan:
     def read(self, payload: Buffer) -> Command:
         values: list[Any] = []
         at = 0
+        end = len(payload)
         try:
-            for step in self.steps:
-                if step.optional and at == len(payload):
+            for optional, read in self.readers:
+                if optional and at == end:
                     break
-                at = step.read(payload, at, values)
+                at = read(payload, at, values)
         except ProtocolError as error:
             raise ProtocolError(f"{self.name} of {len(payload)} bytes: {error}") from None
         return self.make(*values)
@@ -158,7 +160,10 @@ def command(code: int) -> Callable[[type[C]], type[C]]:
         assert code not in CODES, f"two commands have the code {code}"
         made.code = code
         CODES[code] = made
-        _PLANS[code] = _Plan(made, made.__name__, _taker([field.name for field in columns]), _steps(codecs))
+        steps = _steps(codecs)
+        writers = tuple(step.write for step in steps)
+        readers = tuple((step.optional, step.read) for step in steps)
+        _PLANS[code] = _Plan(made, made.__name__, _taker([field.name for field in columns]), writers, readers)
         return made
 
     return register

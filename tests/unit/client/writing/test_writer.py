@@ -290,6 +290,7 @@ async def test_an_event_that_comes_while_the_pump_falls_asleep_is_not_left_behin
     writer = world.client.writer("s/t")
     writer.write(b"1")
     await writer.flush()
+    writer.fronted(writer.wake_soon, writer._pump_full, lambda: None)  # as the blocking face does
     pump = writer._spread.pump
 
     def pump_while_another_thread_writes(urgent: bool) -> None:
@@ -301,6 +302,38 @@ async def test_an_event_that_comes_while_the_pump_falls_asleep_is_not_left_behin
     writer._spread.pump = pump_while_another_thread_writes
     writer.write(b"2")
     await until(lambda: len(world.everything()) == 3)
+    await writer.close()
+
+
+@on_loop
+async def test_a_slow_writer_has_nothing_to_do_when_it_is_acknowledged(world) -> None:
+    world.controller.create("s/t")
+    writer = world.client.writer("s/t")
+    writer.write(b"1")
+    await writer.flush()
+    pumped = []
+    pump = writer._spread.pump
+    writer._spread.pump = lambda urgent: (pumped.append(urgent), pump(urgent))
+    for number in range(5):
+        writer.write(b"2")
+        await writer.mark()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert len(pumped) == number + 1
+    assert world.stored(NAME) == [b"1", *[b"2"] * 5]
+    await writer.close()
+
+
+@on_loop
+async def test_a_mark_that_nobody_waits_for_any_more_is_forgotten(world) -> None:
+    world.controller.create("s/t")
+    world.store.ack_delay = 0.01
+    writer = world.client.writer("s/t")
+    writer.write(b"1")
+    given_up = writer.mark()
+    given_up.cancel()
+    await writer.flush()
+    assert not writer._marks
     await writer.close()
 
 
