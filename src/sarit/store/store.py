@@ -126,7 +126,7 @@ class SegmentStore:
         serving = [(slot, slot.opened) for slot in self._slots if slot.opened is not None]
         flushes = [asyncio.ensure_future(_last_checkpoint(opened, slot.tasks[0])) for slot, opened in serving]
         for slot, _ in serving:
-            slot.opened, slot.reads = None, None
+            slot.opened = slot.reads = slot.tables = None
         flushed = asyncio.gather(*flushes, return_exceptions=True)
         hurried = asyncio.ensure_future(self._hurried.wait())
         try:

@@ -337,40 +337,6 @@ async def test_a_mark_that_nobody_waits_for_any_more_is_forgotten(world) -> None
     await writer.close()
 
 
-@pytest.mark.parametrize("lost_replies", [0, 1])
-def test_a_large_event_is_stored_once_between_its_neighbours(lost_replies: int) -> None:
-    @on_loop
-    async def check(world) -> None:
-        world.controller.create("s/t")
-        world.store.lose_merge_replies = lost_replies
-        large = bytes(range(256)) * (9 << 12)
-        writer = world.client.writer("s/t")
-        writer.write(b"before", key="k")
-        writer.write(large, key="k")
-        writer.write(b"after", key="k")
-        writer.write_many(pa.array([b"more", large, b"end"], pa.large_binary()))
-        await writer.flush()
-        assert world.stored(NAME) == [b"before", large, b"after", b"more", large, b"end"]
-        await writer.close()
-
-    check()
-
-
-@on_loop
-async def test_a_large_event_moves_on_when_its_segment_is_sealed(world) -> None:
-    stream = world.controller.create("s/t")
-    writer = world.client.writer("s/t")
-    writer.write(b"before", key="k")
-    await writer.flush()
-    low, high = world.controller.scale(stream, [FIRST], [(0.0, 0.5), (0.5, 1.0)])
-    large = b"L" * (9 << 20)
-    writer.write(large, key="k")
-    writer.write(b"after", key="k")
-    await writer.flush()
-    assert [large, b"after"] in [world.stored(stream.segment(segment)) for segment in (low, high)]
-    await writer.close()
-
-
 @on_loop
 async def test_a_writer_that_was_left_does_not_wait_for_ever(world) -> None:
     world.controller.create("s/t")
