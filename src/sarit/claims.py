@@ -60,17 +60,7 @@ def _describe(config: NodeConfig, env: Env) -> tuple[str, bool]:
     meta_path = f"{directory}/meta"
     storage = config.storage_url or "chunks"
     if not files.exists(meta_path):
-        node = env.random.bytes(16).hex()
-        meta = {
-            "version": META_VERSION,
-            "node": node,
-            "containers": config.containers,
-            "storage": storage,
-            "index": "sqlite",
-            "marks": True,
-        }
-        _write_anew(files, meta_path, json.dumps(meta, indent=2).encode())
-        return node, True
+        return _settle(config, env, env.random.bytes(16).hex()), True
     files.sync_dir(directory)  # the process that wrote it may have failed to
     try:
         meta = dict(json.loads(_read(files, meta_path)))
@@ -78,10 +68,29 @@ def _describe(config: NodeConfig, env: Env) -> tuple[str, bool]:
         raise Invalid(f"{meta_path} is damaged: put it back from a backup, it says what is in {directory}") from None
     if meta.get("version") != META_VERSION:
         raise Invalid(f"{directory} is of format {meta.get('version')}; this version of Sarit reads {META_VERSION}")
+    marks = bool(meta.get("marks"))
+    # It never got as far as to hold anything: the storage was misspelt, say.
+    unused = marks and not any(files.exists(f"{directory}/{name}") for name in (STORAGE_MARKED, "log"))
     for name, value, option in (("containers", config.containers, "--containers"), ("storage", storage, "--storage")):
         if meta.get(name) != value:
+            if unused:
+                return _settle(config, env, str(meta["node"])), True
             raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
-    return str(meta["node"]), bool(meta.get("marks"))
+    return str(meta["node"]), marks
+
+
+def _settle(config: NodeConfig, env: Env, node: str) -> str:
+    """Write what the directory is from now on; the id of its node."""
+    meta = {
+        "version": META_VERSION,
+        "node": node,
+        "containers": config.containers,
+        "storage": config.storage_url or "chunks",
+        "index": "sqlite",
+        "marks": True,
+    }
+    _write_anew(env.files, f"{config.data_dir}/meta", json.dumps(meta, indent=2).encode())
+    return node
 
 
 async def claim_chunks(config: NodeConfig, env: Env, storage: ChunkStorage, claimed: Claimed) -> None:

@@ -48,6 +48,19 @@ def test_storage_that_is_away_keeps_a_node_from_its_first_start_alone(tmp_path, 
         start(tmp_path, MemoryChunks())
 
 
+def test_a_storage_that_never_answered_may_be_named_anew(tmp_path):
+    with pytest.raises(Unavailable):
+        start(tmp_path, Away(), "s3://misspelt")
+    first = start(tmp_path, MemoryChunks(), "s3://bucket")
+    with pytest.raises(Invalid, match="was made with --storage s3://bucket, not s3://other: start it with that again"):
+        start(tmp_path, MemoryChunks(), "s3://other")
+    (tmp_path / STORAGE_MARKED).unlink()
+    (tmp_path / "log").mkdir()
+    with pytest.raises(Invalid, match="was made with"):
+        start(tmp_path, MemoryChunks(), "s3://other")
+    assert len(first.node) == 32
+
+
 def test_another_directory_is_refused_every_time(tmp_path):
     storage = MemoryChunks()
     start(tmp_path / "one", storage)

@@ -13,7 +13,8 @@ import signal
 import stat
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.core.limits import KIB, MIB
+from sarit.core.limits import KIB, MIB, SAME_SIGNAL_SECONDS
+from sarit.env.real import RealClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +35,8 @@ class Interrupts:
     def __init__(self, *, again: bool = False) -> None:
         self._again = again
         self.asked = 0
+        self._clock = RealClock()
+        self._last = 0.0
         self._raised = 0
         self._waiting = False
         self._before: object = None
@@ -45,9 +48,13 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+        signal.signal(signal.SIGINT, self._before or signal.SIG_DFL)  # type: ignore[arg-type]
 
     def _heard(self, _number: int, _frame: FrameType | None) -> None:
+        now = self._clock.monotonic()
+        again, self._last = self.asked > 0 and now - self._last < SAME_SIGNAL_SECONDS, now
+        if again:  # a wrapper sent on what we have heard already
+            return
         self.asked += 1
         if self._waiting or (self._again and self.asked > 1):
             self._raised = self.asked

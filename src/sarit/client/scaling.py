@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.core import keyspace
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.keyspace import KeyRange
+from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,8 +23,15 @@ LONGEST_LOOK_SECONDS: Final = 0.25
 Plan = tuple[list["SegmentId"], list[KeyRange]]  # the segments to seal, the ranges to put in their place
 
 
+def _check(count: int) -> None:
+    """Raises Invalid, before there is a range for each of them."""
+    if not 1 <= count <= MAX_SEGMENTS_PER_STREAM:
+        raise Invalid(f"a stream has 1 to {MAX_SEGMENTS_PER_STREAM} segments, not {count}")
+
+
 def to_count(current: Sequence[SegmentRange], count: int) -> Plan:
     """`count` segments of equal width; those that are right already stay.  Raises Invalid."""
+    _check(count)
     wanted = keyspace.split_evenly(count)
     have = {KeyRange(found.low, found.high): found.segment for found in current}
     return [have[keys] for keys in sorted(have.keys() - set(wanted))], [keys for keys in wanted if keys not in have]
@@ -33,6 +41,7 @@ def split(current: Sequence[SegmentRange], segment: SegmentId, into: int) -> Pla
     """`into` segments instead of one.  Raises NotFound (it is not active), Invalid."""
     if into < 2:
         raise Invalid(f"a segment is split into 2 or more, not {into}")
+    _check(len(current) - 1 + into)
     (found,) = _active(current, [segment])
     return [segment], KeyRange(found.low, found.high).split_evenly(into)
 

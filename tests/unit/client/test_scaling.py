@@ -31,6 +31,12 @@ def test_plans_replace_no_more_than_they_must() -> None:
         scaling.split(current, SegmentId(0, 7), 2)
     with pytest.raises(Invalid):
         scaling.split(current, SegmentId(0, 1), 1)
+    for count in (0, 10_001, 10**18):  # the last would take all memory
+        with pytest.raises(Invalid, match="1 to 10000 segments"):
+            scaling.to_count(current, count)
+    assert len(scaling.split(current, SegmentId(0, 1), 9_998)[1]) == 9_998
+    with pytest.raises(Invalid, match="1 to 10000 segments, not 10001"):
+        scaling.split(current, SegmentId(0, 1), 9_999)
 
 
 @on_node
