@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.loads.connecting import connect
 from benchmarks.loads.pace import now, percentiles
+from sarit.core.limits import GC_THRESHOLDS
 
 AT_A_TIME = 32
 WARM_UP_SECONDS = 2.0
@@ -52,10 +53,10 @@ class _Run:
 
     async def go(self) -> None:
         # Hundreds of clients share this interpreter, which no user's clients do: looking through all of their objects
-        # for garbage again and again took it a third of its time; what they made since, still a tenth.  There is none
-        # to be found: after a run without looking, a collection finds not one unreachable object.
+        # for garbage again and again took it a third of its time.
         gc.collect()
-        gc.disable()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         print("ready", flush=True)
         go = Path(self.options["go"])
         while not go.exists():
@@ -77,25 +78,24 @@ class _Run:
 
         await asyncio.gather(*map(first, writers))
         await self.go()
-        # One task sees to all of them, in the order in which they are due: a timer and a task for each, hundreds of
-        # which fall due in every millisecond, are what this generator costs, and not what a writer does.
-        for turn in range(self.turns):
-            for number, writer in enumerate(writers):
-                due = self.start + self.interval * (turn + number / self.count)
-                if (pause := due - now()) > 0:
-                    await asyncio.sleep(pause)
-                elif not number % AT_A_TIME:
-                    await asyncio.sleep(0)
-                await self._turn(writer, due)
-        await asyncio.gather(*(writer.flush() for writer in writers))
-        self.bytes = self.count * self.turns * self.per_turn * self.event_bytes
+        await asyncio.gather(*(self._write(writer, number) for number, writer in enumerate(writers)))
 
-    async def _turn(self, writer: Any, due: float) -> None:
-        event = struct.pack("<d", due).ljust(self.event_bytes, b"x")
-        for _ in range(self.per_turn):
-            writer.write(event)
-        writer.mark().add_done_callback(lambda _: self.note(due))
-        await writer.drain()
+    async def _write(self, writer: Any, number: int) -> None:
+        offset = self.interval * number / self.count
+        acked: list[asyncio.Future[None]] = []
+        for turn in range(self.turns):
+            due = self.start + offset + turn * self.interval
+            if (pause := due - now()) > 0:
+                await asyncio.sleep(pause)
+            event = struct.pack("<d", due).ljust(self.event_bytes, b"x")
+            for _ in range(self.per_turn):
+                writer.write(event)
+            mark = writer.mark()
+            mark.add_done_callback(lambda _, due=due: self.note(due))
+            acked = [one for one in acked if not one.done()] + [mark]
+            await writer.drain()
+        await asyncio.gather(*acked)
+        self.bytes += self.turns * self.per_turn * self.event_bytes
 
     async def read(self) -> None:
         readers = [client.reader(self._name(number), "tail") for number, client in enumerate(self.clients)]

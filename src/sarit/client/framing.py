@@ -247,7 +247,9 @@ def parse_events(data: bytes, start: int) -> tuple[list[bytes], int]:
     end = len(data)
     unpack = _HEADER.unpack_from
     add = events.append
-    one_by_one = _FEW_EVENTS
+    one_by_one = 0
+    if end - start >= EVENT_HEADER_BYTES and end - start <= _FEW_EVENTS * (EVENT_HEADER_BYTES + unpack(data, start)[0]):
+        one_by_one = _FEW_EVENTS
     while True:
         for _ in range(one_by_one):
             if end - start < EVENT_HEADER_BYTES:
