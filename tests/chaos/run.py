@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections import Counter
@@ -102,7 +103,7 @@ async def run_round(directory: Path, plan: Plan) -> Round:
     result.acked_events = workload.acked_events
     result.starts = node.starts
     result.scales = workload.elastic.scales
-    result.reader_kills = workload.elastic.kills + workload.group.kills
+    result.reader_kills = workload.reader_kills
     result.seconds = time.monotonic() - begun
     return result
 
@@ -120,6 +121,10 @@ async def _strike(site: Site, workload: Workload, result: Round, names: list[str
         again = time.monotonic() - healed
         if result.plan.tell:
             print(f"  {name}: {healed - begun:.1f} s, all write again after {again:.1f} s", flush=True)
+    if result.plan.parts:  # a short round may be over before any reader's life is, and nobody went on from a position
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            while not workload.reader_kills:
+                await asyncio.sleep(0.1)
 
 
 async def _judge(node: ChaosNode, workload: Workload) -> None:

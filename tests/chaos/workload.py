@@ -212,6 +212,11 @@ class Workload:
         """Over all writers."""
         return sum(writer.acked for writer in self.writers) + self.elastic.acked_events
 
+    @property
+    def reader_kills(self) -> int:
+        """How many reader processes were killed, to be begun again where they were."""
+        return self.elastic.kills + self.group.kills
+
     async def start(self) -> None:
         """Create the stream and begin."""
         client = self._client = await connect(self._address)
