@@ -228,7 +228,9 @@ _staging_of_thread = threading.local()
 _memory = ReadMemory()
 _DURABLE_REMEMBERED = 10_000
 # What file systems without second names say, or those that have none in another directory.
-_NO_LINKS: Final = frozenset((errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV))
+_NO_LINKS: Final = frozenset(
+    (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES, errno.EINVAL)
+)
 
 
 def _staging() -> memoryview:
