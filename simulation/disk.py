@@ -119,6 +119,12 @@ class SimulatedDisk:
         self._need_directory(target)
         self._change_entry(EntryChange(source, target, inode), "rename")
 
+    def rename_new(self, source: str, target: str) -> None:
+        """See `ports.Files.rename_new`."""
+        if self.exists(target):
+            raise _error(errno.EEXIST, target)
+        self.rename(source, target)
+
     def remove(self, path: str) -> None:
         """See `ports.Files.remove`."""
         inode = self._names.get(path)

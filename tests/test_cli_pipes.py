@@ -106,6 +106,20 @@ def test_pipes_that_do_not_block_lose_nothing(node, form):
     assert lines == [b"line 0", b"line 1", b"line 2", b"x" * 200_000, b"", b"last", b""]
 
 
+def test_a_write_that_failed_is_told_although_nobody_takes_its_count(node):
+    for form in ("text", "json"):
+        write = begin(
+            node, "write", "pipes/failed", "--create", "--key-separator", ":", "--format", form,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        write.stdout.close()
+        write.stdin.write(b"key:event\n\xff:event\n")
+        write.stdin.close()
+        told = write.stderr.read()
+        assert write.wait(60) == 1
+        assert told == b"sarit: line 2: its key is not UTF-8; the lines before it are written\n"
+
+
 def test_an_interrupted_write_says_what_is_durable(node):
     for round_ in range(4):
         stream = f"pipes/interrupted{round_}"

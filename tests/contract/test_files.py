@@ -132,6 +132,22 @@ def test_a_rename_replaces_and_open_files_follow_their_content(files, root) -> N
     assert new.pread(9, 0) == b"newer"
 
 
+def test_a_rename_to_a_new_name_replaces_nothing(files, root) -> None:
+    for name in ("old", "new"):
+        file = files.open(f"{root}/{name}", "create")
+        file.pwrite([name.encode()], 0)
+        file.close()
+    with fails(errno.EEXIST):
+        files.rename_new(f"{root}/new", f"{root}/old")
+    assert files.list(root) == ["new", "old"]
+    assert files.open(f"{root}/old", "read").pread(9, 0) == b"old"
+    files.rename_new(f"{root}/new", f"{root}/newer")
+    assert files.list(root) == ["newer", "old"]
+    assert files.open(f"{root}/newer", "read").pread(9, 0) == b"new"
+    with fails(errno.ENOENT):
+        files.rename_new(f"{root}/new", f"{root}/newest")
+
+
 def test_locks_are_exclusive_and_end_with_their_file(files, root) -> None:
     for path in (root, f"{root}/lock"):
         if path != root:

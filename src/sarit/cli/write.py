@@ -65,7 +65,12 @@ def write(
         if unknown := count.read - count.durable:
             told["unknown"] = unknown
             text += f"; whether {unknown} more were is not known"
-        show(output, told, text)
+        try:
+            show(output, told, text)
+        except OSError:  # nobody listens, or the disk is full: what ended the writing comes first
+            if stopped is None:
+                raise
+            sys.stdout = None  # else what is left in it fails the end of the process
     if isinstance(stopped, KeyboardInterrupt):
         sys.exit(130)
     if stopped is not None:

@@ -104,6 +104,9 @@ class Files(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Atomically give `source` the name `target`; durable after `sync_dir`."""
 
+    def rename_new(self, source: str, target: str) -> None:
+        """As `rename`, but FileExistsError where there is a `target`, whichever process made it and when."""
+
     def remove(self, path: str) -> None:
         """Unlink a file; durable after `sync_dir`."""
 

@@ -227,6 +227,10 @@ class RealFile:
 _staging_of_thread = threading.local()
 _memory = ReadMemory()
 _DURABLE_REMEMBERED = 10_000
+# What file systems without second names say, or those that have none in another directory.
+_NO_LINKS: Final = frozenset(
+    (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES, errno.EINVAL)
+)
 
 
 def _staging() -> memoryview:
@@ -294,6 +298,21 @@ class RealFiles:
     def rename(self, source: str, target: str) -> None:
         """Atomic; durable after `sync_dir`."""
         os.rename(source, target)
+
+    def rename_new(self, source: str, target: str) -> None:
+        """By a second name, which no file system gives twice; durable after `sync_dir`.
+
+        A crash in between leaves both names."""
+        try:
+            os.link(source, target)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            if os.path.lexists(target):  # there is nothing better here
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
+            os.rename(source, target)
+        else:
+            os.unlink(source)
 
     def remove(self, path: str) -> None:
         """Unlink; durable after `sync_dir`."""

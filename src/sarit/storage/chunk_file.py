@@ -82,7 +82,10 @@ class ChunkFile:
         self._file.datasync()
 
     def finish(self) -> None:
-        """Give the file its name; durable, name and all, when this returns."""
+        """Give the file its name; durable, name and all, when this returns.
+
+        Raises Exists when another process gave it to a file of its own since `begin`: of two nodes that start at once
+        on one place, one must be told."""
         file, self._file = self._file, None
         assert file is not None
         try:
@@ -91,7 +94,10 @@ class ChunkFile:
         finally:
             file.close()
         self._files.make_dirs(self._folder)
-        self._files.rename(self._temporary, self._target)
+        try:
+            self._files.rename_new(self._temporary, self._target)
+        except FileExistsError:
+            raise Exists(f"{self._target} exists") from None
         self._files.sync_dir(self._folder)
 
     def abandon(self) -> None:

@@ -275,6 +275,22 @@ def test_modes_and_directory_calls(tmp_path, files) -> None:
     assert files.free_bytes(str(tmp_path)) > 0
 
 
+@pytest.mark.parametrize("refusal", [errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV])
+def test_a_file_system_without_second_names_renames_to_new_names_too(tmp_path, files, monkeypatch, refusal) -> None:
+    def link(source, target):
+        raise OSError(refusal, os.strerror(refusal))
+
+    monkeypatch.setattr(os, "link", link)
+    for name in ("old", "new"):
+        (tmp_path / name).write_text(name)
+    with pytest.raises(FileExistsError):
+        files.rename_new(f"{tmp_path}/new", f"{tmp_path}/old")
+    assert (tmp_path / "old").read_text() == "old"
+    files.rename_new(f"{tmp_path}/new", f"{tmp_path}/newer")
+    assert files.list(str(tmp_path)) == ["newer", "old"]
+    assert (tmp_path / "newer").read_text() == "new"
+
+
 def test_allocate_gives_blocks_and_length(tmp_path, files) -> None:
     file = files.open(f"{tmp_path}/a", "create")
     file.allocate(1 << 20)

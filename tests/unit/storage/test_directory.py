@@ -90,8 +90,8 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
         await chunks.write("e1/a", [bytes(PIECE_BYTES + PIECE_BYTES // 2), bytes(PIECE_BYTES)])
         names = [name for name, _ in disk.calls]
         synced = ["pwrite", "datasync"] * 3
-        assert names == ["open-create", "close", "open-blocks", *synced, "close", "make_dirs", "rename", "sync_dir"]
-        assert disk.calls[-2:] == [("rename", "a.chunk"), ("sync_dir", "e1")]
+        assert names == ["open-create", "close", "open-blocks", *synced, "close", "make_dirs", "rename_new", "sync_dir"]
+        assert disk.calls[-2:] == [("rename_new", "a.chunk"), ("sync_dir", "e1")]
         await chunks.write("e1/empty", [])
         assert ("datasync", disk.calls[-5][1]) in disk.calls[-6:], "an empty chunk is synced too"
         await chunks.close()
@@ -100,8 +100,27 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
     asyncio.run(main())
 
 
+def test_of_two_processes_that_write_one_chunk_at_once_one_is_told(tmp_path):
+    async def main():
+        one, other = [await open_directory(str(tmp_path), real_env()) for _ in range(2)]
+
+        async def others_turn(left):
+            await other.write("e1/a", [b"theirs"])
+            return left
+
+        with pytest.raises(Exists):
+            await one.write("e1/a", [b"ours!!"], others_turn)
+        assert bytes(await one.read("e1/a", 0, 6)) == b"theirs"
+        await one.write("e1/b", [b"free"])
+        assert left_over(tmp_path) == []
+        await one.close()
+        await other.close()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize(
-    "step", ["open-create", "open-blocks", "pwrite", "datasync", "close", "make_dirs", "rename", "sync_dir"]
+    "step", ["open-create", "open-blocks", "pwrite", "datasync", "close", "make_dirs", "rename_new", "sync_dir"]
 )
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_failed_write_is_unavailable_and_leaves_nothing(tmp_path, disk, env, step, error):
