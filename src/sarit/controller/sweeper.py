@@ -99,9 +99,9 @@ class Sweeper:
         try:
             await look(*hint)
         except SaritError as error:
-            _log.warning("%s cannot be finished yet: %s", hint[0].decode(), error)
+            _log.warning("%s cannot be finished yet: %s", _text(hint[0]), error)
         except Exception:  # the other hints are followed all the same
-            _log.exception("%s cannot be finished yet: the sweep met a bug of ours", hint[0].decode())
+            _log.exception("%s cannot be finished yet: the sweep met a bug of ours", _text(hint[0]))
 
     async def _look_at_other(self, key: bytes, version: int) -> None:
         if self._age(key, 0) >= PATIENCE_SECONDS:
@@ -155,3 +155,7 @@ class Sweeper:
             self._seen[key] = (renewal, now)
             return 0.0
         return now - seen[1]
+
+
+def _text(hint: bytes) -> str:
+    return hint.decode(errors="backslashreplace")  # what is told of one that is no text must not end the sweep

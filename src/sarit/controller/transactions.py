@@ -200,6 +200,7 @@ class Transactions:
 
     async def _finish(self, name: StreamName) -> None:
         finisher = self._finishers[name]
+        conflicts = 0  # in a row
         try:
             while True:
                 finisher.again = False
@@ -207,8 +208,12 @@ class Transactions:
                 hints, finisher.hints = finisher.hints, []
                 try:
                     more, _ = await every([self._turn(name, finisher), self._forget(hints)])
+                    conflicts = 0
                 except (Conflict, Sealed):  # somebody else was there first: look again
                     more = True
+                    conflicts += 1
+                    if conflicts >= MAX_ATTEMPTS:  # or a segment is gone, and this would go on without end
+                        await asyncio.sleep(_RETRY_SECONDS)
                 except SaritError as error:
                     _log.warning("transactions of %s are not ended yet: %s", name, error)
                     await asyncio.sleep(_RETRY_SECONDS)

@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Exists, Invalid, NotFound, SaritError
+from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
 from sarit.core.sometimes import sometimes
 from sarit.store.attributes import AttributeUpdate, resolve_attributes
 from sarit.store.held_back import wait_for_room
 from sarit.store.operations import KIND_STREAM, Delete, Merge, Operation
-from sarit.store.pipeline import FramePipeline, settle
+from sarit.store.pipeline import FramePipeline, settle, tell, wake_all
 from sarit.store.residency import Residency
 from sarit.store.segment import EVENT_COUNT
 from sarit.store.sessions import WriterSession, end_session, segment_gone
@@ -343,9 +344,9 @@ class Container:
         gone = None if ended is None else self.state.segments[ended]
 
         def done(error: BaseException | None) -> None:
+            settle(waiter, error)
             if gone is not None and error is None:
                 segment_gone(gone)
-            settle(waiter, error)
 
         self.pipeline.add(operation, done)
         self._report()
@@ -366,13 +367,14 @@ class Container:
     def _failed(self, error: BaseException) -> None:
         self.failure = error
         throttled, self._throttled = self._throttled, deque()
-        for session, append, _ in throttled:
-            session.replies.refused(session, append, error)
+        # Of no other kind, whatever the error is: of a missing segment, it would say that of the writer's.
+        lost = Unavailable("the container failed; connect again and retry")
+        bug = tell((partial(session.replies.refused, session, append) for session, append, _ in throttled), lost)
         for segment in self.state.segments.values():
-            waiters, segment.waiters = segment.waiters, []
-            for wake in waiters:
-                wake()
+            bug = wake_all(segment) or bug
         self._report_failure(self, error)
+        if bug is not None:
+            raise bug
 
     def fail(self, error: BaseException) -> None:
         """End this epoch: something outside the log (the index, a bug) makes going on unsafe."""

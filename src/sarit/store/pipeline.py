@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sarit.core.errors import Unavailable
 from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAMES_IN_FLIGHT
@@ -19,10 +19,14 @@ from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, MAX_OPERATION_B
 from sarit.store.unflushed import operation_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sarit.env.ports import Buffer, Env
     from sarit.log.port import DurableLog
+    from sarit.store.segment import Segment
     from sarit.store.state import ContainerState
 
+T = TypeVar("T")
 Done = Callable[[BaseException | None], None]
 
 
@@ -146,12 +150,12 @@ class FramePipeline:
         self._in_flight.clear()
         self._full.clear()
         self._gathering = GatheredFrame()
-        self._on_failure(error)
+        bug = tell([self._on_failure], error)
         unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
         for frame in frames:
-            for done in frame.done:
-                if done is not None:
-                    done(unknown)
+            bug = tell(frame.done, unknown) or bug
+        if bug is not None:  # not raised: who fails a container has something to say of its own
+            self._loop.call_exception_handler({"message": "a bug while a container failed", "exception": bug})
 
     def _cut(self) -> None:
         self._scheduled = False
@@ -187,17 +191,47 @@ class FramePipeline:
             raise
         state.applied_frame = frame.number
         state.apply_operations(frame.held_bytes)
-        for done in frame.done:
-            if done is not None:
-                done(None)
-        self._on_durable(frame.began, frame.bytes)  # behind the answers: it may let appends go on, and refuse them
+        raised = tell(frame.done, None)
+        try:
+            self._on_durable(frame.began, frame.bytes)  # behind the answers: it may let appends go on, and refuse them
+        except Exception as failure:
+            raised = raised or failure
         woken, state.woken = state.woken, []
         for segment in woken:
-            waiters, segment.waiters = segment.waiters, []
-            for wake in waiters:
-                wake()
+            raised = wake_all(segment) or raised
+        if raised is not None:  # somebody may wait for ever: what it reads or sends again is answered after a recovery
+            self.fail(raised)
+            raise raised
         if not self._scheduled:
             self._cut()
+
+
+def tell(those: Iterable[Callable[[T], None] | None], outcome: T) -> Exception | None:
+    """Call all of `those`, also behind one that raises; the first such bug."""
+    bug: Exception | None = None
+    left = iter(those)
+    while True:
+        try:
+            for call in left:
+                if call is not None:
+                    call(outcome)
+            return bug
+        except Exception as failure:
+            bug = bug or failure
+
+
+def wake_all(segment: Segment) -> Exception | None:
+    """Wake whoever waits for something to tell about a segment, also behind one that raises; the first such bug."""
+    bug: Exception | None = None
+    waiters, segment.waiters = segment.waiters, []
+    left = iter(waiters)
+    while True:
+        try:
+            for wake in left:
+                wake()
+            return bug
+        except Exception as failure:
+            bug = bug or failure
 
 
 def settle(waiter: asyncio.Future[None], error: BaseException | None) -> None:
@@ -212,7 +246,9 @@ def settle(waiter: asyncio.Future[None], error: BaseException | None) -> None:
 
 def _both(first: Done, second: Done) -> Done:
     def call(error: BaseException | None) -> None:
-        first(error)
-        second(error)
+        try:
+            first(error)
+        finally:
+            second(error)
 
     return call

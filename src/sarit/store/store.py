@@ -194,10 +194,10 @@ class SegmentStore:
         slot.opened = slot.reads = slot.tables = None
         self.budget.drop({id(segment) for segment in container.state.segments.values()})
         self.budget.forget(container.number)
-        if self.on_failure is not None:
-            self.on_failure(container)
         if not self._stopping:
             self._spawn(self._reopen(container, slot.tasks))
+        if self.on_failure is not None:  # behind that: whatever it meets, the container is opened again
+            self.on_failure(container)
 
     async def _reopen(self, failed: Container, tasks: list[asyncio.Task[None]]) -> None:
         await _cancel(tasks)

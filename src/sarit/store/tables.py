@@ -216,28 +216,45 @@ class Tables:
         try:
             while True:
                 generation = self._container.residency.generation
-                rows: list[tuple[bytes, bytes]] = []
-                most = limit + len(table.dirty) + len(table.flushing)
-                if segment.committed:
-                    low, high = keys.offset_range(keys.VERSION, segment.id, position, segment.length + 1)
-                    rows = await self._container.index.scan(low, high, most)
-                wanted = [row[1] for row in rows]
-                stored = await self._container.residency.stored_entries(segment, wanted) if wanted else {}
+                stored, last = await self._stored_versions(
+                    segment, position, limit + len(table.dirty) + len(table.flushing)
+                )
                 if generation == self._container.residency.generation:
                     break
         finally:
             segment.pins -= 1
-        latest: dict[bytes, Entry] = {key: entry for key, entry in stored.items() if entry is not None}
-        latest.update(table.flushing)
-        latest.update(table.dirty)
-        # As in a scan: rows beyond those may come before overlay entries.
-        last = keys.parse_version_key(rows[-1][0])[1] if rows and len(rows) == most else None
+        # As in a scan: rows beyond those looked at may come before overlay entries.
+        latest = stored | table.flushing | table.dirty
         versions = sorted(
             (e.version, e.key)
             for e in latest.values()
             if e.version >= position and e.value is not None and (last is None or e.version <= last)
         )
         return [latest[key] for _, key in versions], last
+
+    async def _stored_versions(
+        self, segment: Segment, position: int, most: int
+    ) -> tuple[dict[bytes, Entry], int | None]:
+        """What the index holds from `position` on, of at most so many rows, as much of it as makes a page, and the last
+        version looked at; None when that is all.  In pieces: entries may be large."""
+        found: dict[bytes, Entry] = {}
+        table, size, at, piece = segment.table, 0, 0, _LEAST_ROWS
+        assert table is not None
+        if not segment.committed:
+            return found, None
+        low, high = keys.offset_range(keys.VERSION, segment.id, position, segment.length + 1)
+        rows = await self._container.index.scan(low, high, most)
+        while at < len(rows) and size < MAX_TABLE_PAGE_BYTES:
+            wanted = [key for _, key in rows[at : at + piece] if _applied(table, key) is None]
+            at = min(at + piece, len(rows))
+            for entry in (await self._container.residency.stored_entries(segment, wanted)).values():
+                if entry is not None:
+                    found[entry.key] = entry
+                    size += _serialized_bytes(entry)
+            each = max(1, size // max(1, len(found)))
+            piece = max(_LEAST_ROWS, min(MAX_TABLE_PAGE_BYTES // each, _PAGE_ROWS))
+        whole = at == len(rows) < most
+        return found, None if whole else keys.parse_version_key(rows[at - 1][0])[1]
 
     async def info(self, name: str) -> Segment:
         """The table's segment (applied state).  Raises NotFound, Invalid."""

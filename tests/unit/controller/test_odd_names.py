@@ -139,6 +139,20 @@ def test_a_bug_met_by_one_hint_stops_no_other(caplog):
     run(main())
 
 
+@pytest.mark.parametrize("bad", [b"s/\xff/t", b"x/s/\xff/0"])
+def test_a_hint_that_is_no_text_stops_no_other(bad, caplog):
+    """It could not be told of: that ended the sweep for good."""
+
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.catalog.tables.update(keys.WORK_TABLE, [TableUpdate(bad, b"", NO_VERSION)])
+        await world.sweep(c)
+        assert r"\xff" in caplog.text
+
+    run(main())
+
+
 def test_a_bug_met_by_one_segment_stops_no_other(caplog):
     async def main():
         world = World()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sarit.controller import keys
@@ -265,5 +267,26 @@ def test_who_asks_about_what_nobody_here_carries_out_is_not_kept_waiting():
         txn = await begin(world, c, "a")
         await c.transactions.commit(STREAM, txn, "", 1)
         assert await c.transactions.settled_state(STREAM, txn) is TxnState.COMMITTING
+
+    run(main())
+
+
+def test_a_commit_into_a_segment_that_is_gone_is_tried_again_after_pauses():
+    """Somebody deleted it by the wire protocol: the node tried again at once, without end, and did little else."""
+
+    async def main():
+        world, c = await prepared(1)
+        txn = await begin(world, c, "a")
+        gone = world.segments.segments.pop(segment(0))
+        calls = world.segments.faults.calls
+        await c.transactions.commit(STREAM, txn, "", 1)
+        for _ in range(20_000):
+            await asyncio.sleep(0)
+        assert 0 < sum("segments.merge" in call for call in calls) <= 60
+        assert await c.transactions.state(STREAM, txn) is TxnState.COMMITTING
+        world.segments.segments[segment(0)] = gone
+        await quiet(c)
+        assert parts(world, segment(0)) == ["a"]
+        world.check()
 
     run(main())

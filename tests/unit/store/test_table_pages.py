@@ -1,12 +1,15 @@
 """Pages of tables: bounded whatever is asked for; short ranges are read from the index once a generation."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from sarit.core.limits import MAX_TABLE_PAGE_BYTES, NO_VERSION
 from sarit.store import range_ends
+from sarit.store.container import ContainerLimits
 from sarit.store.range_ends import RangeEnds
+from tests.unit.store.harness import SMALL, World
 from tests.unit.store.test_tables import TABLE, opened, run, stored
 
 KIB = 1024
@@ -64,6 +67,39 @@ def test_a_delta_of_any_limit_is_read_in_pieces(monkeypatch):
             found += [entry.key for entry in page]
         assert len(found) == len(set(found)) == count
         assert max(rows for _, rows, _ in pieces) <= 256
+
+    run(main())
+
+
+def test_a_page_of_a_delta_reads_little_more_than_a_page(monkeypatch):
+    """256 entries were read for it, whatever their size: of a MiB each, one small request took 256."""
+
+    async def main():
+        store = await World(replace(SMALL, container=ContainerLimits(entry_cache_bytes=0))).start()
+        tables = store.tables(TABLE)
+        await tables.create(TABLE, 0)
+        for at in range(0, 300, 50):
+            batch = [(b"k%03d" % number, b"v" * 50 * KIB, NO_VERSION) for number in range(at, at + 50)]
+            await tables.update(TABLE, batch)
+        index = await checkpointed(store)
+        await tables.update(TABLE, [(b"k%03d" % number, b"new", NO_VERSION) for number in (0, 7, 299)])
+        gotten, get = [], index.get
+
+        async def counting(wanted):
+            rows = await get(wanted)
+            gotten.append(sum(len(row or b"") for row in rows))
+            return rows
+
+        monkeypatch.setattr(index, "get", counting)
+        found, position, ended = [], 0, False
+        while not ended:
+            page, ended, position = await tables.delta(TABLE, position, 1 << 31)
+            found += [(entry.key, entry.value) for entry in page]
+            assert sum(gotten) < 2 * MAX_TABLE_PAGE_BYTES + 16 * 51 * KIB
+            gotten.clear()
+        kept = [number for number in range(300) if number not in (0, 7, 299)]
+        assert [key for key, _ in found] == [b"k%03d" % number for number in (*kept, 0, 7, 299)]
+        assert [value for _, value in found[-3:]] == [b"new"] * 3
 
     run(main())
 

@@ -77,7 +77,14 @@ def record_batch(schema: pa.Schema, events: pa.Array, segment: SegmentId, offset
     import pyarrow as pa
 
     segments = np.full(len(events), segment.packed, np.int64)
-    return pa.RecordBatch.from_arrays([events, pa.array(segments), pa.array(offsets)], schema=schema)
+    return pa.RecordBatch.from_arrays([events, _int64_array(segments), _int64_array(offsets)], schema=schema)
+
+
+def _int64_array(values: Any) -> pa.Array:
+    """Of a numpy array, whose memory it shares.  `pa.array` would load pandas first, if there is one: half a second."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
 
 
 def arrow_schema() -> pa.Schema:

@@ -360,4 +360,4 @@ def _parsed(reader: EventReader, parse: Callable[..., T], *piece: Any) -> T:
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

@@ -1,0 +1,130 @@
+"""Whoever is told by a container: one whose callback raises keeps no answer from the others, and no recovery."""
+
+import asyncio
+
+import pytest
+
+from sarit.core.errors import NotFound, Unavailable
+from sarit.store import store as stores
+from tests.unit.store.harness import Replies, Writer
+from tests.unit.store.test_abandoned_appends import LIMITS
+from tests.unit.store.test_connection import run
+from tests.unit.store.test_unencodable import SOURCE, TARGET, World, opened, recovered, serves
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(stores, "_REOPEN_SECONDS", 0)
+
+
+class Bug(Exception):
+    """Of a callback."""
+
+
+class Raising(Replies):
+    """Records, then raises."""
+
+    def acknowledged(self, *arguments):
+        super().acknowledged(*arguments)
+        raise Bug("acknowledged")
+
+    def refused(self, *arguments):
+        super().refused(*arguments)
+        raise Bug("refused")
+
+
+def complaints():
+    bugs = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: bugs.append(context.get("exception")))
+    return bugs
+
+
+async def two_writers(store):
+    """The first raises whatever it is told."""
+    writers = [Writer(store, TARGET, bytes([number]) * 16) for number in (1, 2)]
+    writers[0].replies = Raising()
+    for writer in writers:
+        await writer.set_up()
+    return writers
+
+
+def waiting(container, called, then=None):
+    def wake():
+        called.append(container.failure)
+        if then is not None:
+            raise then
+
+    return wake
+
+
+def test_an_answer_that_raises_keeps_none_from_the_others():
+    async def main():
+        bugs = complaints()
+        _, store = await opened()
+        container = store.container(TARGET)
+        first, second = await two_writers(store)
+        woken = []
+        waiters = container.state.names[TARGET].waiters
+        waiters += [waiting(container, woken, Bug("woken")), waiting(container, woken)]
+        first.append(b", twice", 1)
+        container.pipeline.barrier(lambda error: first.replies.refused(None, None, error))  # of the same operation
+        second.append(b", told", 1)
+        async with asyncio.timeout(5):
+            await container.pipeline.settled()
+        assert len(first.replies.acknowledgements) == len(second.replies.acknowledgements) == 1
+        assert first.replies.errors == [None]
+        assert woken == [None, None]
+        # Somebody may not have got an answer: the container goes on as one that does not know.
+        assert isinstance(container.failure, Bug)
+        assert bugs == [container.failure]
+        await recovered(store, container)
+        assert await serves(store) == b"acknowledged, twice, told, and more"
+
+    run(main())
+
+
+def test_a_failure_that_one_cannot_take_is_told_to_all_and_recovered_from():
+    async def main():
+        bugs = complaints()
+        _, store = await opened()
+        container = store.container(TARGET)
+        first, second = await two_writers(store)
+        woken = []
+        waiters = container.state.names[TARGET].waiters
+        waiters += [waiting(container, woken, Bug("woken")), waiting(container, woken)]
+        other = container.state.names[SOURCE].waiters
+        other.append(waiting(container, woken))
+        store.on_failure = lambda _: first.replies.refused(None, None, None)
+        first.append(b"unknown", 1)
+        second.append(b"unknown", 1)
+        error = Unavailable("the test says so")
+        container.fail(error)
+        assert [type(told) for told in second.replies.errors] == [Unavailable]
+        assert woken == [error] * 3
+        assert len(bugs) == 1
+        assert isinstance(bugs[0], Bug)
+        await recovered(store, container)
+        assert (await serves(store)).endswith(b"and more")
+
+    run(main())
+
+
+def test_appends_held_back_are_all_told_and_of_no_segment_that_is_missing():
+    """What failed may be that a chunk, or a table of the controller, is not there: their segment is."""
+
+    async def main():
+        complaints()
+        store = await World(limits=LIMITS).start()
+        container = store.container(TARGET)
+        await container.create(TARGET)
+        container.state.take_operation(100_000)
+        container.account()
+        writers = await two_writers(store)
+        for writer in writers:
+            writer.append(b"held back", 1)
+        assert container.throttled == 2
+        container.fail(NotFound("something else"))
+        assert [[type(told) for told in writer.replies.errors] for writer in writers] == [[Unavailable]] * 2
+        await recovered(store, container)
+
+    run(main())
