@@ -153,14 +153,13 @@ async def test_what_ends_the_following_of_the_state_reaches_who_reads(local):
     await local.client.create_stream("s/t")
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     reader = await group.reader("one")
-    assert await reader.read(0.1) is None
+    await fill(local.client, "s/t", 1)
+    assert await reader.read(10) is not None
 
     async def broken():
         raise RuntimeError("a bug")
 
     reader._shared.fetch = broken
-    await fill(local.client, "s/t", 1)
-    assert await reader.read(10) is not None
     async with asyncio.timeout(10):
         with pytest.raises(RuntimeError, match="a bug"):
             await reader.read(None)
