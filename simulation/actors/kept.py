@@ -221,8 +221,7 @@ class Kept:
 
     async def _subscribe(self, client: Client) -> None:
         controller = client.session.controller
-        head = await insistently(lambda: client.stream_cut_head(STREAM))
-        cut = {segment.packed: offset for segment, offset in head.positions.items()}
+        cut = await self._head(client)
         wanted = pb.ReaderGroupConfiguration(
             scope=SCOPE, readerGroupName=GROUP, readerGroupId=_GROUP_ID, retentionType=_MANUAL,
             startingStreamCuts=[convert.cut_message(STREAM, cut)],
@@ -231,7 +230,12 @@ class Kept:
             lambda: controller.call(controller.stub.createReaderGroup, wanted), PATIENCE_SECONDS
         )
         assert reply.status == pb.CreateReaderGroupResponse.SUCCESS, reply
-        self.history.released(GROUP, cut, now())
+        # Until the call was answered nobody held back anything: the stream may begin behind the cut by now.
+        self.history.released(GROUP, await self._head(client), now())
+
+    async def _head(self, client: Client) -> Cut:
+        head = await insistently(lambda: client.stream_cut_head(STREAM))
+        return {segment.packed: offset for segment, offset in head.positions.items()}
 
     async def _release(self, client: Client, positions: dict[SegmentId, int]) -> None:
         """Tell the controller that nothing before a position is needed any more."""
