@@ -21,10 +21,10 @@ demo: setup  ## the main job: flights -> stream -> PySpark -> stream -> table
 test: setup lint  ## what CI runs: lint, types, imports, and every test
 	@$(BIN)/pytest -n 2 --dist loadfile
 
-prove: setup  ## 500 fresh seeds, 200,000 crash states, a line in benchmarks/results/reliability.jsonl (about half an hour)
+prove: setup  ## 500 fresh seeds, 200,000 crash states, a line in benchmarks/results/reliability.jsonl (about 15 minutes)
 	@nice $(BIN)/python -m simulation prove --seeds 500 --states 200000 --processes 2
 
-soak: setup  ## 2,000 fresh seeds, 200,000 crash states and 120 faults on real nodes, lines in benchmarks/results/reliability.jsonl (85 minutes)
+soak: setup  ## 2,000 fresh seeds, 200,000 crash states and 120 faults on real nodes, lines in benchmarks/results/reliability.jsonl (about an hour)
 	@broken=0; \
 	nice $(BIN)/python -m simulation prove --seeds 2000 --states 200000 --processes 2 || broken=1; \
 	$(BIN)/python -m tests.chaos --faults 120 --minutes 55 --ledger || broken=1; \
