@@ -84,7 +84,7 @@ def frame_events(events: list[bytes]) -> bytes:
 
 def _frame(events: list[bytes], lengths: list[int]) -> bytes:
     """`frame_events` where the lengths are known."""
-    if len(set(lengths)) == 1:
+    if lengths and lengths.count(lengths[0]) == len(lengths):
         return _HEADERS[lengths[0]].join([b"", *events])
     parts: list[bytes] = [b""] * (2 * len(events))
     parts[::2] = map(_HEADERS.__getitem__, lengths)

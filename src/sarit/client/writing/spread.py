@@ -155,10 +155,16 @@ class Spread:
 
     def place_intake(self, batch: list[Any]) -> None:
         """Give a writer's intake (events, keys before their events, bulks) to the lanes."""
+        if type(batch[0]) is bytes:
+            try:
+                chunks = list(chunks_of(batch))
+            except TypeError:  # framing takes bytes alone: there is a key or a bulk among them
+                pass
+            else:
+                for chunk in chunks:
+                    self.add(self.slots.only or self.any_driver(), chunk)
+                return
         kinds = set(map(type, batch))
-        if kinds == {bytes}:
-            self.place(batch, None)
-            return
         if kinds == {str, bytes}:
             keys, events = batch[::2], batch[1::2]
             if set(map(type, keys)) == {str} and set(map(type, events)) == {bytes}:

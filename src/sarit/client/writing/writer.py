@@ -6,7 +6,7 @@ lets the lanes send (`lane.py` says when).  The pump runs
 
 * soon, when a write finds the writer *asleep* (nothing, or next to nothing, in flight): low latency;
 * when acknowledgements have come: events gathered meanwhile leave together;
-* when the intake is full (the room, which grows with the bytes in flight, is used up): high throughput.
+* when the intake is full (the room is used up): high throughput.
 
 The intake is flat: an event as `bytes`, before it its key as `str` if it has one, or a `Bulk` from `write_many`.  It
 is extended and cut at the front, both atomic under the GIL, and never replaced, so that the blocking face may fill it
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 DEFAULT_BUFFER_BYTES: Final = 32 * MIB
-LEAST_ROOM_BYTES: Final = 64 * KIB
-MOST_ROOM_BYTES: Final = 512 * KIB
+ROOM_BYTES: Final = 512 * KIB
 
 
 class EventWriter:
@@ -60,7 +59,6 @@ class EventWriter:
         "_early",
         "_failure",
         "_full",
-        "_granted",
         "_intake",
         "_marks",
         "_name",
@@ -68,7 +66,6 @@ class EventWriter:
         "_opening",
         "_pump_due",
         "_pumped",
-        "_put",
         "_put_both",
         "_room",
         "_session",
@@ -95,9 +92,8 @@ class EventWriter:
         self._spread = Spread(session, target or StreamTarget(session, stream), self._progressed, self.fail)
         self._buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
-        self._put = self._intake.append
         self._put_both = self._intake.extend
-        self._room = self._granted = LEAST_ROOM_BYTES
+        self._room = ROOM_BYTES
         self._asleep = True
         self._closed = False
         self._failure: BaseException | None = None
@@ -126,7 +122,7 @@ class EventWriter:
         if event.__class__ is not bytes:
             event = as_event(event)
         if key is None:
-            self._put(event)
+            self._intake.append(event)  # written like this the interpreter does it without a call
         elif key.__class__ is str:
             self._put_both((key, event))
         else:
@@ -143,7 +139,7 @@ class EventWriter:
         bulk = Bulk.of(events, keys)
         if not bulk.count:
             return
-        self._put(bulk)
+        self._intake.append(bulk)
         self._room -= bulk.length
         if self._room < 0 or self._asleep:
             self._gathered()
@@ -194,7 +190,7 @@ class EventWriter:
 
     def pending_bytes(self) -> int:
         """Bytes written and not acknowledged yet."""
-        return self._spread.held_bytes + self._granted - self._room
+        return self._spread.held_bytes + ROOM_BYTES - self._room
 
     async def drain(self) -> None:
         """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure."""
@@ -349,7 +345,7 @@ class EventWriter:
             except Exception as error:  # some of it is nowhere: no later flush may say that it is stored
                 self.fail(error)
                 raise
-        self._room = self._granted = min(max(self._spread.held_bytes >> 2, LEAST_ROOM_BYTES), MOST_ROOM_BYTES)
+        self._room = ROOM_BYTES
 
     async def _open(self) -> None:
         try:

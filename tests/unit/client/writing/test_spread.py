@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from sarit.client.framing import split_events
 from sarit.client.values import SegmentRange, Successor
+from sarit.client.writing.bulk import Bulk
 from sarit.client.writing.spread import STAY_BYTES, STAY_SECONDS, Spread
 from sarit.core.errors import Corrupt
 from sarit.core.names import SegmentId, StreamName
@@ -165,5 +167,40 @@ def test_successors_that_leave_a_hole_fail_the_writer() -> None:
         await sealed(made, A)
         (failure,) = failures
         assert isinstance(failure, Corrupt)
+
+    asyncio.run(main())
+
+
+def placed(made: Spread) -> list[tuple[bytes, str | None]]:
+    """What the lanes were given: each event with its key, lane by lane."""
+    found: list[tuple[bytes, str | None]] = []
+    for driver in made.drivers():
+        for chunk in driver.take():
+            events = split_events(chunk.data)
+            found += zip(events, chunk.keys or [None] * len(events), strict=True)
+    return found
+
+
+def test_an_intake_may_hold_anything_in_any_order() -> None:
+    """Events of one length and of several, keys as long as the events, batches: wherever the first key stands."""
+    bulk = Bulk.of([b"bulk"], None)
+    intakes: list[tuple[list[Any], list[tuple[bytes, str | None]]]] = [
+        ([b"a", b"b"], [(b"a", None), (b"b", None)]),
+        ([b"a", b"long"], [(b"a", None), (b"long", None)]),
+        ([b"a", "k", b"b"], [(b"a", None), (b"b", "k")]),
+        ([b"a", b"long", "k", b"b"], [(b"a", None), (b"long", None), (b"b", "k")]),
+        ([b"a", "key", b"long", b"c"], [(b"a", None), (b"long", "key"), (b"c", None)]),
+        (["k", b"a", b"b"], [(b"a", "k"), (b"b", None)]),
+        ([b"a", bulk, b"b"], [(b"a", None), (b"bulk", None), (b"b", None)]),
+        ([bulk, b"a"], [(b"bulk", None), (b"a", None)]),
+    ]
+
+    async def main() -> None:
+        for intake, expected in intakes:
+            made = await spread()
+            made.place_intake(intake)
+            assert made.held_bytes == sum(8 + len(event) for event, _ in expected)
+            assert sorted(placed(made), key=repr) == sorted(expected, key=repr)
+            assert made.held_bytes == 0
 
     asyncio.run(main())

@@ -297,7 +297,7 @@ async def test_an_event_that_comes_while_the_pump_falls_asleep_is_not_left_behin
         pump(urgent)
         if len(world.everything()) == 2 and not writer._spread.sent_blocks:
             writer._spread.pump = pump
-            writer._put(b"3")  # it saw the writer awake, and wakes nobody
+            writer._intake.append(b"3")  # it saw the writer awake, and wakes nobody
 
     writer._spread.pump = pump_while_another_thread_writes
     writer.write(b"2")
