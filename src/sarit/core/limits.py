@@ -80,4 +80,5 @@ SAME_SIGNAL_SECONDS: Final = 1.0
 
 # -- the interpreter ---------------------------------------------------------------------------
 SWITCH_INTERVAL_SECONDS: Final = 0.0001
-GC_THRESHOLDS: Final = (20_000, 10, 10)  # objects more than there were, then collections of the younger generation
+# Objects more than there were, then looks at the younger generation (docs/decisions/0307).
+GC_THRESHOLDS: Final = (20_000, 0, 50)
