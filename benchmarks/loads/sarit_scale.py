@@ -3,7 +3,9 @@
 `tries` streams of one segment, one after the other, each with a writer that writes with keys at `rate` events/s (0: as
 fast as it goes), scaled to `segments`.  For each: how long the scale took, and the longest time in which nothing was
 acknowledged, from the scale's begin until a second after its end; before it, too, for comparison.  What counts is the
-acknowledgement of everything written up to some moment: one lane that lags holds all back.
+acknowledgement of everything written up to some moment: one lane that lags holds all back.  Beside it the longest time
+meanwhile between two turns of the generator itself, which are due every `TICK_SECONDS`: a pause of this process (its
+client at work, its interpreter looking for garbage) or of the whole machine is part of the stall, and is seen in it.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ class _Writing:
         self._start = now()
         self._sent = 0
         self.acked: list[float] = []
+        self.turns: list[float] = []
         self.latest_ms = 0.0
         self._failed: BaseException | None = None
 
@@ -57,6 +60,7 @@ class _Writing:
         """What is due by now."""
         if self._failed is not None:
             raise self._failed
+        self.turns.append(now())
         due = int((now() - self._start) * self._rate) - self._sent
         if due > 0:
             self.write(due)
@@ -67,12 +71,12 @@ class _Writing:
             self.write(LEAST_EVENTS)
             await self._writer.drain()
 
-    def longest_gap_ms(self, begin: float, end: float) -> float:
-        """The longest time without an acknowledgement in which some moment of [begin, end] lies."""
-        moments = np.array(self.acked)
-        gaps = np.diff(moments)
-        inside = (moments[1:] >= begin) & (moments[:-1] <= end)
-        return round(float(gaps[inside].max(initial=0.0)) * 1000, 1)
+
+def _longest_gap_ms(moments: list[float], begin: float, end: float) -> float:
+    """The longest time between two of `moments` in which some moment of [begin, end] lies."""
+    at = np.array(moments)
+    inside = (at[1:] >= begin) & (at[:-1] <= end)
+    return round(float(np.diff(at)[inside].max(initial=0.0)) * 1000, 1)
 
 
 async def _try(client: Any, name: str, rate: float, segments: int) -> dict[str, float]:
@@ -96,8 +100,9 @@ async def _try(client: Any, name: str, rate: float, segments: int) -> dict[str, 
     assert len(await client.stream(name).segments()) == segments
     return {
         "scale_ms": round((end - begin) * 1000, 1),
-        "stall_ms": writing.longest_gap_ms(begin, end + AFTER_SECONDS),
-        "before_ms": writing.longest_gap_ms(begin - BEFORE_SECONDS / 2, begin),
+        "stall_ms": _longest_gap_ms(writing.acked, begin, end + AFTER_SECONDS),
+        "own_pause_ms": _longest_gap_ms(writing.turns, begin, end + AFTER_SECONDS),
+        "before_ms": _longest_gap_ms(writing.acked, begin - BEFORE_SECONDS / 2, begin),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import socket
 import sys
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING
 from sarit.claims import claim_chunks, claim_directory
 from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError
-from sarit.core.limits import GC_THRESHOLDS, SWITCH_INTERVAL_SECONDS
+from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.inprocess import InProcessSegments, InProcessTables
+from sarit.looks import Looks
 from sarit.stopping import StopSignals, unless
 from sarit.store.meters import Meters
 from sarit.store.server import StoreServer
@@ -172,9 +172,7 @@ async def _start(config: NodeConfig, env: Env, claimed: Claimed, nodes: list[Nod
     nodes.append(node)
     await claim_chunks(config, env, node.storage, claimed)
     await node.start()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    Looks().begin()
 
 
 async def _stop(node: Node, signals: StopSignals) -> None:

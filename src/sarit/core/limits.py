@@ -80,4 +80,7 @@ SAME_SIGNAL_SECONDS: Final = 1.0
 
 # -- the interpreter ---------------------------------------------------------------------------
 SWITCH_INTERVAL_SECONDS: Final = 0.0001
-GC_THRESHOLDS: Final = (20_000, 10, 10)  # objects more than there were, then collections of the younger generation
+# Objects more than there were, then looks at the younger generation: for bursts, between those by the clock (looks.py).
+GC_THRESHOLDS: Final = (20_000, 0, 1_000)
+LOOK_SECONDS: Final = 0.25
+FULL_LOOK_OBJECTS: Final = 2_000_000

@@ -50,14 +50,15 @@ def runs_of(blocks: list[Run], limit: int) -> list[list[Run]]:
     runs: list[list[Run]] = []
     size = 0
     end = -1
-    for offset, parts, block in blocks:
+    for taken in blocks:
+        offset, parts, block = taken
         if block.chunk is not None or parts is None:
             end = -1
             continue
         if end != offset or size + block.length > limit:
             runs.append([])
             size = 0
-        runs[-1].append((offset, parts, block))
+        runs[-1].append(taken)
         size += block.length
         end = offset + block.length
     return runs

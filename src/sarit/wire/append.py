@@ -12,8 +12,10 @@ size, filled with whole events; what is left at its end holds
 
     block[:sizeOfWholeEvents] + partial event's bytes + AppendBlockEnd's data
 
-as views of the payloads received: nothing is copied and nothing is looked into.  (A byte stream sends the same
-blocks without event headers.)  `sizeOfWholeEvents` means nothing when no block is open.
+as slices of the payloads received, without looking into them.  A large payload comes as a memory view, and its slices
+are views: nothing is copied.  A small one comes as bytes, and so do its slices: a copy of a few KiB costs less than two
+views, which would be held as long as what was appended, and looked through for garbage (docs/decisions/0307).
+(A byte stream sends the same blocks without event headers.)  `sizeOfWholeEvents` means nothing when no block is open.
 
 The caller checks what needs more than the bytes: that the writer was set up on this connection, and that its event
 numbers do not go back; and calls `check_closed` before any other command of the append family.
@@ -31,6 +33,8 @@ from sarit.wire.errors import ProtocolError
 from sarit.wire.primitives import UUID_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sarit.env.ports import Buffer
 
 _APPEND_BLOCK_END: Final = 4
@@ -50,7 +54,7 @@ _FRAMED_END_HEAD: Final = struct.Struct(">ii16sii")
 _FRAMED_APPENDED: Final = struct.Struct(">ii16sqqqq")
 _APPENDED_BYTES: Final = _FRAMED_APPENDED.size - HEADER.size
 
-_NOTHING: Final = memoryview(b"")
+_NOTHING: Final = b""
 
 
 class Append:
@@ -59,7 +63,13 @@ class Append:
     __slots__ = ("events", "last_event_number", "length", "parts", "request_id", "writer_id")
 
     def __init__(
-        self, writer_id: bytes, parts: list[Buffer], length: int, events: int, last_event_number: int, request_id: int
+        self,
+        writer_id: bytes,
+        parts: Sequence[Buffer],
+        length: int,
+        events: int,
+        last_event_number: int,
+        request_id: int,
     ) -> None:
         self.writer_id = writer_id
         self.parts = parts
@@ -82,7 +92,7 @@ class AppendAssembler:
 
     def __init__(self) -> None:
         self._writer: bytes | None = None
-        self._block = _NOTHING
+        self._block: Buffer = _NOTHING
 
     def __repr__(self) -> str:
         state = "no block" if self._writer is None else f"block of {len(self._block)} bytes, {self._writer.hex()}"
@@ -108,9 +118,8 @@ class AppendAssembler:
         self.check_closed()
         if len(payload) < UUID_BYTES:
             raise ProtocolError(f"AppendBlock of {len(payload)} bytes is cut short")
-        view = memoryview(payload)
-        self._writer = bytes(view[:UUID_BYTES])
-        self._block = view[UUID_BYTES:]
+        self._writer = bytes(payload[:UUID_BYTES])
+        self._block = payload[UUID_BYTES:]
 
     def block_end(self, payload: Buffer) -> Append:
         """Payload of AppendBlockEnd (4): what is to be stored.  Raises ProtocolError."""
@@ -128,17 +137,17 @@ class AppendAssembler:
             raise ProtocolError(f"AppendBlockEnd of {total} bytes does not hold {length} bytes of data")
         if events <= 0:
             raise ProtocolError(f"AppendBlockEnd of {events} events")
-        data = memoryview(payload)[_END_HEAD.size : tail]
+        data = payload[_END_HEAD.size : tail]
         if total > tail + _MOST_BEHIND_BYTES:
-            data = memoryview(bytes(data))  # a view would keep what stands behind it, which no count knows of
+            data = bytes(data)  # a view would keep what stands behind it, which no count knows of
         if self._writer is None:
-            return Append(writer, [data] if length else [], length, events, last, request_id)
+            return Append(writer, (data,) if length else (), length, events, last, request_id)
         parts, padded = self._close_block(writer, whole)
         if length:
             if padded:
                 raise ProtocolError(f"AppendBlockEnd brings {length} bytes behind padding")
             parts.append(data)
-        return Append(writer, parts, sum(map(len, parts)), events, last, request_id)
+        return Append(writer, tuple(parts), sum(map(len, parts)), events, last, request_id)
 
     def _close_block(self, writer: bytes, whole: int) -> tuple[list[Buffer], bool]:
         """What the open block holds, and whether it ended in padding.  Raises ProtocolError."""

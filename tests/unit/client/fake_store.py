@@ -47,7 +47,7 @@ class FakeStore:
 
     `drop_before` / `drop_after`: numbers of appends (counted over the store) at which the connection is cut before
     or after the append is applied, without an ack.  `ack_delay`: seconds before acks.  `mute`: segments that
-    acks are not sent for until `speak`.
+    acks are not sent for until `speak`.  `foreign`: segments that another store has.
     """
 
     def __init__(self) -> None:
@@ -57,6 +57,7 @@ class FakeStore:
         self.drop_after: set[int] = set()
         self.ack_delay = 0.0
         self.mute: set[str] = set()
+        self.foreign: set[str] = set()
         self.held_back: list[tuple[Peer, bytes]] = []
         self.appends = 0
         self.setups = 0
@@ -157,6 +158,9 @@ class Peer(asyncio.BufferedProtocol):
 
     def setup(self, command) -> None:
         self.store.setups += 1
+        if command.segment in self.store.foreign:
+            self.send(c.encode(c.WrongHost(command.request_id, command.segment, "")))
+            return
         segment = self.store.segments.get(command.segment)
         if segment is None:
             self.send(c.encode(c.NoSuchSegment(command.request_id, command.segment)))
@@ -286,6 +290,8 @@ class FakeController:
         self.following: dict[tuple[StreamName, SegmentId], list[Successor]] = {}
         self.first: dict[StreamName, dict[SegmentId, int]] = {}
         self.failures: list[Exception] = []
+        self.asked: list[SegmentId] = []
+        self.elsewhere: dict[SegmentId, int] = {}
 
     def create(self, stream: str, segments: int = 1, **options) -> StreamName:
         name = StreamName.parse(stream)
@@ -338,7 +344,8 @@ class FakeController:
         return list(self.following.get((stream, segment), []))
 
     async def endpoint(self, stream, segment):
-        return "127.0.0.1", self.store.port
+        self.asked.append(segment)
+        return "127.0.0.1", self.elsewhere.get(segment, self.store.port)
 
     async def token(self, stream):
         return ""

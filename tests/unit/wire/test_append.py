@@ -1,5 +1,6 @@
 """Append blocks: what is stored is what the client meant, in the Java and the Rust way, and rules are rules."""
 
+import gc
 import random
 import struct
 
@@ -11,6 +12,7 @@ from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as w
 from sarit.wire.append import AppendAssembler, append_block_end_header, data_appended
 from sarit.wire.commands import ProtocolError
+from sarit.wire.frames import FrameReader
 
 WRITER = bytes(range(16))
 OTHER = bytes(range(1, 17))
@@ -64,7 +66,7 @@ def test_the_size_of_whole_events_means_nothing_without_a_block():
 
 def test_an_append_without_a_byte():
     append = AppendAssembler().block_end(_end(b""))
-    assert (append.parts, append.length, append.events) == ([], 0, 1)
+    assert (append.parts, append.length, append.events) == ((), 0, 1)
 
 
 def test_java_fills_a_block_exactly():
@@ -97,12 +99,12 @@ def test_more_data_behind_a_full_block_is_kept():
 
 def test_a_block_of_padding_alone_holds_nothing():
     append = _java(_block(w.encode(w.Padding(b"\0" * 9))), _end())
-    assert (append.parts, append.length) == ([], 0)
+    assert (append.parts, append.length) == ((), 0)
 
 
 def test_little_data_does_not_keep_a_large_block_of_padding():
     append = _java(_block(b"data" + w.encode(w.Padding(bytes(100_000)))), _end(whole=4))
-    assert append.parts == [b"data"]
+    assert append.parts == (b"data",)
     assert len(memoryview(append.parts[0]).obj) == 4
 
 
@@ -120,6 +122,28 @@ def test_nothing_is_copied():
     assert [part.obj for part in append.parts] == [block, block, end]
     assert append.parts[0].obj is block
     assert append.parts[2].obj is end
+
+
+@pytest.mark.parametrize("ways", ["rust", "java"])
+def test_what_is_held_of_a_small_append_is_not_looked_through_for_garbage(ways):
+    frames = w.encode(w.AppendBlockEnd(WRITER, 0, b"x" * 1000, 1, 9, 7))
+    if ways == "java":
+        frames = w.encode(w.AppendBlock(WRITER, b"x" * 1000)) + w.encode(w.AppendBlockEnd(WRITER, 1000, b"", 1, 9, 7))
+    assembler, append = AppendAssembler(), None
+    for code, payload in FrameReader().feed(frames):
+        if code == 3:
+            assembler.block(payload)
+        else:
+            append = assembler.block_end(payload)
+    assert append.parts == (b"x" * 1000,)
+    gc.collect()  # a tuple of what cannot be in a cycle is left out from the first look on
+    assert [gc.is_tracked(held) for held in (append.parts, *append.parts)] == [False, False]
+
+
+def test_a_large_append_is_not_copied():
+    ((_, payload),) = FrameReader().feed(w.encode(w.AppendBlockEnd(WRITER, 0, bytes(100_000), 1, 9, 7)))
+    (part,) = AppendAssembler().block_end(payload).parts
+    assert part.obj is payload.obj
 
 
 def _java_blocks(events, size, chance):

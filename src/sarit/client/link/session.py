@@ -126,6 +126,14 @@ class Session:
         """Where the segment was, it is not any more (or the store does not answer): ask again next time."""
         self._endpoints.pop((stream, segment), None)
 
+    def follows(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:
+        """`segment` comes after `before`: take it to be where that was, until its store says that it is not.
+
+        A store that says so costs less than asking the controller for each of many segments while a writer waits."""
+        known = self._endpoints.get((stream, before))
+        if known is not None and len(self._endpoints) < MAX_ENDPOINTS:
+            self._endpoints.setdefault((stream, segment), known)
+
     async def patiently(self, call: Callable[[], Awaitable[T]], patience: float | None = None) -> T:
         """Repeat `call` while it raises Unavailable."""
         backoff = self.backoff(patience)

@@ -241,6 +241,8 @@ class Spread:
 
     def _hand_over(self, old: LaneDriver, successors: Sequence[Successor]) -> None:
         """Let `successors` take the place of a lane, and all that it holds.  Raises Corrupt."""
+        for successor in successors:
+            self._session.follows(self.target.stream, successor.segment, old.segment)
         targets = [(s.low, s.high, self._driver(s)) for s in successors]
         self.slots.replace(old, targets)
         if self._drivers.get(old.segment) is old:

@@ -46,6 +46,9 @@ class Session:
     def backoff(self) -> Any:
         return None
 
+    def follows(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:
+        pass
+
 
 async def spread() -> Spread:
     made = Spread(Session(), Target(), lambda: None, lambda error: None)  # type: ignore[arg-type]

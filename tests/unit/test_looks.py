@@ -1,0 +1,76 @@
+"""The looks of a node for garbage: each goes through little, and all garbage is found at some time."""
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from sarit import looks
+from sarit.looks import Looks
+
+TURN = 2_000
+
+
+class Held:
+    """Something that could be in a cycle."""
+
+
+@pytest.fixture
+def looked():
+    """(generation, objects gone through) of each look; what tests change is put back."""
+    found: list[tuple[int, int]] = []
+
+    def look(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generation = info["generation"]
+            found.append((generation, sum(len(gc.get_objects(young)) for young in range(generation + 1))))
+
+    before = gc.get_threshold()
+    gc.callbacks.append(look)
+    yield found
+    gc.callbacks.remove(look)
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def test_what_is_freed_does_not_put_off_the_looks(looked, monkeypatch):
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.001)
+
+    async def main() -> list[Held]:
+        old, young = [Held() for _ in range(50 * TURN)], []
+        Looks().begin()
+        looked.clear()
+        for _ in range(50):
+            young += [Held() for _ in range(TURN)]
+            del old[-TURN:]
+            await asyncio.sleep(0.002)
+        return young
+
+    assert len(asyncio.run(main())) == 50 * TURN
+    assert len(looked) > 10
+    assert max(objects for _, objects in looked) < 20 * TURN
+
+
+def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(looked, monkeypatch):
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(looks, "FULL_LOOK_OBJECTS", 10 * TURN)
+
+    async def main() -> None:
+        Looks().begin()
+        one = Held()
+        one.itself = one
+        gone = weakref.ref(one)
+        await asyncio.sleep(0.01)
+        looked.clear()
+        del one
+        held = [Held() for _ in range(TURN)]
+        await asyncio.sleep(0.01)
+        assert gone() is not None
+        assert {generation for generation, _ in looked} == {1}
+        while gone() is not None:
+            held += [Held() for _ in range(TURN)]
+            await asyncio.sleep(0.002)
+            assert len(held) < 50 * TURN
+
+    asyncio.run(main())

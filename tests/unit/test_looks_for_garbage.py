@@ -1,0 +1,48 @@
+"""How much the interpreter looks through at once, while a node holds more and more."""
+
+import gc
+import weakref
+
+from sarit.core.limits import GC_THRESHOLDS
+
+
+class Held:
+    """Something that could be in a cycle."""
+
+
+def test_no_look_goes_through_much_of_what_came_up_since_the_last_ones():
+    looked: list[int] = []
+
+    def look(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            looked.append(sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1)))
+
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.callbacks.append(look)
+    gc.set_threshold(*GC_THRESHOLDS)
+    try:
+        held = [Held() for _ in range(20 * GC_THRESHOLDS[0])]
+        assert len(looked) >= 15
+        assert max(looked) < 2.5 * GC_THRESHOLDS[0]
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(look)
+        gc.unfreeze()
+    assert held
+
+
+def test_garbage_is_still_found():
+    before = gc.get_threshold()
+    gc.set_threshold(*GC_THRESHOLDS)
+    try:
+        one = Held()
+        one.itself = one
+        gone = weakref.ref(one)
+        del one
+        held = [Held() for _ in range(4 * GC_THRESHOLDS[0])]
+        assert gone() is None
+    finally:
+        gc.set_threshold(*before)
+    assert held
