@@ -69,6 +69,8 @@ MAX_TABLE_PAGE_BYTES: Final = 2 * MIB
 # -- the controller's API ----------------------------------------------------------------------
 MAX_WRITER_ID_BYTES: Final = KIB  # part of a table's key
 MAX_OUTCOME_WAIT_SECONDS: Final = 30.0
+MAX_CALLS: Final = 5_000  # under way, of some 40 kB each
+MAX_CALLS_PER_NAME: Final = 500  # of those, that wait for one stream, group or table: the others go on beside it
 
 # -- numbers the protocol gives a meaning ------------------------------------------------------
 NULL_ATTRIBUTE_VALUE: Final = -(1 << 63)
