@@ -18,13 +18,24 @@ class Finisher:
     """The background task of one stream.
 
     `again`: something came while it ran; `hints`: to what has ended; `ended`: what the batch under way has ended so
-    far; `turn`: done with all of that when it is over."""
+    far; `turn`: done with all of that when it is over; `waiting`: calls that wait for an outcome."""
 
     task: asyncio.Task[None]
     again: bool = False
     hints: list[bytes] = field(default_factory=list)
     ended: Ended = field(default_factory=dict)
+    waiting: int = 0
     turn: asyncio.Future[Ended] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    async def turn_over(self, seconds: float) -> Ended:
+        """What the batch under way has ended; nothing when that takes longer."""
+        turn = self.turn
+        self.waiting += 1
+        try:
+            await asyncio.wait([turn], timeout=seconds)
+        finally:
+            self.waiting -= 1
+        return turn.result() if turn.done() else {}
 
     def turned(self) -> None:
         """A batch is over."""

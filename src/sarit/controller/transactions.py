@@ -25,7 +25,7 @@ from sarit.controller.remembered import Remembered
 from sarit.controller.runner import every
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
-from sarit.core.limits import NO_VERSION, NOT_EXISTS
+from sarit.core.limits import MAX_CALLS_PER_NAME, NO_VERSION, NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 
 if TYPE_CHECKING:
@@ -136,16 +136,19 @@ class Transactions:
         return await self.outcome(name, txn, _SETTLING_SECONDS) if state in _PASSING else state
 
     async def outcome(self, name: StreamName, txn: int, seconds: float) -> TxnState:
-        """How one that was decided ends; where it is after so long, or when nobody here carries it out."""
+        """How one that was decided ends; where it is after so long, or when nobody here carries it out.
+
+        Where too many wait already, for a stream that may never go on, it is told at once: who asks will ask again."""
         deadline = self._env.clock.monotonic() + seconds
         first = True  # the batch under way may have been read before the decision: the next one has it
         while True:
             finisher, left = self._finishers.get(name), deadline - self._env.clock.monotonic()
+            if finisher is not None and finisher.waiting >= MAX_CALLS_PER_NAME:
+                return await self.state(name, txn)
             if finisher is not None and left > 0:
-                turn = finisher.turn
-                await asyncio.wait([turn], timeout=left)
-                if turn.done() and txn in turn.result():
-                    return turn.result()[txn]
+                over = await finisher.turn_over(left)
+                if txn in over:
+                    return over[txn]
                 if first:
                     first = False
                     continue

@@ -41,6 +41,7 @@ LOG_MARK_SECONDS: Final = 0.5
 LOG_ROOM_WAIT_SECONDS: Final = 10.0
 LOG_ROOM_RETRY_SECONDS: Final = 0.25
 ROOM_WAIT_SECONDS: Final = 10.0
+REFUSE_CLOSED_SECONDS: Final = 0.5  # between two looks for appends held back whose session is closed
 MAX_SPARE_LOG_FILES: Final = 16
 MAX_CONTAINERS: Final = 1024
 MAX_SEGMENT_NAME_BYTES: Final = 4 * KIB
@@ -59,6 +60,9 @@ MAX_UNSEEN_START_MARKS: Final = 64
 MAX_CHUNK_DELETIONS_IN_FLIGHT: Final = 16
 MAX_SEGMENT_RECORDS_IN_MEMORY: Final = 50_000
 MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT: Final = 10_000
+MAX_RANGE_ENDS: Final = 64
+MAX_RANGE_END_ROWS: Final = 64
+MAX_RANGE_END_BYTES: Final = 4 * KIB
 
 # -- tables ----------------------------------------------------------------------------------
 MAX_TABLE_KEY_BYTES: Final = 8192
@@ -69,6 +73,10 @@ MAX_TABLE_PAGE_BYTES: Final = 2 * MIB
 # -- the controller's API ----------------------------------------------------------------------
 MAX_WRITER_ID_BYTES: Final = KIB  # part of a table's key
 MAX_OUTCOME_WAIT_SECONDS: Final = 30.0
+MAX_LISTED_TRANSACTIONS: Final = 500
+MAX_STREAMS_WITH_ENDINGS_COUNTED: Final = 10_000
+MAX_CALLS: Final = 5_000  # under way, of some 40 kB each
+MAX_CALLS_PER_NAME: Final = 500  # of those, that wait for one stream, group or table: the others go on beside it
 
 # -- numbers the protocol gives a meaning ------------------------------------------------------
 NULL_ATTRIBUTE_VALUE: Final = -(1 << 63)

@@ -1,7 +1,7 @@
 """Memory for large reads, used again once nobody holds the bytes any more.
 
-The first touch of each new page, and giving it back, cost the processor more than three times what a direct read
-into it does (docs/decisions/0305)."""
+The first touch of each new page, and giving it back, cost the processor more than a direct read into it does
+(docs/decisions/0305)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from sarit.core.limits import KIB, MIB
+from sarit.core.limits import KIB, MAX_CALLS, MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,6 @@ _log = logging.getLogger("sarit.controller.connection")
 
 MAX_REQUEST_BYTES: Final = 4 * MIB
 MAX_HELD_BYTES: Final = 64 * MIB
-MAX_CALLS: Final = 5_000  # some 40 kB each
 PATIENCE_SECONDS: Final = 60.0
 _PIECE_BYTES: Final = 64 * KIB
 _HEAD: Final = struct.Struct(">BI")  # compressed or not, length

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
+from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES, REFUSE_CLOSED_SECONDS
 from sarit.core.sometimes import sometimes
 from sarit.store.attributes import AttributeUpdate, resolve_attributes
 from sarit.store.held_back import wait_for_room
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sarit.wire.append import Append as WireAppend
 
 _COMPACTION_POLL_SECONDS = 0.01
-_REFUSE_CLOSED_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +156,7 @@ class Container:
 
         if self._throttled and not self._refusing:
             self._refusing = True
-            asyncio.get_running_loop().call_later(_REFUSE_CLOSED_SECONDS, look)
+            asyncio.get_running_loop().call_later(REFUSE_CLOSED_SECONDS, look)
 
     def account(self) -> None:
         """Tell the budget what is held now, and go on with the appends held back if that leaves room."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
 from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAMES_IN_FLIGHT
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sarit.store.segment import Segment
     from sarit.store.state import ContainerState
 
-T = TypeVar("T")
 Done = Callable[[BaseException | None], None]
 
 
@@ -206,7 +205,7 @@ class FramePipeline:
             self._cut()
 
 
-def tell(those: Iterable[Callable[[T], None] | None], outcome: T) -> Exception | None:
+def tell(those: Iterable[Callable[..., None] | None], *outcome: object) -> Exception | None:
     """Call all of `those`, also behind one that raises; the first such bug."""
     bug: Exception | None = None
     left = iter(those)
@@ -214,7 +213,7 @@ def tell(those: Iterable[Callable[[T], None] | None], outcome: T) -> Exception |
         try:
             for call in left:
                 if call is not None:
-                    call(outcome)
+                    call(*outcome)
             return bug
         except Exception as failure:
             bug = bug or failure
@@ -222,16 +221,8 @@ def tell(those: Iterable[Callable[[T], None] | None], outcome: T) -> Exception |
 
 def wake_all(segment: Segment) -> Exception | None:
     """Wake whoever waits for something to tell about a segment, also behind one that raises; the first such bug."""
-    bug: Exception | None = None
     waiters, segment.waiters = segment.waiters, []
-    left = iter(waiters)
-    while True:
-        try:
-            for wake in left:
-                wake()
-            return bug
-        except Exception as failure:
-            bug = bug or failure
+    return tell(waiters)
 
 
 def settle(waiter: asyncio.Future[None], error: BaseException | None) -> None:

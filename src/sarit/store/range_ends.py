@@ -6,11 +6,7 @@ are known by where they end: one that begins later within it is known, too.
 
 from __future__ import annotations
 
-from typing import Final
-
-MAX_RANGES: Final = 64
-MAX_ROWS: Final = 64
-MAX_RANGE_BYTES: Final = 4 * 1024
+from sarit.core.limits import MAX_RANGE_END_BYTES, MAX_RANGE_END_ROWS, MAX_RANGE_ENDS
 
 Rows = list[tuple[bytes, bytes]]
 
@@ -39,11 +35,11 @@ class RangeEnds:
         if generation > self._generation:
             self._generation = generation
             self._ranges.clear()
-        if len(rows) > MAX_ROWS or sum(len(key) + len(value) for key, value in rows) > MAX_RANGE_BYTES:
+        if len(rows) > MAX_RANGE_END_ROWS or sum(len(key) + len(value) for key, value in rows) > MAX_RANGE_END_BYTES:
             return
         if high in self._ranges and self._ranges[high][0] <= low:
             return
         self._ranges.pop(high, None)
         self._ranges[high] = (low, rows)
-        if len(self._ranges) > MAX_RANGES:
+        if len(self._ranges) > MAX_RANGE_ENDS:
             del self._ranges[next(iter(self._ranges))]

@@ -3,8 +3,8 @@
 Two counts of the bytes of appends: what chunks will hold (`unflushed_bytes`, by which flushing goes), and what
 memory holds for them (`held_bytes`, by which appends are held back).  A block of few bytes costs many times as much.
 
-All other operations count by their encoded size, from when they are accepted until a checkpoint that covers them is
-committed: what they changed may be in memory once, but the log holds each of them.
+All other operations count by their encoded size, and each entry as much as a block beside its payload, from when they
+are accepted until a checkpoint that covers them is committed.
 """
 
 from __future__ import annotations

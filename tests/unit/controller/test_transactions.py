@@ -10,7 +10,7 @@ from sarit.controller import keys
 from sarit.controller.endings import ended
 from sarit.controller.model import transactions
 from sarit.controller.model.records import TransactionRecord, TxnState
-from sarit.controller.remembered import MAX_LISTED
+from sarit.controller.remembered import MAX_LISTED_TRANSACTIONS
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, transaction_segment
@@ -146,7 +146,7 @@ def test_a_stream_is_sealed_when_its_transactions_have_ended():
 def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
     async def main():
         monkeypatch.setattr("sarit.controller.remembered._PRUNE_AFTER", 5)
-        monkeypatch.setattr("sarit.controller.remembered.MAX_LISTED", 3)
+        monkeypatch.setattr("sarit.controller.remembered.MAX_LISTED_TRANSACTIONS", 3)
         world, c = await prepared(1)
         txns = []
         for _ in range(20):
@@ -184,8 +184,8 @@ def test_the_latest_endings_are_found_without_reading_all():
 
         world.tables.scan = counting
         listed = [txn for txn, _ in await c.transactions.remembered.latest(STREAM)]
-        assert listed == list(range(count - MAX_LISTED, count))
-        assert len(read) < 4 * MAX_LISTED
+        assert listed == list(range(count - MAX_LISTED_TRANSACTIONS, count))
+        assert len(read) < 4 * MAX_LISTED_TRANSACTIONS
 
     run(main())
 

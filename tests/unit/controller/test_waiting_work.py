@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sarit.controller import caretaker, keys, sweeper
+from sarit.controller import caretaker, keys, locks, sweeper, transactions
 from sarit.controller.model.records import TxnState
 from sarit.core.errors import Unavailable
 from sarit.core.names import StreamName
@@ -112,5 +112,59 @@ def test_retention_goes_on_beside_one_that_waits_and_one_that_fails():
         await turns()
         assert done == NAMES[3:], "in their order"
         await cancelled(round_)
+
+    run(main())
+
+
+def test_a_stream_that_does_not_go_on_takes_no_calls_away_from_others(monkeypatch):
+    monkeypatch.setattr(transactions, "MAX_CALLS_PER_NAME", 2)
+
+    async def main():
+        world = World()
+        c = await world.controller()
+        await c.scopes.create("s")
+        await c.streams.create(STREAM, config(1))
+        txn, _ = await c.transactions.create(STREAM, LEASE)
+        there, right = asyncio.Event(), c.transactions._finish_some
+
+        async def stuck(*arguments):
+            await there.wait()
+            return await right(*arguments)
+
+        c.transactions._finish_some = stuck
+        await c.transactions.commit(STREAM, txn, "", 1)
+        asked = [asyncio.ensure_future(c.transactions.outcome(STREAM, txn, 30)) for _ in range(2)]
+        await turns()
+        async with asyncio.timeout(5):
+            assert await c.transactions.outcome(STREAM, txn, 30) is TxnState.COMMITTING
+            there.set()
+            assert await asyncio.gather(*asked) == [TxnState.COMMITTED] * 2
+        await quiet(c)
+
+    run(main())
+
+
+def test_so_many_calls_wait_for_their_turn_at_one_stream(monkeypatch):
+    monkeypatch.setattr(locks, "MAX_CALLS_PER_NAME", 2)
+
+    async def main():
+        held = locks.Locks()
+        got = []
+
+        async def call():
+            async with held.hold(STREAM):
+                got.append(STREAM)
+
+        async with held.hold(STREAM):
+            second = asyncio.ensure_future(call())
+            await turns(1)
+            with pytest.raises(Unavailable, match="try again"):
+                await call()
+            async with held.hold(STUCK):
+                pass
+        await second
+        await call()
+        assert len(got) == 2
+        assert repr(held) == "<Locks 0 held>"
 
     run(main())

@@ -57,15 +57,20 @@ def waiting(container, called, then=None):
     return wake
 
 
+async def two_of_whom_one_raises():
+    """Two writers of a container, and two that wait for its segment: of each the first raises."""
+    _, store = await opened()
+    container = store.container(TARGET)
+    first, second = await two_writers(store)
+    woken = []
+    container.state.names[TARGET].waiters += [waiting(container, woken, Bug("woken")), waiting(container, woken)]
+    return store, container, first, second, woken
+
+
 def test_an_answer_that_raises_keeps_none_from_the_others():
     async def main():
         bugs = complaints()
-        _, store = await opened()
-        container = store.container(TARGET)
-        first, second = await two_writers(store)
-        woken = []
-        waiters = container.state.names[TARGET].waiters
-        waiters += [waiting(container, woken, Bug("woken")), waiting(container, woken)]
+        store, container, first, second, woken = await two_of_whom_one_raises()
         first.append(b", twice", 1)
         container.pipeline.barrier(lambda error: first.replies.refused(None, None, error))  # of the same operation
         second.append(b", told", 1)
@@ -86,12 +91,7 @@ def test_an_answer_that_raises_keeps_none_from_the_others():
 def test_a_failure_that_one_cannot_take_is_told_to_all_and_recovered_from():
     async def main():
         bugs = complaints()
-        _, store = await opened()
-        container = store.container(TARGET)
-        first, second = await two_writers(store)
-        woken = []
-        waiters = container.state.names[TARGET].waiters
-        waiters += [waiting(container, woken, Bug("woken")), waiting(container, woken)]
+        store, container, first, second, woken = await two_of_whom_one_raises()
         other = container.state.names[SOURCE].waiters
         other.append(waiting(container, woken))
         store.on_failure = lambda _: first.replies.refused(None, None, None)

@@ -42,8 +42,9 @@ class ReaderGroups:
 
         `start`, `end`: "head", "tail" (as of now), a cut or its text, or several cuts; `end` None: follow the tail
         until the streams are sealed.  `automatic_checkpoint`: every so many seconds; None: only those asked for.
-        `retention` ("none", "manual", "checkpoint"): what of streams with retention by consumption is kept until the
-        group has read it.  Raises NotFound (scope, stream), Invalid, Exists (it reads other streams)."""
+        `retention` ("none", "manual", "checkpoint"): of streams with a retention policy, what is kept for the group:
+        nothing, what it has not released, or what lies behind its last checkpoint.
+        Raises NotFound (scope, stream), Invalid, Exists (it reads other streams)."""
         group = group_name(name)
         names = [streams] if isinstance(streams, str | StreamName) else list(streams)
         parsed = [found if isinstance(found, StreamName) else StreamName.parse(found) for found in names]

@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.recipes.follower import Follower
-from sarit.core.errors import Corrupt, Invalid
+from sarit.core.errors import Corrupt, Invalid, SaritError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -175,5 +175,5 @@ class SharedConfiguration:
                 await self._follower.wait(None)
                 await self._session.patiently(self.refresh)
         except Exception as error:  # any: who waits for a change would wait for ever
-            log.warning("%r ends: %r", self, error)
+            log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
             self._follower.end(error)

@@ -196,7 +196,7 @@ class Membership:
                 except (Unavailable, Conflict) as error:
                     await backoff.wait(error)
         except Exception as error:  # any: who waits for a change would wait for ever
-            log.warning("%r ends: %r", self, error)
+            log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
             self._number = None
             self._follower.end(error)
 
