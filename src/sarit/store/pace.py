@@ -5,11 +5,11 @@ acknowledgements wait ten times as long (docs/decisions/0303).  The rate follows
 flushed: all of it within about SPREAD_SECONDS, so it settles at the rate of the appends.  Above
 half of the bound on un-flushed bytes nothing is held back, and pieces are larger.
 
-Reading.  A reader of a backlog takes all there is of a small machine (docs/decisions/0305).  While it does not
-show in how long appends take to be durable, nothing is held back; when it does, reads get slower at once, and
-faster again by more and more while it does not: few looks find harm, however long a reader is at it.  Each
-reader stays faster than appends come, so every one catches up, and none waits longer than MAX_READ_WAIT_SECONDS for
-its turn, however many there are.
+Reading.  A reader of a backlog takes all there is of a small machine (docs/decisions/0305).  While no appends come,
+nothing is held back.  While they come, reads begin at the least rate, and get faster by more and more as long as it
+does not show in how long appends take to be durable; when it does, slower at once.  At the least rate each reader is
+READS_TO_APPENDS times as fast as appends come, so every one catches up, and none waits longer than
+MAX_READ_WAIT_SECONDS for its turn, however many there are.
 """
 
 from __future__ import annotations
@@ -34,12 +34,10 @@ SMALL_PIECE_BYTES: Final = 256 * KIB
 LARGE_PIECE_BYTES: Final = 4 * MIB
 _SLACK_SECONDS: Final = 0.02
 
-# Reads are held back when appends take longer on average, and DISTURBED times what they do when nobody reads, or more
-# where looks stray by themselves: _STRAYS mean deviations are beyond nearly all of them.
+# Reads are held back when appends take longer, on average of some looks, and DISTURBED times what they do when nobody
+# reads.
 FAST_APPEND_SECONDS: Final = 0.0007
-DISTURBED: Final = 1.5
-MOST_DISTURBED: Final = 3
-_STRAYS: Final = 4
+DISTURBED: Final = 1.3
 MIN_READ_BYTES_PER_SECOND: Final = 64 * MIB
 READS_TO_APPENDS: Final = 2
 MAX_READ_WAIT_SECONDS: Final = 1.0
@@ -50,12 +48,16 @@ _LOAD_GROUPS: Final = 10
 _LOAD_UNDER_WAY: Final = 0.1
 # Appends that take longer than a look are not there in every one.
 _NO_APPENDS_SECONDS: Final = 1.0
-# Down at once, up by more with each look in a row that shows no harm.  On the verge of harm that is one look in twenty
-# which finds it, beyond the 95th percentile of appends; far from it reads are fast again within seconds.
+# Down at once, up by more with each look in a row that shows no harm.  On the verge of harm few looks find it; far from
+# it reads are fast within seconds.
 _SLOWER: Final = 0.7
-_FASTER: Final = 0.002
-_FASTEST: Final = 0.1
-_REMEMBERED: Final = 0.1
+_FASTER: Final = 0.001
+_FASTEST: Final = 0.05
+# How much one look counts: for what appends take beside reads, for how fast they come, and for what they take when
+# nobody reads (the first looks at once).  Not one alone: while a flush goes on, five are slow, and the next five not.
+_NOW: Final = 0.2
+_LATELY: Final = 0.1
+_EVER: Final = 0.03
 
 
 class FlushPace:
@@ -108,8 +110,10 @@ class ReadPace:
         self._next = 0.0
         self._rate = inf
         self._harmless = 0
-        self._undisturbed = FAST_APPEND_SECONDS
-        self._strays = 0.0
+        self._beside = self._undisturbed = FAST_APPEND_SECONDS
+        self._learned = 0
+        self._appends = 0.0
+        self._readers = 1
         self._last_append = -inf
         self._window = _Window(clock.monotonic())
 
@@ -149,33 +153,45 @@ class ReadPace:
             window = self._window = _Window(now)
         return window
 
-    def _bearable(self) -> float:
-        """How long appends may take on average, in a look, before reads are held back."""
-        usual = self._undisturbed
-        stray = min(usual + _STRAYS * self._strays, MOST_DISTURBED * usual)
-        return max(FAST_APPEND_SECONDS, DISTURBED * usual, stray)
-
     def _look(self, window: _Window, now: float) -> None:
+        seconds = now - window.since
+        least = self._least(window, seconds)
         if not window.groups:
             if now - self._last_append >= _NO_APPENDS_SECONDS:
                 self._rate = inf
             return
-        seconds, mean = now - window.since, window.waited / window.groups
-        if not window.read:
-            self._strays += _REMEMBERED * (abs(mean - self._undisturbed) - self._strays)
-            self._undisturbed += _REMEMBERED * (mean - self._undisturbed)
-            return
+        mean = window.waited / window.groups
         few = window.groups < _LOAD_GROUPS * seconds / _LOOK_SECONDS
         if few and window.waited < _LOAD_UNDER_WAY * seconds:
             self._rate = inf
-        elif mean > self._bearable():
-            least = max(MIN_READ_BYTES_PER_SECOND, READS_TO_APPENDS * window.appended / seconds)
-            slower = min(self._rate, window.read / seconds) * _SLOWER
-            self._rate = max(least * len(window.readers), slower)
-            self._harmless = 0
+        elif self._rate == inf:
+            self._begin(least)
+        elif window.read:
+            self._beside += _NOW * (mean - self._beside)
+            if self._beside > max(FAST_APPEND_SECONDS, DISTURBED * self._undisturbed):
+                self._begin(min(self._rate, window.read / seconds) * _SLOWER)
+            elif 2 * window.read > self._rate * seconds:  # what is not used says nothing
+                self._harmless += 1
+                self._rate *= 1 + min(_FASTEST, _FASTER * self._harmless)
+            self._rate = max(self._rate, least)
         else:
-            self._harmless += 1
-            self._rate *= 1 + min(_FASTEST, _FASTER * self._harmless)
+            self._begin(max(least, self._rate * _SLOWER))  # the next reader begins anew
+        if not window.read:
+            self._learned += 1
+            self._undisturbed += max(_EVER, 1 / self._learned) * (mean - self._undisturbed)
+
+    def _begin(self, rate: float) -> None:
+        """Read at `rate`, and see from now on what that does."""
+        self._rate = rate
+        self._harmless = 0
+        self._beside = self._undisturbed
+
+    def _least(self, window: _Window, seconds: float) -> float:
+        """The rate, in bytes a second, at which every reader gains on the appends."""
+        self._appends += min(1.0, _LATELY * seconds / _LOOK_SECONDS) * (window.appended / seconds - self._appends)
+        # One that passes from a place to the next is in both for a look.
+        readers, self._readers = min(self._readers, len(window.readers)), len(window.readers)
+        return max(MIN_READ_BYTES_PER_SECOND, READS_TO_APPENDS * self._appends) * max(1, readers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.errors import SaritError
 from sarit.core.limits import (
     CHUNK_READ_HELD_BYTES,
+    KIB,
     MAX_PARKED_READS_PER_CONNECTION,
     MAX_READ_BYTES,
     MIB,
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
     from sarit.store.store import SegmentStore
 
 # A reply of less is copied: in the line to a slow client, a view of some bytes would hold a whole block of a chunk.
-_VIEWED_BYTES: Final = MIB
+# Readers ask for a little less than 1 MiB, and so much is not copied.
+_VIEWED_BYTES: Final = MIB - 64 * KIB
 # Shorter ones may round to nothing, and come again before the time is up.
 _SHORTEST_TIMER_SECONDS = 0.01
 

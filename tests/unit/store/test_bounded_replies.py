@@ -2,7 +2,9 @@
 
 import asyncio
 
+from sarit.client.reading.fetch import READ_BYTES
 from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, MAX_REQUESTS_PER_CONNECTION, MIB, REQUEST_OVERHEAD_BYTES
+from sarit.store.connection import StoreConnection
 from sarit.store.reads import ReadResult, Reads
 from sarit.store.tables import Tables
 from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
@@ -67,6 +69,34 @@ def test_reads_from_chunks_for_a_client_that_takes_none(monkeypatch):
             assert len(made) == ASKED
 
     run(main())
+
+
+def test_what_readers_ask_for_is_not_copied_and_little_is_no_view_of_much(monkeypatch):
+    block = memoryview(bytes(2 * MIB))
+    sent = []
+    send_parts = StoreConnection.send_parts
+
+    async def from_chunks(self, segment, offset, limit):
+        return ReadResult([block[:limit]], limit, False, False)
+
+    def sending(self, parts):
+        sent.append(parts[1])
+        send_parts(self, parts)
+
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            client.send(append_end(b"x", 1, 1))
+            await client.reply()
+            monkeypatch.setattr(Reads, "from_memory", lambda *_: None)
+            monkeypatch.setattr(Reads, "from_chunks", from_chunks)
+            monkeypatch.setattr(StoreConnection, "send_parts", sending)
+            await client.ask(wire.ReadSegment(SEGMENT, 0, READ_BYTES, "", 1))
+            await client.ask(wire.ReadSegment(SEGMENT, 0, READ_BYTES // 2, "", 2))
+
+    run(main())
+    assert [type(part) for part in sent] == [memoryview, bytes]
+    assert [len(part) for part in sent] == [READ_BYTES, READ_BYTES // 2]
 
 
 def test_pages_of_tables_for_a_client_that_takes_none(monkeypatch):

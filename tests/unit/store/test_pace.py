@@ -113,7 +113,8 @@ class Machine:
     """Readers that take what they get, and appends that take longer the faster those read.
 
     `closed`: one container, whose appends wait for those before them; else one every 2 ms, however long they take.
-    `strays`: how much that differs by itself from one tenth of a second to the next."""
+    `strays`: how much that differs by itself from one tenth of a second to the next.
+    `bursts`: all the bytes of a second come in the first fifth of it."""
 
     def __init__(
         self,
@@ -125,11 +126,13 @@ class Machine:
         beside=lambda rate: 0.0,
         closed=False,
         strays=0.0,
+        bursts=False,
     ):
         self.clock = Clock(100.0)
         self.pace = ReadPace(self.clock)
         self.appends, self.alone, self.beside, self._disk, self._closed = appends, alone, beside, disk, closed
         self._strays, self._random, self._tenth, self._factor = strays, Random(1), 0, 1.0
+        self._bursts = bursts
         self._began = self._next = 100.0
         self.rate = 0.0
         self.waits = []
@@ -147,7 +150,8 @@ class Machine:
             if self.appends:
                 began = self._began if self._closed else self.clock.now - taken
                 self.waits.append(self.clock.now - began)
-                self.pace.appended(began, int(self.appends * (self.clock.now - self._began)))
+                share = (5 if self.clock.now % 1 < 0.2 else 0) if self._bursts else 1
+                self.pace.appended(began, int(share * self.appends * (self.clock.now - self._began)))
             self._began = self.clock.now
             self._next += max(taken, 0.001) if self._closed else 0.002
         self.clock.now = then
@@ -157,15 +161,17 @@ class Machine:
         self.rate = 0.0
         self._until(self.clock.now + seconds)
 
-    def read(self, seconds, readers=1):
-        """Read for so long; the bytes a second, of the last half of it."""
+    def read(self, seconds, readers=1, turns_in_place=0):
+        """Read for so long; the bytes a second, of the last half of it.
+
+        `turns_in_place`: one reader, that passes to the next place after so many."""
 
         async def main():
             began, half, taken, turn = self.clock.now, None, 0, 0
             while self.clock.now < began + seconds:
                 before = self.clock.now
                 turn += 1
-                await self.pace(2 * MIB, turn % readers)
+                await self.pace(2 * MIB, turn // turns_in_place if turns_in_place else turn % readers)
                 self._until(max(self.clock.now, before + 2 * MIB / self._disk))
                 self.rate += 0.2 * (2 * MIB / (self.clock.now - before) - self.rate)
                 if self.clock.now > began + seconds / 2:
@@ -184,7 +190,34 @@ def always_slow(rate):
 
 def test_reads_that_harm_nobody_are_not_held_back(monkeypatch):
     assert Machine(monkeypatch, appends=0).read(10) > 780 * MIB
-    assert Machine(monkeypatch).read(10) > 780 * MIB
+    assert Machine(monkeypatch).read(20) > 780 * MIB
+
+
+def test_while_appends_come_reads_begin_slowly_and_get_fast(monkeypatch):
+    """Full speed for a moment only, until it was seen what that does, is a stall of the appends."""
+    machine = Machine(monkeypatch)
+    machine.quiet(1)
+    assert machine.read(0.5) < 80 * MIB
+    machine.read(9)
+    assert machine.read(2) > 780 * MIB
+    machine.quiet(5)
+    assert machine.read(0.5) < 80 * MIB
+
+
+def test_the_rate_does_not_leave_what_is_read_behind(monkeypatch):
+    machine = Machine(monkeypatch)
+    machine.quiet(1)
+    machine.read(60)
+    assert machine.pace.bytes_per_second < 2000 * MIB
+
+
+def test_a_reader_at_full_speed_is_slow_at_once_when_appends_begin(monkeypatch):
+    """Before anything shows."""
+    machine = Machine(monkeypatch, appends=0)
+    assert machine.read(5) > 780 * MIB
+    machine.appends = 25 * MIB
+    machine.read(0.3)
+    assert machine.read(0.5) < 80 * MIB
 
 
 def test_reads_slow_down_to_what_appends_bear(monkeypatch):
@@ -221,7 +254,7 @@ def test_reads_are_fast_within_seconds_when_they_harm_no_more(monkeypatch):
     machine.quiet(1)
     assert machine.read(10) < 100 * MIB
     machine.beside = lambda rate: 0.0
-    machine.read(8)
+    machine.read(9)
     assert machine.read(2) > 780 * MIB
 
 
@@ -242,10 +275,22 @@ def test_readers_gain_on_appends_however_slow_those_get(monkeypatch, readers):
         assert 0.95 * least * readers < machine.read(20, readers) < 1.3 * least * readers
 
 
+def test_a_reader_that_passes_from_place_to_place_is_one(monkeypatch):
+    machine = Machine(monkeypatch, appends=60 * MIB, beside=always_slow)
+    machine.quiet(1)
+    assert machine.read(20, turns_in_place=20) < 1.1 * 120 * MIB
+
+
+def test_what_readers_gain_on_are_the_appends_of_seconds(monkeypatch):
+    machine = Machine(monkeypatch, appends=60 * MIB, beside=always_slow, bursts=True)
+    machine.quiet(5)
+    assert 0.95 * 120 * MIB < machine.read(20) < 1.6 * 120 * MIB
+
+
 def test_a_log_that_is_slow_by_itself_holds_no_reads_back(monkeypatch):
     machine = Machine(monkeypatch, alone=0.008)
     machine.quiet(10)
-    assert machine.read(10) > 780 * MIB
+    assert machine.read(20) > 780 * MIB
 
 
 def test_what_appends_take_beside_reads_is_not_learned(monkeypatch):
