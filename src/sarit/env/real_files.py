@@ -34,6 +34,8 @@ _WRITE_AND_SYNC: Final = getattr(os, "RWF_DSYNC", 0)
 _UNKNOWN_FLAG: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
 _STAGING_BYTES: Final = 4 << 20
 BYPASS_BYTES: Final = 1 << 20
+# Of files that nobody waits for, from which size on the copy into aligned memory is cheaper than the page cache.
+BYPASS_UNHURRIED_BYTES: Final = 64 << 10
 # Large ones hold up the syncs of the log: the disk takes them whole.
 SCAN_PIECE_BYTES: Final = 256 << 10
 
@@ -109,9 +111,11 @@ class RealFile:
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
         """Write all parts one after the other; short writes go on where they stopped."""
-        size = self._checked_size(parts, offset)
+        return self._write(parts, offset, self._checked_size(parts, offset), BYPASS_UNHURRIED_BYTES)
+
+    def _write(self, parts: Sequence[Buffer], offset: int, size: int, bypass_bytes: int) -> int:
         if self._blocks:
-            if size >= BYPASS_BYTES and not self._never_bypass and self._write_blocks(parts, offset, size):
+            if size >= bypass_bytes and not self._never_bypass and self._write_blocks(parts, offset, size):
                 return size
             self._bypass(False)
         total = 0
@@ -130,7 +134,7 @@ class RealFile:
                 if error.errno not in _UNKNOWN_FLAG:
                     raise
                 self._syncs_writes = False  # refused before anything was written
-        self.pwrite(parts, offset)
+        self._write(parts, offset, size, BYPASS_BYTES)
         self.datasync()
         return size
 

@@ -50,7 +50,7 @@ class Pieces:
 
 
 class ChunkFile:
-    """One new file: `begin`, `add` any number of times, then `finish`, or `abandon` at any point."""
+    """One new file: `begin`, `add` any number of times, then `finish`; or `write`; and `abandon` at any point."""
 
     def __init__(self, files: Files, temporary: str, folder: str, target: str) -> None:
         self._files = files
@@ -62,6 +62,13 @@ class ChunkFile:
 
     def __repr__(self) -> str:
         return f"<ChunkFile {self._target}, {self._written} bytes>"
+
+    def write(self, piece: Sequence[Buffer]) -> None:
+        """All three, for a chunk of one piece."""
+        self.begin()
+        if piece:
+            self.add(piece)
+        self.finish()
 
     def begin(self) -> None:
         """Make the temporary file."""

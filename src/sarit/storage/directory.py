@@ -190,15 +190,21 @@ class DirectoryChunks:
         if name in self._being_written:
             raise Exists(f"chunk {name} is being written")
         self._being_written.add(name)
+        pieces = Pieces(parts)
         lane = min(self._writers, key=_load)
         lane.load += 1
         try:
-            await lane.run(chunk.begin)
-            pieces = Pieces(parts)
-            while pieces.left:
-                size = PIECE_BYTES if pace is None else await pace(pieces.left)
-                await lane.run(partial(chunk.add, pieces.take(size)))
-            await lane.run(chunk.finish)
+            size = PIECE_BYTES if pace is None or not pieces.left else await pace(pieces.left)
+            if size >= pieces.left:
+                # A thousand segments that grow slowly make hundreds of these a second: each hand-over counts.
+                await lane.run(partial(chunk.write, pieces.take(size)))
+            else:
+                await lane.run(chunk.begin)
+                while pieces.left:
+                    await lane.run(partial(chunk.add, pieces.take(size)))
+                    if pace is not None and pieces.left:
+                        size = await pace(pieces.left)
+                await lane.run(chunk.finish)
         except BaseException as error:
             # Queued behind what the thread still does for a caller that was cancelled; the name is free after it.
             abandoned = lane.run(chunk.abandon, partial(self._being_written.discard, name))

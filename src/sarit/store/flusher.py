@@ -44,6 +44,7 @@ _RETRY_SECONDS = 0.5
 _MAX_RETRY_SECONDS = 10.0
 _SCAN_ROWS = 1000
 _COMMITS_REMEMBERED = 10_000
+_PATIENCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class FlushLimits:
     chunk_bytes: int = CHUNK_TARGET_BYTES
     small_slice_bytes: int = SMALL_SLICE_BYTES
     concurrent_writes: int = 3
+    concurrent_small_writes: int = 16
     small_extent_bytes: int = SMALL_EXTENT_BYTES
 
 
@@ -79,6 +81,8 @@ class Flusher:
         self._builder = BatchBuilder(container)
         self._wake = asyncio.Event()
         self._writes = asyncio.Semaphore(limits.concurrent_writes)
+        # A busy loop looks every 20 ms or so at what has ended: so long would the threads wait after a few small ones.
+        self._small_writes = asyncio.Semaphore(limits.concurrent_small_writes)
         self._pending: dict[int, Segment] = {}
         self._captured: dict[int, Captured] = {}
         self._truncated: dict[int, Segment] = {}
@@ -119,9 +123,10 @@ class Flusher:
         last = container.env.clock.monotonic()
         idle = False
         while container.failure is None and not self._ending:
-            wait = last + self._limits.interval_seconds - container.env.clock.monotonic()
+            patience = self._patience()
+            wait = last + patience * self._limits.interval_seconds - container.env.clock.monotonic()
             # What is in flight counts as un-flushed, but cannot be flushed yet: do not spin on it.
-            if wait > 0 and (idle or container.state.unflushed_bytes < self._limits.trigger_bytes):
+            if wait > 0 and (idle or container.state.unflushed_bytes < patience * self._limits.trigger_bytes):
                 idle = False
                 self._wake.clear()
                 timer = asyncio.get_running_loop().call_later(wait, self._wake.set)
@@ -141,6 +146,14 @@ class Flusher:
             except Exception as error:  # a bug: recovery begins from what is known to be right
                 container.fail(error)
                 raise
+
+    def _patience(self) -> int:
+        """How many times as long, and up to as many more bytes, as usual to gather: where many segments grew by little
+        each, as many small chunks would be written, to be joined later."""
+        state, budget, limits = self._container.state, self._container.budget, self._limits
+        size = state.unflushed_bytes
+        many = limits.trigger_bytes // 4 <= size < len(state.dirty) * limits.small_extent_bytes
+        return _PATIENCE if many and budget.held_bytes * 2 < budget.max_unflushed_bytes else 1
 
     # -- one checkpoint -----------------------------------------------------------------------
 
@@ -213,11 +226,13 @@ class Flusher:
         async with asyncio.TaskGroup() as tasks:
             for item in captured:
                 for run in runs_of(item.blocks, self._limits.chunk_bytes):
-                    if sum(block.length for _, _, block in run) < self._limits.small_slice_bytes:
+                    size = sum(block.length for _, _, block in run)
+                    if size < self._limits.small_slice_bytes:
                         self._inline(item, run)
-                    else:
-                        await self._writes.acquire()
-                        tasks.create_task(self._write_chunk(item, run, garbage))
+                        continue
+                    turns = self._small_writes if size < self._limits.small_extent_bytes else self._writes
+                    await turns.acquire()
+                    tasks.create_task(self._write_chunk(item, run, garbage, turns))
         for item in captured:
             self._reference(item)
 
@@ -226,7 +241,7 @@ class Flusher:
         item.extents.append(Extent(run[0][0], len(data), inline=data))
         item.inlined.extend(block for _, _, block in run)
 
-    async def _write_chunk(self, item: Captured, run: list[Run], garbage: set[str]) -> None:
+    async def _write_chunk(self, item: Captured, run: list[Run], garbage: set[str], turns: asyncio.Semaphore) -> None:
         container = self._container
         try:
             parts = [part for _, parts, _ in run for part in parts or ()]
@@ -251,7 +266,7 @@ class Flusher:
             self.statistics.chunk_bytes += sum(block.length for _, _, block in run)
             self._mark(run, name)
         finally:
-            self._writes.release()
+            turns.release()
 
     def _tell(self, error: SaritError | None) -> None:
         """Log once that long-term storage takes no chunks, for which writers may be slowed, and once that it does."""

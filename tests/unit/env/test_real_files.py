@@ -12,7 +12,7 @@ import pytest
 
 from sarit.core.limits import READ_BLOCK_BYTES
 from sarit.env.real import RealFiles
-from sarit.env.real_files import BYPASS_BYTES, SCAN_PIECE_BYTES
+from sarit.env.real_files import BYPASS_BYTES, BYPASS_UNHURRIED_BYTES, SCAN_PIECE_BYTES
 
 
 @pytest.fixture
@@ -101,6 +101,26 @@ def test_small_and_large_writes_of_blocks_mix(tmp_path, files) -> None:
         expected += block
         at += len(block)
     assert files.open(f"{tmp_path}/a", "scan").scan(len(expected) + 1, 0) == expected
+
+
+def test_what_nobody_waits_for_passes_the_page_cache_from_a_smaller_size_on(tmp_path, files, monkeypatch) -> None:
+    cached: list[int] = []
+    real = os.pwritev
+
+    def pwritev(fd: int, parts: Any, offset: int, flags: int = 0) -> int:
+        cached.append(sum(map(len, parts)))
+        return real(fd, parts, offset, flags)
+
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    files.open(f"{tmp_path}/a", "create").close()
+    file = files.open(f"{tmp_path}/a", "blocks")
+    size = BYPASS_UNHURRIED_BYTES
+    file.pwrite([b"a" * size], 0)
+    assert cached == []
+    file.pwrite([b"b" * (size - 4096)], size)
+    file.pwrite_durably([b"c" * size], 2 * size - 4096)  # the log's: who appends waits for the copy, too
+    assert cached == [size - 4096, size]
+    assert files.open(f"{tmp_path}/a", "read").pread(4 * size, 0) == b"a" * size + b"b" * (size - 4096) + b"c" * size
 
 
 @pytest.fixture

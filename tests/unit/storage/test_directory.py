@@ -100,6 +100,25 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
     asyncio.run(main())
 
 
+def test_a_chunk_of_one_piece_is_one_call_on_the_thread(tmp_path, disk, env, monkeypatch):
+    async def main():
+        chunks = await open_directory(str(tmp_path), env)
+        await chunks.write("e1/warm", [b"x"])
+        calls = []
+        real = directory._Lane.run
+        monkeypatch.setattr(directory._Lane, "run", lambda lane, call: (calls.append(call), real(lane, call))[1])
+        disk.calls.clear()
+        await chunks.write("e1/a", [bytes(PIECE_BYTES // 2), bytes(PIECE_BYTES // 2)])
+        assert len(calls) == 1
+        names = [name for name, _ in disk.calls]
+        written = ["pwrite", "datasync", "close", "make_dirs", "rename_new", "sync_dir"]
+        assert names == ["open-create", "close", "open-blocks", *written]
+        monkeypatch.undo()
+        await chunks.close()
+
+    asyncio.run(main())
+
+
 def test_of_two_processes_that_write_one_chunk_at_once_one_is_told(tmp_path):
     async def main():
         one, other = [await open_directory(str(tmp_path), real_env()) for _ in range(2)]

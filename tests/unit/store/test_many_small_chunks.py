@@ -1,0 +1,66 @@
+"""A thousand segments that each grow by little: their chunks are small, many at once, and not more than need be."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from sarit.store.flusher import FlushLimits
+from tests.unit.store.harness import SMALL, World, Writer
+
+SEGMENTS = [f"s/t/{number}.#epoch.0" for number in range(100)]
+BY_HAND = FlushLimits(interval_seconds=1000, small_slice_bytes=1, small_extent_bytes=1000)
+
+
+async def fill(flush: FlushLimits, names: list[str], size: int):
+    """A store that holds one append of `size` bytes for each of the segments, not flushed."""
+    world = World(replace(SMALL, containers=1, flush=flush))
+    store = await world.start()
+    writers = []
+    for name in names:
+        await store.container(name).create(name)
+        writers.append(Writer(store, name))
+        await writers[-1].set_up()
+    for writer in writers:
+        writer.append(bytes(size), 1)
+    await writers[-1].settled()
+    return world, store.opened()[0].flusher
+
+
+@pytest.mark.parametrize(("size", "most"), [(999, 16), (1000, 3)])
+def test_small_chunks_are_written_many_at_once_large_ones_few(size, most):
+    async def main():
+        world, flusher = await fill(BY_HAND, SEGMENTS, size)
+        under_way, seen = 0, []
+        real = world.storage.write
+
+        async def write(*arguments):
+            nonlocal under_way
+            under_way += 1
+            seen.append(under_way)
+            await asyncio.sleep(0)
+            await real(*arguments)
+            under_way -= 1
+
+        world.storage.write = write
+        await flusher.checkpoint()
+        assert len(seen) == len(SEGMENTS)
+        assert max(seen) == most
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("names", "held_bound", "waits"),
+    [(SEGMENTS, 1 << 30, True), (SEGMENTS[:1], 1 << 30, False), (SEGMENTS, 30_000, False)],
+)
+def test_many_small_runs_gather_for_twice_as_long_unless_memory_runs_short(names, held_bound, waits):
+    async def main():
+        flush = FlushLimits(interval_seconds=1000, trigger_bytes=4000, small_slice_bytes=1, small_extent_bytes=100)
+        _, flusher = await fill(flush, names, 6000 // len(names))
+        flusher._container.budget.max_unflushed_bytes = held_bound
+        flusher.poke()
+        await asyncio.sleep(0.05)
+        assert flusher.statistics.checkpoints == (0 if waits else 1)
+
+    asyncio.run(main())
