@@ -35,7 +35,7 @@ _UNKNOWN_FLAG: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
 _STAGING_BYTES: Final = 4 << 20
 BYPASS_BYTES: Final = 1 << 20
 # Of files that nobody waits for, from which size on the copy into aligned memory is cheaper than the page cache.
-BYPASS_UNHURRIED_BYTES: Final = 64 << 10
+BYPASS_UNHURRIED_BYTES: Final = 512 << 10
 # Large ones hold up the syncs of the log: the disk takes them whole.
 SCAN_PIECE_BYTES: Final = 256 << 10
 
