@@ -34,7 +34,7 @@ _WRITE_AND_SYNC: Final = getattr(os, "RWF_DSYNC", 0)
 _UNKNOWN_FLAG: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
 _STAGING_BYTES: Final = 4 << 20
 BYPASS_BYTES: Final = 1 << 20
-# Of files that nobody waits for, from which size on the copy into aligned memory is cheaper than the page cache.
+# Of files that nobody waits for.  More than a paced piece of a chunk: such pieces would hold up the log's syncs.
 BYPASS_UNHURRIED_BYTES: Final = 512 << 10
 # Large ones hold up the syncs of the log: the disk takes them whole.
 SCAN_PIECE_BYTES: Final = 256 << 10
