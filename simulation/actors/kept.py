@@ -1,7 +1,7 @@
 """A stream with a retention policy: written, scaled, read, released by a subscriber, and looked at from outside.
 
-The policy goes by size or by time; it may have a maximum, which forces the hand of subscribers.  Of a time each start
-of a node may take a part for granted that was none, if the wall clock jumped.
+The policy goes by size or by time; it may have a maximum, which forces the hand of subscribers.  (Where the wall clock
+jumps it goes by size: what happens to a time across a restart is then nobody's promise.)
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers import retention as checker
 from checkers.retention import Head, Policy, RetentionHistory
-from sarit.controller.model.retention import PAUSES_PER_LIMIT
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy
@@ -54,7 +53,7 @@ class Kept:
         options = cluster.options
         self.cluster = cluster
         self.on = bool(options.retention)
-        self.kind = options.retention
+        self.kind = "size" if options.retention == "seconds" and options.clock_jumps else options.retention
         self.limit = max(_LEAST_BYTES, options.events * (HEAD_BYTES + options.event_bytes // 2) // 4)
         self.subscribed = self.kind == "forced" or cluster.rng("kept").random() < 0.5
         self.history = RetentionHistory(self._promise())
@@ -70,8 +69,7 @@ class Kept:
 
     def _promise(self) -> Policy:
         if self.kind == "seconds":
-            starts = self.cluster.starts if self.cluster.options.clock_jumps else 0
-            return Policy(seconds=max(0.0, _KEEP_SECONDS * (1 - starts / PAUSES_PER_LIMIT)))
+            return Policy(seconds=_KEEP_SECONDS)
         return Policy(bytes=self.limit, forced=self.kind == "forced")
 
     def _policy(self) -> RetentionPolicy:
@@ -90,7 +88,6 @@ class Kept:
 
     def check(self) -> list[Violation]:
         """What was wrong."""
-        self.history.policy = self._promise()
         return checker.check(self.history)
 
     async def settle(self) -> None:

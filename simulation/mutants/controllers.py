@@ -54,14 +54,6 @@ def retention_waits_for_subscribers_for_ever() -> Iterator[None]:
         yield
 
 
-@mutant("retention")
-@contextmanager
-def retention_trusts_the_wall_clock() -> Iterator[None]:
-    """A controller's first look at a stream goes by the wall clock, not by the stream's newest cut."""
-    with planted(retention, "first_time_ms", lambda policy, last, wall_ms: wall_ms):
-        yield
-
-
 @mutant("watermarks")
 @contextmanager
 def watermark_of_the_fastest() -> Iterator[None]:

@@ -71,7 +71,6 @@ class Caretaker:
         entries = await self._catalog.watched(WATCHED_FOR_RETENTION)
         alive = {name for name, _ in entries}
         self._next_look = {name: at for name, at in self._next_look.items() if name in alive}
-        self._retention.forget_all_but(alive)
         self._forget(WATCHED_FOR_RETENTION, alive)
         # Truncations make room, and a stream whose look waits for some, or for a store, must not hold up the others.
         await each(entries, self._retain_one)

@@ -1,16 +1,15 @@
 """Retention, carried out: cuts are taken at the tails of streams with a policy, and streams truncated at them.
 
 Taking a cut, truncating, forgetting cuts that lie before the head: each step stands for itself and may be the last a
-controller does; the next look goes on from what is stored.  Times are the stream's own (`model/retention.py`): from
-the first look on they go by the monotonic clock, so that no wall clock, when it jumps or is wrong from the start,
-truncates anything by itself.
+controller does; the next look goes on from what is stored.  Times are of the controller's own clock: the wall clock
+as it was when it started, carried on by the monotonic one, so that a wall clock that jumps truncates nothing.
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.controller import keys
 from sarit.controller.model import codec, retention, streams
@@ -25,7 +24,7 @@ from sarit.core.names import SegmentId
 from sarit.core.policies import RetentionType
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.cuts import Cut
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.controller")
 
-# Of a pause: what does not count of it is told from here on.
-_TOLD_PAUSE_MS: Final = 3_600_000
-
 
 class Retention:
     """Truncates streams by their policies."""
@@ -50,12 +46,7 @@ class Retention:
         self._streams = streams
         self._segments = segments
         self._env = env
-        self._wall_ahead_ms = env.clock.wall_ms() - self._monotonic_ms()
-        self._ahead_ms: dict[StreamName, int] = {}  # of the monotonic clock, by stream
-        self._told_of_a_pause = False
-
-    def __repr__(self) -> str:
-        return f"<Retention, has looked at {len(self._ahead_ms)} streams>"
+        self._offset_ms = env.clock.wall_ms() - int(env.clock.monotonic() * 1000)
 
     async def look(self, name: StreamName) -> bool:
         """Do what a stream's policy asks for now; False when it has none, or is no more.
@@ -76,10 +67,8 @@ class Retention:
         kept = [entry for entry in stored if entry not in behind]
         cuts = [cut for cut, _ in kept]
         await self._forget(name, behind)
-        last = cuts[-1] if cuts else None
-        time_ms = self._time_ms(name, record, last if last is not None and last.cut != head else None)
-        tail = await self._tail(name, record, known, last, time_ms)
-        if retention.is_due(record.config.retention, last, tail, head):
+        tail = await self._tail(name, record, known, cuts[-1] if cuts else None)
+        if retention.is_due(record.config.retention, cuts[-1] if cuts else None, tail):
             await self._store(name, tail)
         valid = [cut if is_cut(known, cut) else {} for cut in released]
         bound = retention.released_by_all(head, valid, epochs)
@@ -97,37 +86,8 @@ class Retention:
         await self._forget(name, [entry for entry in kept if entry[0].time_ms in doomed])
         return True
 
-    def forget_all_but(self, names: Collection[StreamName]) -> None:
-        """Only these streams have a policy still."""
-        self._ahead_ms = {name: ahead for name, ahead in self._ahead_ms.items() if name in names}
-
-    # -- the time of a stream ---------------------------------------------------------------------
-
-    def _monotonic_ms(self) -> int:
-        return int(self._env.clock.monotonic() * 1000)
-
-    def _time_ms(self, name: StreamName, record: StreamRecord, last: CutRecord | None) -> int:
-        """Now; `last`: the newest cut with anything before it."""
-        now = self._monotonic_ms()
-        if name not in self._ahead_ms:
-            wall = self._wall_ahead_ms + now
-            time = retention.first_time_ms(record.config.retention, last, wall)
-            self._ahead_ms[name] = time - now
-            if wall - time >= _TOLD_PAUSE_MS:
-                self._tell_of_a_pause(name, record, wall - time)
-        return self._ahead_ms[name] + now
-
-    def _tell_of_a_pause(self, name: StreamName, record: StreamRecord, left_out_ms: int) -> None:
-        """Once: it is the same for all streams."""
-        if self._told_of_a_pause or record.config.retention.type is not RetentionType.TIME:
-            return
-        self._told_of_a_pause = True
-        counted = retention.longest_pause_ms(record.config.retention)
-        _log.warning(
-            "by the wall clock, nobody looked at %s for %.1f hours: was the node off, or is its clock wrong? "
-            "Retention by time counts %.1f hours of it, and other streams' pauses alike",
-            name, (left_out_ms + counted) / 3_600_000, counted / 3_600_000,
-        )  # fmt: skip
+    def _now_ms(self) -> int:
+        return self._offset_ms + int(self._env.clock.monotonic() * 1000)
 
     # -- what is stored ---------------------------------------------------------------------------
 
@@ -169,9 +129,8 @@ class Retention:
     # -- the tail ---------------------------------------------------------------------------------
 
     async def _tail(
-        self, name: StreamName, record: StreamRecord, known: Mapping[int, SegmentRange], last: CutRecord | None,
-        time_ms: int,
-    ) -> CutRecord:  # fmt: skip
+        self, name: StreamName, record: StreamRecord, known: Mapping[int, SegmentRange], last: CutRecord | None
+    ) -> CutRecord:
         """The end of the stream now, and the bytes before it."""
         active = [s.segment for s in record.current.segments]
         end = dict(zip(active, await every([self._length(name, s) for s in active]), strict=True))
@@ -181,8 +140,8 @@ class Retention:
         lengths = dict(zip(ended, await every([self._length(name, s) for s in ended]), strict=True))
         size = bytes_between(ranges, start, end, lengths)
         if last is None:
-            return CutRecord(time_ms, size, end)
-        return CutRecord(max(time_ms, last.time_ms + 1), last.size + size, end)
+            return CutRecord(self._now_ms(), size, end)
+        return CutRecord(max(self._now_ms(), last.time_ms + 1), last.size + size, end)
 
     async def _length(self, name: StreamName, segment: int) -> int:
         """In bytes; 0 when it was truncated away meanwhile."""

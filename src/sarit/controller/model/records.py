@@ -144,7 +144,7 @@ class WriterRecord:
 
 @dataclass(frozen=True, slots=True)
 class CutRecord:
-    """A whole cut at the tail of a stream, taken for retention: ms of its time (`retention.py`), bytes before it."""
+    """A whole cut at the tail of a stream, taken for retention: ms since 1970, bytes written before it."""
 
     time_ms: int
     size: int

@@ -7,15 +7,8 @@ since.  A policy keeps at least its limit and, when it has a maximum, at most th
 * Reader groups that subscribed hold back what they have not released, all of them.
 * What exceeds the maximum is dropped all the same; its readers are told that it was truncated.
 
-Where positions overlap in part, the earlier one of each part of the key space counts.
-
-A stream has a time of its own: what its cuts are stamped with.  It goes on by the monotonic clock of whoever looks at
-the stream, from the newest cut on.  Of a pause in which nobody looked, the wall clock alone tells how long it was, and
-it may be wrong by years; so a pause counts as a PAUSES_PER_LIMIT-th part of the limit at most.  So that a restart takes
-nothing else back, a quiet stream gets a cut that often, too, while anything in it grows old.
-
-Source: controller.md par. 6, Pravega `StreamMetadataTasks`; there a subscriber that has released nothing yet holds
-nothing back.
+Where positions overlap in part, the earlier one of each part of the key space counts.  Source: controller.md par. 6,
+Pravega `StreamMetadataTasks`; there a subscriber that has released nothing yet holds nothing back.
 """
 
 from __future__ import annotations
@@ -37,8 +30,6 @@ if TYPE_CHECKING:
 
 # A limit is measured by about so many cuts ...
 CUTS_PER_LIMIT: Final = 100
-# ... a pause, about which the wall clock is asked, counts as at most the limit divided by this ...
-PAUSES_PER_LIMIT: Final = 10
 # ... and a stream has no more than so many in all.
 MAX_CUTS: Final = 1000
 
@@ -58,36 +49,17 @@ class RetentionTimes:
         return min(max(self.interval, policy.limit / 1000 / CUTS_PER_LIMIT), max(self.interval, self.longest))
 
 
-def longest_pause_ms(policy: RetentionPolicy) -> int:
-    """What a pause counts as, at most; nothing where it is bytes that count."""
-    return policy.limit // PAUSES_PER_LIMIT if policy.type is RetentionType.TIME else 0
-
-
-def first_time_ms(policy: RetentionPolicy, last: CutRecord | None, wall_ms: int) -> int:
-    """The time of a stream when a controller looks at it for the first time.
-
-    `last`: the newest cut with anything before it that may grow too old; without one any clock is as good."""
-    if last is None:
-        return wall_ms
-    return min(max(wall_ms, last.time_ms), last.time_ms + longest_pause_ms(policy))
-
-
-def is_due(policy: RetentionPolicy, last: CutRecord | None, tail: CutRecord, head: Cut) -> bool:
-    """Whether the tail is a cut to keep: something came since the last, and enough of it if it is bytes that count; or
-    time passed that a restart should not take back."""
+def is_due(policy: RetentionPolicy, last: CutRecord | None, tail: CutRecord) -> bool:
+    """Whether the tail is a cut to keep: something came since the last, and enough of it if it is bytes that count."""
     if last is None:
         return True
     grown = tail.size - last.size
-    if policy.type is not RetentionType.TIME:
-        return grown > 0 and grown * CUTS_PER_LIMIT >= policy.limit
-    return grown > 0 or (last.cut != head and tail.time_ms - last.time_ms >= longest_pause_ms(policy))
+    return grown > 0 and (policy.type is RetentionType.TIME or grown * CUTS_PER_LIMIT >= policy.limit)
 
 
 def surplus(cuts: Sequence[CutRecord]) -> list[CutRecord]:
-    """Cuts to give up: all but the first and the last of one size; every second one of the earlier half of too many."""
-    if len(cuts) > MAX_CUTS:
-        return list(cuts[1 : len(cuts) // 2 : 2])
-    return [cut for before, cut, after in zip(cuts, cuts[1:], cuts[2:], strict=False) if before.size == after.size]
+    """Cuts to give up when there are too many: every second one of the earlier half."""
+    return list(cuts[1 : len(cuts) // 2 : 2]) if len(cuts) > MAX_CUTS else []
 
 
 def truncation(

@@ -76,30 +76,12 @@ def test_what_all_subscribers_have_released():
 
 
 def test_cuts_are_taken_when_something_came():
-    last, head = TAKEN[-1], {0: 0}
-    assert retention.is_due(by_time(1), None, TAIL, head)
-    assert retention.is_due(by_time(10_010), last, TAIL, head)
-    assert not retention.is_due(by_time(10_010), last, CutRecord(NOW, last.size, last.cut), head)
-    assert retention.is_due(by_size(1000), last, TAIL, head)
-    assert not retention.is_due(by_size(1001), last, TAIL, head)
-
-
-def test_cuts_are_taken_when_time_passed_that_counts():
-    last = TAKEN[-1]  # of 1000 ms ago
-    quiet = CutRecord(NOW, last.size, last.cut)
-    assert retention.is_due(by_time(10_000), last, quiet, {0: 0})
-    assert not retention.is_due(by_time(10_000), last, quiet, last.cut)  # nothing before it grows old
-    assert not retention.is_due(by_size(1), last, quiet, {0: 0})
-
-
-def test_a_pause_counts_as_a_part_of_the_limit():
-    last = CutRecord(NOW, 1, {0: 1})
-    assert retention.first_time_ms(by_time(1000), last, NOW + 99) == NOW + 99
-    assert retention.first_time_ms(by_time(1000), last, NOW + 100) == NOW + 100
-    assert retention.first_time_ms(by_time(1000), last, NOW + 10**12) == NOW + 100
-    assert retention.first_time_ms(by_time(1000), last, 5) == NOW
-    assert retention.first_time_ms(by_size(1000), last, NOW + 10**12) == NOW
-    assert retention.first_time_ms(by_time(1000), None, 5) == 5
+    last = TAKEN[-1]
+    assert retention.is_due(by_time(1), None, TAIL)
+    assert retention.is_due(by_time(1), last, TAIL)
+    assert not retention.is_due(by_time(1), last, CutRecord(NOW, last.size, last.cut))
+    assert retention.is_due(by_size(1000), last, TAIL)
+    assert not retention.is_due(by_size(1001), last, TAIL)
 
 
 def test_looks_are_as_far_apart_as_the_limit_is_long():
@@ -117,11 +99,6 @@ def test_there_are_never_too_many_cuts():
     assert len(given_up) == retention.MAX_CUTS // 4
     assert many[0] not in given_up
     assert all(cut not in given_up for cut in many[retention.MAX_CUTS // 2 :])
-
-
-def test_of_cuts_of_one_size_the_first_and_the_last_are_kept():
-    cuts = [CutRecord(time, size, {0: size}) for time, size in enumerate((1, 1, 2, 2, 2, 2, 3))]
-    assert [cut.time_ms for cut in retention.surplus(cuts)] == [3, 4]
 
 
 @st.composite
