@@ -59,12 +59,15 @@ class ChunkFile:
         self._target = target
         self._file: File | None = None
         self._written = 0
+        self.cancelled = False  # set from the loop: whoever wanted it gave up before its turn came
 
     def __repr__(self) -> str:
         return f"<ChunkFile {self._target}, {self._written} bytes>"
 
     def write(self, piece: Sequence[Buffer]) -> None:
-        """All three, for a chunk of one piece."""
+        """All three, for a chunk of one piece; nothing if it is `cancelled`."""
+        if self.cancelled:
+            return
         self.begin()
         if piece:
             self.add(piece)

@@ -206,6 +206,7 @@ class DirectoryChunks:
                         size = await pace(pieces.left)
                 await lane.run(chunk.finish)
         except BaseException as error:
+            chunk.cancelled = True
             # Queued behind what the thread still does for a caller that was cancelled; the name is free after it.
             abandoned = lane.run(chunk.abandon, partial(self._being_written.discard, name))
             if not isinstance(error, Exception):
@@ -271,6 +272,8 @@ class DirectoryChunks:
             if ours is not None:
                 await reader.run(reader.forget_all)
         if ours is not None:
+            for lane in self._writers:  # what they still do for callers that were cancelled needs the claim
+                await lane.run(_nothing)
             await self._writers[0].run(ours.release)
         for lane in (*self._readers, *self._writers):
             await lane.worker.close()

@@ -45,6 +45,7 @@ _MAX_RETRY_SECONDS = 10.0
 _SCAN_ROWS = 1000
 _COMMITS_REMEMBERED = 10_000
 _PATIENCE = 2
+_LOOKS_WHILE_PATIENT = 8  # an interval: memory may run short meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ class Flusher:
             if wait > 0 and (idle or container.state.unflushed_bytes < patience * self._limits.trigger_bytes):
                 idle = False
                 self._wake.clear()
+                if patience > 1:
+                    wait = min(wait, self._limits.interval_seconds / _LOOKS_WHILE_PATIENT)
                 timer = asyncio.get_running_loop().call_later(wait, self._wake.set)
                 try:
                     await self._wake.wait()
@@ -153,7 +156,9 @@ class Flusher:
         state, budget, limits = self._container.state, self._container.budget, self._limits
         size = state.unflushed_bytes
         many = limits.trigger_bytes // 4 <= size < len(state.dirty) * limits.small_extent_bytes
-        return _PATIENCE if many and budget.held_bytes * 2 < budget.max_unflushed_bytes else 1
+        full = budget.disk_full or self._container.log.short_of_room  # a flush gives the log's room back
+        short = full or budget.held_bytes * 2 >= budget.max_unflushed_bytes
+        return _PATIENCE if many and not short else 1
 
     # -- one checkpoint -----------------------------------------------------------------------
 

@@ -161,6 +161,7 @@ class ReadPace:
                 self._rate = inf
             return
         mean = window.waited / window.groups
+        quiet = not window.read and self._next <= window.since  # nor any read that was asked for before
         few = window.groups < _LOAD_GROUPS * seconds / _LOOK_SECONDS
         if few and window.waited < _LOAD_UNDER_WAY * seconds:
             self._rate = inf
@@ -174,9 +175,9 @@ class ReadPace:
                 self._harmless += 1
                 self._rate *= 1 + min(_FASTEST, _FASTER * self._harmless)
             self._rate = max(self._rate, least)
-        else:
+        elif quiet:
             self._begin(max(least, self._rate * _SLOWER))  # the next reader begins anew
-        if not window.read:
+        if quiet:
             self._learned += 1
             self._undisturbed += max(_EVER, 1 / self._learned) * (mean - self._undisturbed)
 

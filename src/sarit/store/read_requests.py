@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from sarit.store.segment import Segment
     from sarit.store.store import SegmentStore
 
-# A reply of less is copied: in the line to a slow client, a view of some bytes would hold a whole block of a chunk.
+# A reply of less is copied, or one of several blocks: in the line to a slow client, a view of some bytes would hold a
+# whole block of a chunk.
 # Readers ask for a little less than 1 MiB, and so much is not copied.
 _VIEWED_BYTES: Final = MIB - 64 * KIB
 # Shorter ones may round to nothing, and come again before the time is up.
@@ -105,7 +106,7 @@ class ReadRequests:
                 result = reads.from_memory(segment, command.offset, _limit(command))
                 if result is None:
                     result = await reads.from_chunks(segment, command.offset, _limit(command))
-                    if result.length < _VIEWED_BYTES:
+                    if result.length < _VIEWED_BYTES or len(result.parts) > 1:
                         result.parts = [b"".join(result.parts)]
                 if result.length or result.end_of_segment:
                     await self._connection.until_writable()

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import threading
 from dataclasses import replace
 
 import pytest
@@ -246,6 +247,27 @@ def test_a_cancelled_write_is_whole_or_nothing_and_its_name_is_free_again(tmp_pa
         assert not written.exists() or written.stat().st_size == 2 * PIECE_BYTES
         assert left_over(tmp_path) == []
         assert not chunks._being_written
+
+    asyncio.run(main())
+
+
+def test_a_small_chunk_that_is_cancelled_in_line_is_not_written(tmp_path, env):
+    async def main():
+        chunks = await open_directory(str(tmp_path), env, writers=1)
+        first = asyncio.ensure_future(chunks.write("a", [bytes(2 * PIECE_BYTES)]))
+        await asyncio.sleep(0)
+        held = threading.Event()
+        chunks._writers[0].run(held.wait)
+        second = asyncio.ensure_future(chunks.write("b", [b"x"]))
+        await asyncio.sleep(0)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        held.set()
+        await first
+        await chunks.close()
+        assert not (tmp_path / "b.chunk").exists()
+        assert left_over(tmp_path) == []
 
     asyncio.run(main())
 

@@ -64,3 +64,28 @@ def test_many_small_runs_gather_for_twice_as_long_unless_memory_runs_short(names
         assert flusher.statistics.checkpoints == (0 if waits else 1)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("short", ["memory", "disk", "log"])
+def test_what_runs_short_while_it_gathers_ends_the_patience(short, monkeypatch):
+    async def main():
+        flush = FlushLimits(interval_seconds=4, trigger_bytes=4000, small_slice_bytes=1, small_extent_bytes=100)
+        world, flusher = await fill(flush, SEGMENTS, 60)
+        loop = asyncio.get_running_loop()
+        flusher.poke()
+        await asyncio.sleep(0.01)
+        assert flusher._patience() > 1
+        begun = loop.time()
+        container = flusher._container
+        if short == "memory":
+            container.budget.max_unflushed_bytes = 30_000
+        elif short == "disk":
+            container.budget.disk_full = True
+        else:
+            monkeypatch.setattr(type(container.log), "short_of_room", True)
+        assert flusher._patience() == 1
+        while not flusher.statistics.checkpoints:
+            await asyncio.sleep(0.005)
+        assert loop.time() - begun < 6  # it looks every half second; what it would wait for is 8 s
+
+    asyncio.run(main())

@@ -324,3 +324,30 @@ def test_no_read_waits_longer_than_the_bound_however_many_there_are(monkeypatch)
 
     asyncio.run(main())
     assert FAST_APPEND_SECONDS < max(waits) <= MAX_READ_WAIT_SECONDS
+
+
+def test_what_appends_take_beside_reads_asked_for_before_is_not_learned(monkeypatch):
+    clock = Clock()
+    pace = ReadPace(clock)
+
+    async def sleep(seconds):
+        """The reads' turns come later than all that is looked at here."""
+
+    def look(took):
+        for _ in range(20):
+            pace.appended(clock.now - took, MIB)
+        clock.now += 0.11
+
+    async def main():
+        for _ in range(20):
+            look(0.001)
+        learned = pace._undisturbed
+        for _ in range(150):
+            await pace(2 * MIB, "a reader")
+        look(0.05)
+        for _ in range(3):
+            look(0.05)
+        assert pace._undisturbed == pytest.approx(learned)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(main())

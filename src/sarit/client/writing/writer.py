@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 DEFAULT_BUFFER_BYTES: Final = 32 * MIB
-ROOM_BYTES: Final = 512 * KIB
+LEAST_ROOM_BYTES: Final = 64 * KIB
+MOST_ROOM_BYTES: Final = 512 * KIB
 
 
 class EventWriter:
@@ -59,6 +60,7 @@ class EventWriter:
         "_early",
         "_failure",
         "_full",
+        "_granted",
         "_intake",
         "_marks",
         "_name",
@@ -93,7 +95,7 @@ class EventWriter:
         self._buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
         self._put_both = self._intake.extend
-        self._room = ROOM_BYTES
+        self._room = self._granted = max(LEAST_ROOM_BYTES, min(buffer_bytes, MOST_ROOM_BYTES))
         self._asleep = True
         self._closed = False
         self._failure: BaseException | None = None
@@ -190,7 +192,7 @@ class EventWriter:
 
     def pending_bytes(self) -> int:
         """Bytes written and not acknowledged yet."""
-        return self._spread.held_bytes + ROOM_BYTES - self._room
+        return self._spread.held_bytes + self._granted - self._room
 
     async def drain(self) -> None:
         """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure."""
@@ -345,7 +347,7 @@ class EventWriter:
             except Exception as error:  # some of it is nowhere: no later flush may say that it is stored
                 self.fail(error)
                 raise
-        self._room = ROOM_BYTES
+        self._room = self._granted
 
     async def _open(self) -> None:
         try:
