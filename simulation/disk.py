@@ -315,6 +315,10 @@ class SimulatedFile:
             apply_change(inode.durable, change)
         inode.pending.clear()
 
+    def forget(self, offset: int, length: int) -> None:
+        """See `ports.File.forget`: nothing that a program could see."""
+        self._check()
+
     def allocate(self, length: int) -> None:
         """See `ports.File.allocate`."""
         self._check(write=True)

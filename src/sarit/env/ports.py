@@ -63,6 +63,9 @@ class File(Protocol):
     def datasync(self) -> None:
         """fdatasync: data and length are on the disk when this returns."""
 
+    def forget(self, offset: int, length: int) -> None:
+        """What is synced there is not read soon: the system may use the memory that keeps it for the next write."""
+
     def allocate(self, length: int) -> None:
         """Give the file `length` bytes of real, zeroed blocks."""
 

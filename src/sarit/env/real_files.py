@@ -201,6 +201,10 @@ class RealFile:
         """fdatasync."""
         os.fdatasync(self._fd)
 
+    def forget(self, offset: int, length: int) -> None:
+        """Let go of the page cache there; what lies in part in a page, or is not synced, stays."""
+        os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_DONTNEED)
+
     def allocate(self, length: int) -> None:
         """Give the file real blocks."""
         os.posix_fallocate(self._fd, 0, length)

@@ -1,7 +1,7 @@
 """A chunk's file while it is written: temporary name, pieces each synced by itself, its own name.
 
-It is a file of whole blocks, written past the page cache (docs/decisions/0304): the last piece is padded, and the
-file cut to its length.
+It is a file of whole blocks, written past the page cache (docs/decisions/0304), or out of it again where pieces are
+small: the last piece is padded, and the file cut to its length.
 
 All calls of `ChunkFile` block and belong on a `Worker`; they raise OSError and Exists.
 """
@@ -85,11 +85,13 @@ class ChunkFile:
         assert self._file is not None
         size = sum(map(len, piece))
         padding = -size % WHOLE_BLOCK_BYTES
-        self._file.pwrite([*piece, bytes(padding)] if padding else piece, self._written)
+        begin = self._written
+        self._file.pwrite([*piece, bytes(padding)] if padding else piece, begin)
         self._written += size
         if padding:
             self._file.truncate(self._written)
         self._file.datasync()
+        self._file.forget(begin, size)
 
     def finish(self) -> None:
         """Give the file its name; durable, name and all, when this returns.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import mmap
 import os
+import subprocess
 from typing import Any
 
 import pytest
@@ -309,6 +311,31 @@ def test_a_file_system_without_second_names_renames_to_new_names_too(tmp_path, f
     files.rename_new(f"{tmp_path}/new", f"{tmp_path}/newer")
     assert files.list(str(tmp_path)) == ["newer", "old"]
     assert (tmp_path / "newer").read_text() == "new"
+
+
+def cached_pages(path: str) -> int:
+    """How many pages of a file the system keeps in memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        pages = -(-len(memory) // mmap.PAGESIZE)
+        found = (ctypes.c_ubyte * pages)()
+        start = (ctypes.c_char * len(memory)).from_buffer(memory)
+        assert libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(memory)), found) == 0
+        del start
+        return sum(one & 1 for one in found)
+
+
+def test_what_is_forgotten_takes_no_memory(tmp_path, files) -> None:
+    path = f"{tmp_path}/a"
+    if subprocess.check_output(["stat", "-f", "-c", "%T", tmp_path], text=True).strip() == "tmpfs":
+        pytest.skip("this file system keeps its files in memory")
+    file = files.open(path, "create")
+    file.pwrite([bytes(32 * 4096)], 0)
+    file.datasync()
+    assert cached_pages(path) == 32
+    file.forget(0, 32 * 4096)
+    assert cached_pages(path) == 0
+    assert file.pread(32 * 4096, 0) == bytes(32 * 4096)
 
 
 def test_allocate_gives_blocks_and_length(tmp_path, files) -> None:

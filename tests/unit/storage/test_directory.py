@@ -90,7 +90,7 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
         disk.calls.clear()
         await chunks.write("e1/a", [bytes(PIECE_BYTES + PIECE_BYTES // 2), bytes(PIECE_BYTES)])
         names = [name for name, _ in disk.calls]
-        synced = ["pwrite", "datasync"] * 3
+        synced = ["pwrite", "datasync", "forget"] * 3
         assert names == ["open-create", "close", "open-blocks", *synced, "close", "make_dirs", "rename_new", "sync_dir"]
         assert disk.calls[-2:] == [("rename_new", "a.chunk"), ("sync_dir", "e1")]
         await chunks.write("e1/empty", [])
@@ -112,7 +112,7 @@ def test_a_chunk_of_one_piece_is_one_call_on_the_thread(tmp_path, disk, env, mon
         await chunks.write("e1/a", [bytes(PIECE_BYTES // 2), bytes(PIECE_BYTES // 2)])
         assert len(calls) == 1
         names = [name for name, _ in disk.calls]
-        written = ["pwrite", "datasync", "close", "make_dirs", "rename_new", "sync_dir"]
+        written = ["pwrite", "datasync", "forget", "close", "make_dirs", "rename_new", "sync_dir"]
         assert names == ["open-create", "close", "open-blocks", *written]
         monkeypatch.undo()
         await chunks.close()

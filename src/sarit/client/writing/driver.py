@@ -96,15 +96,15 @@ class LaneDriver:
         self._owner.sent_blocks -= self.lane.sent_blocks
         return list(self.lane.surrender())
 
-    def pump(self, urgent: bool = False) -> None:
-        """Send what is due."""
+    def pump(self, urgent: bool = False, only: bool = False) -> None:
+        """Send what is due; see `Lane.blocks`."""
         lane = self.lane
         if self._connection is None:
             if not self._started and lane.busy and lane.state != SEALED and not self._released:
                 self._start()
             return
         before = lane.sent_blocks
-        parts = lane.blocks(urgent)
+        parts = lane.blocks(urgent, only)
         if parts:
             self._connection.send(parts)
             self._owner.sent_blocks += lane.sent_blocks - before

@@ -9,7 +9,9 @@ answer inside a block is a broken store (Corrupt), and so is one below what was 
 
 Batching clocks itself, without a timer: while fewer than `FEW_BLOCKS` are in flight a block is sent at once with
 whatever is there; after that chunks gather until an acknowledgement comes or a good block is full.  What is a good
-block grows with the bytes in flight, so a fast writer pays per MiB and a slow one waits for nobody.
+block grows with the bytes in flight, so a fast writer pays per MiB and a slow one waits for nobody.  Where the lane
+gets all that is written (`only`), the second block gathers until it is as large as the first: it would hold what came
+within the moment since, and each block costs the store a sync (docs/decisions/0401).
 
 Frames are AppendBlockEnd alone, holding the whole block (wire.md 4.2, as the Rust client does).
 
@@ -176,13 +178,15 @@ class Lane:
 
     # -- sending ------------------------------------------------------------------------------
 
-    def blocks(self, urgent: bool = False) -> list[Buffer]:
-        """The frames to send now, in parts, in order.  `urgent`: do not wait for a good block to fill."""
+    def blocks(self, urgent: bool = False, only: bool = False) -> list[Buffer]:
+        """The frames to send now, in parts, in order.
+
+        `urgent`: do not wait for a good block to fill.  `only`: no other lane gets what is written next."""
         parts: list[Buffer] = []
         if self.state != OPEN:
             return parts
         while self._sent_bytes < LANE_WINDOW_BYTES:
-            if not self._unsent and not self._number_next(urgent):
+            if not self._unsent and not self._number_next(urgent, only):
                 break
             block = self._unsent[0]
             if block.large:
@@ -202,11 +206,16 @@ class Lane:
         """From how many bytes on a block need not wait, given what is in flight."""
         return min(max(self._sent_bytes >> 2, SMALL_BLOCK_BYTES), CHUNK_BYTES)
 
-    def _number_next(self, urgent: bool) -> bool:
+    def _few_sent(self, only: bool) -> bool:
+        if len(self._sent) >= FEW_BLOCKS:
+            return False
+        return not only or self._pending_bytes >= min(self._sent_bytes, SMALL_BLOCK_BYTES)
+
+    def _number_next(self, urgent: bool, only: bool) -> bool:
         """Make the next pending chunks into a block, if it is time."""
         if not self._pending:
             return False
-        if not (urgent or len(self._sent) < FEW_BLOCKS or self._pending_bytes >= self.good_block_bytes()):
+        if not (urgent or self._few_sent(only) or self._pending_bytes >= self.good_block_bytes()):
             return False
         chunks = [self._pending.popleft()]
         length = chunks[0].length

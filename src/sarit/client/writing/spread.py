@@ -215,7 +215,7 @@ class Spread:
         if touched:
             self._touched = {}
             for driver in touched:
-                driver.pump(urgent)
+                driver.pump(urgent, driver is self.slots.only)
 
     # -- what lanes report ----------------------------------------------------------------------
 

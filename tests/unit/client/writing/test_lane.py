@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sarit.client.framing import Chunk, chunks_of, split_events
-from sarit.client.writing.lane import CHUNK_BYTES, DETACHED, LANE_WINDOW_BYTES, OPEN, SEALED, Lane
+from sarit.client.writing.lane import CHUNK_BYTES, DETACHED, LANE_WINDOW_BYTES, OPEN, SEALED, SMALL_BLOCK_BYTES, Lane
 from sarit.client.writing.marks import Mark
 from sarit.core.errors import Corrupt
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
@@ -75,7 +75,7 @@ def test_exactly_once_and_in_order_whatever_breaks(seed: int) -> None:
             lane.attached(1)
             lane.set_up(store.setup())
         elif choice < 0.6:
-            wire += appends(lane.blocks(urgent=rng.random() < 0.2))
+            wire += appends(lane.blocks(urgent=rng.random() < 0.2, only=rng.random() < 0.5))
         elif choice < 0.8 and wire:
             acks.append(store.append(wire.pop(0)))
         elif acks:
@@ -105,6 +105,39 @@ def test_a_few_blocks_go_at_once_then_chunks_gather_until_an_ack() -> None:
     lane.acked(store.append(sent[0]))
     (gathered,) = appends(lane.blocks())
     assert gathered.events == 10 - few
+
+
+def test_where_no_other_lane_gets_anything_a_second_block_is_as_large_as_the_first() -> None:
+    lane = open_lane(ModelStore())
+    add(lane, b"x" * 1000)
+    assert len(appends(lane.blocks(only=True))) == 1
+    add(lane, b"y" * 500)
+    assert not lane.blocks(only=True)
+    add(lane, b"z" * 500)
+    (second,) = appends(lane.blocks(only=True))
+    assert second.events == 2
+    add(lane, b"x" * 5000)
+    assert not lane.blocks(only=True), "two are in flight: chunks gather"
+
+
+def test_of_a_large_first_block_the_second_is_sent_as_soon_as_it_is_worth_a_sync() -> None:
+    lane = open_lane(ModelStore())
+    add(lane, b"x" * (CHUNK_BYTES // 2))
+    assert len(appends(lane.blocks(only=True))) == 1
+    add(lane, b"y" * SMALL_BLOCK_BYTES)
+    assert len(appends(lane.blocks(only=True))) == 1
+
+
+@pytest.mark.parametrize("how", ["acknowledged", "urgent", "others"])
+def test_a_second_block_does_not_wait_for_ever(how: str) -> None:
+    store = ModelStore()
+    lane = open_lane(store)
+    add(lane, b"x" * 1000)
+    (first,) = appends(lane.blocks(only=True))
+    add(lane, b"y")
+    if how == "acknowledged":
+        lane.acked(store.append(first))
+    assert len(appends(lane.blocks(urgent=how == "urgent", only=how != "others"))) == 1
 
 
 def test_a_good_block_does_not_wait_and_the_window_bounds_what_is_in_flight() -> None:
