@@ -19,6 +19,7 @@ class Layout(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.chunks: dict[str, bytes] = {}
+        self.garbage: list[str] = []
         self.list, self.source = ChunkList(), ChunkList()
         self.start, self.data, self.source_data = 0, b"", b""
         self.made = 0
@@ -62,13 +63,22 @@ class Layout(RuleBasedStateMachine):
 
     @rule(fraction=st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.9, 1.0]))
     def truncate(self, fraction):
+        self.cut(fraction)
+        self.collect()
+
+    def collect(self):
+        """Chunks are deleted by who compacts, when that is done: until then what was planned can be read."""
+        for name in self.garbage:
+            del self.chunks[name]
+        self.garbage.clear()
+
+    def cut(self, fraction):
         self.start += int((len(self.data) - self.start) * fraction)
         before = list(self.list)
         dropped = self.list.truncate(self.start)
         assert dropped + list(self.list) == before
         assert all(extent.end <= self.start for extent in dropped)
-        for name in self.list.unreferenced(dropped):
-            del self.chunks[name]
+        self.garbage += self.list.unreferenced(dropped)
 
     @precondition(lambda self: len(self.list) > 0)
     @rule(truncated=st.booleans())
@@ -81,11 +91,11 @@ class Layout(RuleBasedStateMachine):
             assert size >= SMALL or len(run) >= JOIN
             joined = self.extent(run[0].start, b"".join(self.read(extent) for extent in run), inline=False)
             if truncated:
-                self.truncate(0.5)
+                self.cut(0.5)
             replaced = self.list.replace(run[0].start, [joined])
             assert replaced == (run if self.start < run[0].end else [])
-            for name in self.list.unreferenced(replaced or [joined]):
-                del self.chunks[name]
+            self.garbage += self.list.unreferenced(replaced or [joined])
+        self.collect()
 
     @invariant()
     def holds_the_bytes(self):
