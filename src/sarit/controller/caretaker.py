@@ -86,6 +86,7 @@ class Caretaker:
                 self._next_look[name] = now + self._retention_times.wait(found.record.config.retention)
             await self._look(WATCHED_FOR_RETENTION, name, version, self._retention.look)
         except SaritError as error:
+            self._next_look.pop(name, None)  # in the next round: what is due may be due for long
             _log.info("%s is looked at later: %s", name, error)
         except Exception:  # the other streams are cared for all the same
             _log.exception("%s is looked at later: retention met a bug of ours", name)

@@ -7,6 +7,7 @@ import dataclasses
 
 from sarit.controller import keys
 from sarit.controller.model.codec import decode_cut
+from sarit.core.errors import Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Faults
@@ -128,6 +129,30 @@ def test_a_wall_clock_that_jumps_truncates_nothing():
         assert world.segments.segments[segment(0)].start == 0
         times = [cut.time_ms for cut in await cuts(second)]
         assert times == sorted(times)
+
+    run(main())
+
+
+def test_a_look_that_is_refused_comes_again_in_the_next_round():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c, keeping(RetentionType.TIME, 10**9))  # so long that half an hour passes between two looks
+        truncate, refusals = c.streams.truncate, ["500 calls wait for it"]
+
+        async def busy_once(*arguments):
+            if refusals:
+                raise Unavailable(refusals.pop())
+            await truncate(*arguments)
+
+        c.streams.truncate = busy_once
+        await pass_by(world, c, 60)
+        await pass_by(world, c, 10**6)
+        assert not refusals
+        assert world.segments.segments[segment(0)].start == 0
+        await pass_by(world, c, 60)
+        assert world.segments.segments[segment(0)].start > 0
+        world.check()
 
     run(main())
 

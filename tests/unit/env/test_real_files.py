@@ -15,6 +15,7 @@ import pytest
 from sarit.core.limits import READ_BLOCK_BYTES
 from sarit.env.real import RealFiles
 from sarit.env.real_files import BYPASS_BYTES, BYPASS_UNHURRIED_BYTES, SCAN_PIECE_BYTES
+from sarit.store.pace import LARGE_PIECE_BYTES, SMALL_PIECE_BYTES
 
 
 @pytest.fixture
@@ -103,6 +104,10 @@ def test_small_and_large_writes_of_blocks_mix(tmp_path, files) -> None:
         expected += block
         at += len(block)
     assert files.open(f"{tmp_path}/a", "scan").scan(len(expected) + 1, 0) == expected
+
+
+def test_pieces_of_chunks_that_are_paced_do_not_pass_the_page_cache() -> None:
+    assert SMALL_PIECE_BYTES < BYPASS_UNHURRIED_BYTES <= LARGE_PIECE_BYTES, "they would hold up the log's syncs"
 
 
 def test_what_nobody_waits_for_passes_the_page_cache_from_a_smaller_size_on(tmp_path, files, monkeypatch) -> None:

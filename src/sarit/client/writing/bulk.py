@@ -71,10 +71,8 @@ class Bulk:
         if not self.arrow:
             spread.place(self.events, self.keys)
             return
-        only = spread.slots.only
-        if only is not None or self.keys is None:
-            for chunk in chunks_of_arrow(self.events, self.keys):
-                spread.add(only or spread.any_driver(), chunk)
+        if spread.slots.only is not None or self.keys is None:
+            spread.add_all(chunks_of_arrow(self.events, self.keys))
             return
         self._place_by_key(spread)
 

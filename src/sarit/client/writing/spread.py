@@ -129,14 +129,18 @@ class Spread:
             self._stay_bytes -= chunk.length
         self._touched[driver] = self._given[driver] = None
 
+    def add_all(self, chunks: Iterable[Chunk]) -> None:
+        """Give chunks to the only lane; those of events without keys, to the lanes whose turn it is."""
+        only = self.slots.only
+        for chunk in chunks:
+            self.add(only or self.any_driver(), chunk)
+
     def place(self, events: list[bytes], keys: list[str | None] | None) -> None:
         """Give events to their lanes; those without keys stay with a lane for a while."""
-        only = self.slots.only
         if not events:
             return
-        if only is not None or keys is None:
-            for chunk in chunks_of(events, keys):
-                self.add(only or self.any_driver(), chunk)
+        if self.slots.only is not None or keys is None:
+            self.add_all(chunks_of(events, keys))
             return
         of_key = self.slots.of_key
         chosen: dict[LaneDriver, None] = {}
@@ -161,8 +165,7 @@ class Spread:
             except TypeError:  # framing takes bytes alone: there is a key or a bulk among them
                 pass
             else:
-                for chunk in chunks:
-                    self.add(self.slots.only or self.any_driver(), chunk)
+                self.add_all(chunks)
                 return
         kinds = set(map(type, batch))
         if kinds == {str, bytes}:

@@ -60,9 +60,9 @@ class EventWriter:
         "_early",
         "_failure",
         "_full",
-        "_granted",
         "_intake",
         "_marks",
+        "_most_room",
         "_name",
         "_noted",
         "_opening",
@@ -95,7 +95,7 @@ class EventWriter:
         self._buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
         self._put_both = self._intake.extend
-        self._room = self._granted = max(LEAST_ROOM_BYTES, min(buffer_bytes, MOST_ROOM_BYTES))
+        self._room = self._most_room = max(LEAST_ROOM_BYTES, min(buffer_bytes, MOST_ROOM_BYTES))
         self._asleep = True
         self._closed = False
         self._failure: BaseException | None = None
@@ -192,7 +192,7 @@ class EventWriter:
 
     def pending_bytes(self) -> int:
         """Bytes written and not acknowledged yet."""
-        return self._spread.held_bytes + self._granted - self._room
+        return self._spread.held_bytes + self._most_room - self._room
 
     async def drain(self) -> None:
         """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure."""
@@ -347,7 +347,7 @@ class EventWriter:
             except Exception as error:  # some of it is nowhere: no later flush may say that it is stored
                 self.fail(error)
                 raise
-        self._room = self._granted
+        self._room = self._most_room
 
     async def _open(self) -> None:
         try:
