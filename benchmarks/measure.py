@@ -7,7 +7,7 @@ import shutil
 import traceback
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.bed import OthersCpu, noise
+from benchmarks.bed import OthersCpu, apart, noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,11 +21,13 @@ def measure_rows(
 ) -> dict[str, Any]:
     """Each wanted row in a directory of its own; one that fails leaves its reason, and the others go on."""
     found: dict[str, Any] = {"name": name, "rows": {}, "failed": {}}
+    directory.mkdir(parents=True, exist_ok=True)
+    apart(directory)
     for row, measure in rows.items():
         if only and row not in only:
             continue
         place = directory / row
-        place.mkdir(parents=True)
+        place.mkdir()
         quiet = noise(place)
         print(f"{name}: {row} ... ", end="", flush=True)
         others = OthersCpu()

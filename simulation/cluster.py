@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import detangle
 
+from sarit.claims import claim_chunks, claim_directory
 from sarit.config import NodeConfig
 from sarit.core.errors import Unavailable
 from sarit.index.memory import IndexFaults, MemoryIndexes
 from sarit.log.local import LocalLogProvider
-from sarit.standalone import Node, claim_directory
+from sarit.standalone import Node
 from sarit.storage.directory import open_directory
 from sarit.storage.memory import MemoryChunks, StorageFaults
 from simulation.objects import ProcessChunks
@@ -121,7 +122,7 @@ class Cluster:
         config = NodeConfig(
             DATA, NODE, CONTROLLER_PORT, STORE_PORT, options.containers, limits=options.limits(), times=options.times()
         )
-        claim_directory(config, process.env)
+        claimed = claim_directory(config, process.env)
         storage: ChunkStorage
         if options.storage == "directory":
             storage = await open_directory(f"{DATA}/chunks", process.env)
@@ -131,6 +132,7 @@ class Cluster:
             process.on_death(chunks.die)
         logs = LocalLogProvider(process.env, f"{DATA}/log", options.log_file_bytes)
         self.storage = storage
+        await claim_chunks(config, process.env, storage, claimed)
         node = Node(config, process.env, logs, self.indexes, storage)
         await node.start()
         self.node = node

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sarit.index import keys
 from sarit.storage.layout import Extent, load_extent, load_slice
+from sarit.storage.owner import MARKER_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,5 +40,6 @@ def awaiting_in(rows: Mapping[bytes, bytes]) -> set[str]:
 
 
 async def chunks_in(storage: ChunkStorage, folder: str = "") -> dict[str, int]:
-    """Names and lengths of all chunks, or of those in a folder.  Raises Unavailable."""
-    return {name: length async for name, length in storage.list(folder)}
+    """Names and lengths of all chunks of segments, or of those in a folder.  Raises Unavailable."""
+    marks = f"{MARKER_FOLDER}/"
+    return {name: length async for name, length in storage.list(folder) if not name.startswith(marks)}

@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sarit import claims
 from sarit.core.errors import Unavailable
+from sarit.storage import starts
 from sarit.store import recovery, store
 from sarit.store.flusher import Flusher
 from sarit.store.garbage import Garbage
@@ -137,4 +139,20 @@ def released_block_in_no_extent() -> Iterator[None]:
             block.chunk, block.chunk_offset = chunk, offset
 
     with planted(Flusher, "_mark", wrong):
+        yield
+
+
+@mutant("long-term storage is its node's")
+@contextmanager
+def start_marked_before_it_is_known() -> Iterator[None]:
+    """A start leaves its mark in long-term storage before the data directory knows of it: it looks like a copy's."""
+
+    async def wrong(files: Any, directory: str, storage: Any, token: str) -> None:
+        path = f"{directory}/{claims.LAST_START}"
+        known = starts.decode(claims._read(files, path)) if files.exists(path) else []
+        held = starts.following(known, await starts.newest(storage), token)
+        await starts.leave(storage, held[-1])
+        claims._write_anew(files, path, starts.encode(held))
+
+    with planted(claims, "_mark_start", wrong):
         yield
