@@ -1,6 +1,10 @@
-"""How much a writer gathers before it looks at its bound."""
+"""How much a writer gathers, before it looks at its bound and before it sends."""
 
-from tests.unit.client.world import on_loop
+import asyncio
+
+import pytest
+
+from tests.unit.client.world import on_loop, until
 
 
 @on_loop
@@ -18,3 +22,28 @@ async def test_a_small_buffer_is_looked_at_after_as_little(world) -> None:
         writer.fronted(writer.wake_soon, writer._pump_full, lambda: None)
         await writer.flush()
         await writer.close()
+
+
+@pytest.mark.parametrize(("segments", "at_once"), [(1, 1), (2, 2)])
+def test_only_where_there_is_one_segment_a_small_second_block_gathers(segments: int, at_once: int) -> None:
+    @on_loop
+    async def check(world) -> None:
+        world.controller.create("s/t", segments)
+        writer = world.client.writer("s/t")
+        writer.write(b"warm", "a key")
+        await writer.flush()
+        world.store.mute.update(world.store.segments)
+        before = world.store.appends
+        for size in (1000, 10):
+            writer.write(b"x" * size, "a key")
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await until(lambda: world.store.appends >= before + at_once)
+        for _ in range(10):
+            await asyncio.sleep(0.001)  # what else is on its way comes: nothing
+        assert world.store.appends == before + at_once
+        world.store.speak()
+        await writer.close()
+        assert world.store.appends == before + 2
+
+    check()

@@ -383,28 +383,3 @@ async def test_what_could_not_be_placed_when_the_writer_opens_fails_it(world) ->
         with pytest.raises(MemoryError):
             await writer.flush()
     writer.abandon()
-
-
-@pytest.mark.parametrize(("segments", "at_once"), [(1, 1), (2, 2)])
-def test_only_where_there_is_one_segment_a_small_second_block_gathers(segments: int, at_once: int) -> None:
-    @on_loop
-    async def check(world) -> None:
-        world.controller.create("s/t", segments)
-        writer = world.client.writer("s/t")
-        writer.write(b"warm", "a key")
-        await writer.flush()
-        world.store.mute.update(world.store.segments)
-        before = world.store.appends
-        for size in (1000, 10):
-            writer.write(b"x" * size, "a key")
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-        await until(lambda: world.store.appends >= before + at_once)
-        for _ in range(10):
-            await asyncio.sleep(0.001)  # what else is on its way comes: nothing
-        assert world.store.appends == before + at_once
-        world.store.speak()
-        await writer.close()
-        assert world.store.appends == before + 2
-
-    check()
