@@ -70,6 +70,9 @@ class Retention:
         tail = await self._tail(name, record, known, cuts[-1] if cuts else None)
         if retention.is_due(record.config.retention, cuts[-1] if cuts else None, tail):
             await self._store(name, tail)
+        # Before it is truncated: where that is refused again and again, each look takes a cut.
+        doomed = {cut.time_ms for cut in retention.surplus(cuts)}
+        await self._forget(name, [entry for entry in kept if entry[0].time_ms in doomed])
         valid = [cut if is_cut(known, cut) else {} for cut in released]
         bound = retention.released_by_all(head, valid, epochs)
 
@@ -82,8 +85,6 @@ class Retention:
             with suppress(Invalid):  # somebody truncated it further
                 await self._streams.truncate(name, target, still)
                 _log.info("%s was truncated by its retention policy", name)
-        doomed = {cut.time_ms for cut in retention.surplus(cuts)}
-        await self._forget(name, [entry for entry in kept if entry[0].time_ms in doomed])
         return True
 
     def _now_ms(self) -> int:

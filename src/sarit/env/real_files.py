@@ -203,7 +203,8 @@ class RealFile:
 
     def forget(self, offset: int, length: int) -> None:
         """Let go of the page cache there; what lies in part in a page, or is not synced, stays."""
-        os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_DONTNEED)
+        with suppress(OSError):  # a hint that a sandbox refuses is no reason not to have written
+            os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_DONTNEED)
 
     def allocate(self, length: int) -> None:
         """Give the file real blocks."""

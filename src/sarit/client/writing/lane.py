@@ -10,8 +10,9 @@ answer inside a block is a broken store (Corrupt), and so is one below what was 
 Batching clocks itself, without a timer: while fewer than `FEW_BLOCKS` are in flight a block is sent at once with
 whatever is there; after that chunks gather until an acknowledgement comes or a good block is full.  What is a good
 block grows with the bytes in flight, so a fast writer pays per MiB and a slow one waits for nobody.  Where the lane
-gets all that is written (`only`), the second block gathers until it is as large as the first: it would hold what came
-within the moment since, and each block costs the store a sync (docs/decisions/0401).
+gets all that is written (`only`), the second block, too, gathers until it is as large as the first, or that is
+acknowledged: it would hold what came within the moment since, and each block costs the store a sync
+(docs/decisions/0401).
 
 Frames are AppendBlockEnd alone, holding the whole block (wire.md 4.2, as the Rust client does).
 

@@ -56,8 +56,15 @@ class Slots(Generic[L]):
             low = slot[1]
         if low != 1.0:
             raise Corrupt(f"the stream's segments end at {low}, not at 1.0")
-        self._slots = slots
-        self._highs = [high for _, high, _ in slots]
+        # Neighbours of one lane, which a merge leaves, are one slot: whoever has everything is `only` then.
+        joined: list[tuple[float, float, L]] = []
+        for low, high, lane in slots:
+            if joined and joined[-1][2] is lane:
+                joined[-1] = (joined[-1][0], high, lane)
+            else:
+                joined.append((low, high, lane))
+        self._slots = joined
+        self._highs = [high for _, high, _ in joined]
         self.of_key: dict[str, L] = _LaneOfKey(self)
 
     @property

@@ -36,8 +36,10 @@ def test_a_merge_moves_only_the_lane_known_to_be_sealed() -> None:
     slots = Slots([(0.0, 0.5, "a"), (0.5, 1.0, "b")])
     slots.replace("a", [(0.0, 1.0, "c")])
     assert [slots.at(place) for place in (0.2, 0.7)] == ["c", "b"]
+    assert slots.only is None
     slots.replace("b", [(0.0, 1.0, "c")])
     assert [slots.at(place) for place in (0.2, 0.7)] == ["c", "c"]
+    assert slots.only == "c"
 
 
 def test_two_scales_seen_in_the_wrong_order() -> None:
