@@ -68,4 +68,7 @@ class Bounds:
             return f"{held} bytes are held for what is not flushed, {allowed} are allowed"
         if budget.cached_bytes > budget.cache_bytes:
             return f"{budget.cached_bytes} bytes are cached, {budget.cache_bytes} are allowed"
+        written = sum(opened.container.state.written_bytes for opened in serving)
+        if written > budget.cache_bytes:
+            return f"{written} bytes stand in chunks and in memory, {budget.cache_bytes} are allowed"
         return ""

@@ -82,7 +82,7 @@ class ByteWriter:
         """Wait until everything written is durable.  Raises the writer's failure."""
         driver = await self._open()
         if driver.lane.busy:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            done: asyncio.Future[None] = self._session.loop.create_future()
             mark = Mark(lambda: None if done.done() else done.set_result(None))
             driver.lane.marks.append((driver.lane.accepted_events, mark))
             driver.pump(urgent=True)
@@ -184,7 +184,7 @@ class ByteWriter:
             self._begin()
         elif not self._due:
             self._due = True
-            asyncio.get_running_loop().call_soon(self._pump)
+            self._session.loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         self._due = False
@@ -195,7 +195,7 @@ class ByteWriter:
     def _change(self) -> asyncio.Future[None]:
         """Done with the next progress or failure; shared by all that wait, so `await` it by `asyncio.wait` alone."""
         if self._changed is None or self._changed.done():
-            self._changed = asyncio.get_running_loop().create_future()
+            self._changed = self._session.loop.create_future()
         return self._changed
 
     def _notify(self) -> None:

@@ -53,6 +53,13 @@ class Budget:
         """Bytes of appends that stand in memory and log alone, over all containers."""
         return sum(counts.unflushed_bytes for counts in self._counts.values())
 
+    def keeps_written(self, held_bytes: int) -> bool:
+        """Whether bytes that stand in a chunk may stay in memory until their checkpoint is committed.
+
+        As many as the cache may hold, which they go to then: a checkpoint of a thousand segments takes seconds."""
+        written = sum(counts.written_bytes for counts in self._counts.values())
+        return written + held_bytes <= self.cache_bytes
+
     @property
     def exhausted(self) -> bool:
         """Whether appends must wait."""

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.names import is_transient
-from sarit.env.ports import Buffer
 from sarit.index import keys
 from sarit.index.port import WriteBatch
-from sarit.store.segment import Block
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from sarit.storage.layout import Extent
     from sarit.store.container import Container
     from sarit.store.operations import Entry
-    from sarit.store.segment import Segment
-
-# A block as it was at the snapshot: its offset and bytes then, and the block itself.
-Run = tuple[int, Sequence[Buffer] | None, Block]
+    from sarit.store.segment import Block, Segment
 
 _SEGMENTS_PER_TURN = 200
 _TABLE_KEYS_PER_READ = 500
+
+
+class Taken:
+    """A block as it was at the snapshot: its offset and bytes then (until a chunk holds them), and the block itself."""
+
+    __slots__ = ("block", "offset", "parts")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.offset = block.offset
+        self.parts = block.parts
+
+    def __repr__(self) -> str:
+        return f"<Taken {self.block.length} bytes at {self.offset}>"
 
 
 @dataclass(slots=True)
@@ -37,7 +47,7 @@ class Captured:
     record: bytes
     length: int
     start: int
-    blocks: list[Run]
+    blocks: list[Taken]
     attributes: dict[bytes, int]
     entries: dict[bytes, Entry]
     truncated: bool
@@ -45,22 +55,22 @@ class Captured:
     inlined: list[Block] = field(default_factory=list)
 
 
-def runs_of(blocks: list[Run], limit: int) -> list[list[Run]]:
+def runs_of(blocks: list[Taken], limit: int) -> list[list[Taken]]:
     """Adjacent blocks that stand in memory alone, in runs of at most `limit` bytes (one block at least)."""
-    runs: list[list[Run]] = []
+    runs: list[list[Taken]] = []
     size = 0
     end = -1
     for taken in blocks:
-        offset, parts, block = taken
-        if block.chunk is not None or parts is None:
+        block = taken.block
+        if block.chunk is not None or taken.parts is None:
             end = -1
             continue
-        if end != offset or size + block.length > limit:
+        if end != taken.offset or size + block.length > limit:
             runs.append([])
             size = 0
         runs[-1].append(taken)
         size += block.length
-        end = offset + block.length
+        end = taken.offset + block.length
     return runs
 
 

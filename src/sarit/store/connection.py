@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from sarit.store.container import Container
     from sarit.store.requests import Requests
     from sarit.store.store import SegmentStore
+    from sarit.wire.frames import Window
 
 _log = logging.getLogger("sarit.store.connection")
 
@@ -66,10 +67,12 @@ class Registry(Protocol):
 class StoreConnection(asyncio.BufferedProtocol):
     """The server's end of one connection."""
 
-    def __init__(self, store: SegmentStore, requests: Requests, registry: Registry) -> None:
+    def __init__(
+        self, store: SegmentStore, requests: Requests, registry: Registry, window: Window | None = None
+    ) -> None:
         self._requests = requests
         self._registry = registry
-        self._reader = FrameReader()
+        self._reader = FrameReader(window)
         self._assembler = AppendAssembler()
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()

@@ -27,10 +27,11 @@ from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, S
 from sarit.core.sometimes import sometimes
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
 from sarit.storage.names import epoch_prefix
-from sarit.store.checkpoint import BatchBuilder, Captured, Run, runs_of
+from sarit.store.checkpoint import BatchBuilder, Captured, Taken, runs_of
 from sarit.store.compaction import Compactor
 from sarit.store.garbage import Garbage
 from sarit.store.room import Room
+from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from sarit.store.container import Container
@@ -70,6 +71,11 @@ class FlushStatistics:
     chunk_bytes: int = 0
     commit_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_COMMITS_REMEMBERED))
     storage_errors: int = 0
+
+
+def _held_bytes(taken: Taken) -> int:
+    """What memory holds for a block."""
+    return taken.block.length + BLOCK_OVERHEAD_BYTES
 
 
 class Flusher:
@@ -196,6 +202,7 @@ class Flusher:
         self.statistics.checkpoints += 1
         sometimes("checkpoint_committed")
         state.free_operations(covered)
+        state.written_bytes = 0
         self._committed(captured, frame)
         self._captured = {}  # it holds the bytes, which are the cache's to keep now
         self._under_way = False
@@ -216,7 +223,7 @@ class Flusher:
                 segment.table.dirty = {}
         self._captured[segment.id] = Captured(
             segment, gone, segment.merged_into is not None, b"" if gone else segment.record(),
-            segment.length, segment.start, [(block.offset, block.parts, block) for block in segment.tail],
+            segment.length, segment.start, list(map(Taken, segment.tail)),
             attributes, entries, segment.id in self._truncated,
         )  # fmt: skip
 
@@ -231,7 +238,7 @@ class Flusher:
         async with asyncio.TaskGroup() as tasks:
             for item in captured:
                 for run in runs_of(item.blocks, self._limits.chunk_bytes):
-                    size = sum(block.length for _, _, block in run)
+                    size = sum(taken.block.length for taken in run)
                     if size < self._limits.small_slice_bytes:
                         self._inline(item, run)
                         continue
@@ -241,18 +248,18 @@ class Flusher:
         for item in captured:
             self._reference(item)
 
-    def _inline(self, item: Captured, run: list[Run]) -> None:
-        data = b"".join(bytes(part) for _, parts, _ in run for part in parts or ())
-        item.extents.append(Extent(run[0][0], len(data), inline=data))
-        item.inlined.extend(block for _, _, block in run)
+    def _inline(self, item: Captured, run: list[Taken]) -> None:
+        data = b"".join(bytes(part) for taken in run for part in taken.parts or ())
+        item.extents.append(Extent(run[0].offset, len(data), inline=data))
+        item.inlined.extend(taken.block for taken in run)
 
-    async def _write_chunk(self, item: Captured, run: list[Run], garbage: set[str], turns: asyncio.Semaphore) -> None:
+    async def _write_chunk(self, item: Captured, run: list[Taken], garbage: set[str], turns: asyncio.Semaphore) -> None:
         container = self._container
         try:
-            parts = [part for _, parts, _ in run for part in parts or ()]
+            parts = [part for taken in run for part in taken.parts or ()]
             delay = _RETRY_SECONDS
             while True:
-                name, sequence = self._name_chunk(item.segment, run[0][0])
+                name, sequence = self._name_chunk(item.segment, run[0].offset)
                 try:
                     await container.storage.write(name, parts, container.paces.flush)
                     break
@@ -268,7 +275,7 @@ class Flusher:
                     delay = min(delay * 2, _MAX_RETRY_SECONDS)
             self._tell(None)
             self.statistics.chunks += 1
-            self.statistics.chunk_bytes += sum(block.length for _, _, block in run)
+            self.statistics.chunk_bytes += sum(taken.block.length for taken in run)
             self._mark(run, name)
         finally:
             turns.release()
@@ -302,20 +309,30 @@ class Flusher:
         prefix = epoch_prefix(self._container.number, self._container.log.epoch)
         return f"{prefix}/{self._sequence:012d}-s{segment.id}-{start}", self._sequence
 
-    def _mark(self, run: list[Run], name: str) -> None:
-        """The blocks of `run` stand in chunk `name` now.
+    def _mark(self, run: list[Taken], name: str) -> None:
+        """The blocks of `run` stand in chunk `name` now; their bytes leave memory when what is written is much.
 
         Also those that were released meanwhile (truncated, deleted): this checkpoint is of a moment at which they were
         there, and extents have no gaps.  The next one takes them out, and a chunk that holds nothing else."""
         state = self._container.state
+        held = sum(map(_held_bytes, run))
+        kept = self._container.budget.keeps_written(held)
+        if kept:
+            state.written_bytes += held
+        else:
+            sometimes("written_left_memory")
         at = 0
-        for _, _, block in run:
+        for taken in run:
+            block = taken.block
             block.chunk = name
             block.chunk_offset = at
             if not block.released:
                 state.free_block(block.length)
+            taken.parts = None
+            if not kept:
+                block.parts = None
             at += block.length
-        if all(block.released for _, _, block in run):
+        if all(taken.block.released for taken in run):
             sometimes("chunk_written_for_nothing")
             state.garbage.add(name)
         self._container.account()
@@ -324,7 +341,8 @@ class Flusher:
         """Extents for the blocks that stand in chunks, adjacent ones joined."""
         at = chunk_at = length = 0
         chunk: str | None = None
-        for offset, _, block in item.blocks:
+        for taken in item.blocks:
+            offset, block = taken.offset, taken.block
             if block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset:
                 length += block.length
                 continue

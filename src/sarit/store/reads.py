@@ -10,11 +10,13 @@ import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import MAX_READ_BYTES, MIB, READ_BLOCK_BYTES, READAHEAD_BYTES
-from sarit.store.segment import Block, Segment, block_offset, slice_blocks
+from sarit.storage.layout import Extent
+from sarit.store.segment import Segment, block_offset, slice_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -70,6 +72,8 @@ class ChunkReader:
                 raise
             begin = offset - number * READ_BLOCK_BYTES
             piece = memoryview(data)[begin : begin + end - offset]
+            if not piece:
+                raise Corrupt(f"chunk {chunk} was taken to end at {number * READ_BLOCK_BYTES + len(data)}, not {end}")
             out.append(piece)
             offset += len(piece)
         return out
@@ -169,13 +173,12 @@ class Reads:
 
     async def _from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
         reader = (segment.name, offset // _APART_BYTES)
-        block = self._tail_reference(segment, offset)
-        if block is not None:
-            assert block.chunk is not None
-            into = offset - block.offset
-            size = min(limit, block.length - into)
-            begin = block.chunk_offset + into
-            parts = await self._chunks.read(block.chunk, block.chunk_offset + block.length, begin, size, reader)
+        reference = _tail_reference(segment, offset)
+        if reference is not None:
+            size = min(limit, reference.end - offset)
+            chunk_bytes = reference.chunk_offset + reference.length
+            begin = chunk_bytes - (reference.end - offset)
+            parts = await self._chunks.read(reference.chunk, chunk_bytes, begin, size, reader)
             return self._result(segment, offset, parts)
         chunks = await self._container.residency.chunks(segment)
         extent = chunks.locate(offset)
@@ -206,16 +209,25 @@ class Reads:
         starts += [block.offset for block in segment.tail if block.offset >= target][:1]
         return min(starts, default=segment.length)
 
-    def _tail_reference(self, segment: Segment, offset: int) -> Block | None:
-        """The merged-in block at `offset` whose bytes stand in a chunk alone."""
-        at = bisect_right(segment.tail, offset, key=block_offset) - 1
-        if at >= 0:
-            block = segment.tail[at]
-            if block.parts is None and block.offset <= offset < block.end:
-                return block
-        return None
-
     def _result(self, segment: Segment, offset: int, parts: list[Buffer]) -> ReadResult:
         length = sum(len(part) for part in parts)
         reached = offset + length >= segment.length
         return ReadResult(parts, length, reached and not segment.sealed, reached and segment.sealed)
+
+
+def _tail_reference(segment: Segment, offset: int) -> Extent | None:
+    """From the block of the tail at `offset`, whose bytes stand in a chunk alone, to the last one in that chunk.
+
+    They were merged in, or a checkpoint under way has written them."""
+    tail = segment.tail
+    at = bisect_right(tail, offset, key=block_offset) - 1
+    if at < 0:
+        return None
+    first = last = tail[at]
+    if first.parts is not None or first.chunk is None or not first.offset <= offset < first.end:
+        return None
+    for block in islice(tail, at + 1, None):
+        if block.chunk != first.chunk or block.chunk_offset != last.chunk_offset + last.length:
+            break
+        last = block
+    return Extent(first.offset, last.end - first.offset, first.chunk, first.chunk_offset)

@@ -11,6 +11,7 @@ from sarit.core.limits import MAX_CONNECTIONS
 from sarit.store.connection import StoreConnection
 from sarit.store.patience import LOOK_SECONDS, Patience, unacked_share, unsent_share
 from sarit.store.requests import Requests
+from sarit.wire.frames import Window
 
 if TYPE_CHECKING:
     from sarit.store.container import Container
@@ -35,6 +36,7 @@ class StoreServer:
         self._watching: asyncio.Task[None] | None = None
         self._patience: Patience[StoreConnection] = patience or Patience()
         self._admission = Admission(max_connections)
+        self._window = Window()
         self._coming = 0  # let in, but not open yet: a burst is accepted before the first of it is open
         self._shares = unsent_share(1), unacked_share(1)
         store.on_failure = self._container_failed
@@ -57,7 +59,7 @@ class StoreServer:
                 _log.error("%d connections are open, the most allowed: new ones are closed", inside)
             return _Refused()
         self._coming += 1
-        return StoreConnection(self._store, self._requests, self)
+        return StoreConnection(self._store, self._requests, self, self._window)
 
     def opened(self, connection: StoreConnection) -> None:
         """See `Registry`: shares what all may hold anew, when their number asks for it."""

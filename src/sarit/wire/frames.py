@@ -1,10 +1,13 @@
 """Cuts a byte stream into frames, without copying what is large.
 
-Theory of operation.  Bytes arrive in a *window*, a buffer of our own, where whole frames are found by their
-headers; payloads under LARGE_BYTES are copied out of it.  A larger payload gets a buffer of exactly its size:
-what came with its header is copied there once, and the rest is received straight into it.  After a large frame
-the window is kept small, so that a series of large frames comes with little copying; every read that fills the
-window doubles it, so that many small frames come with few reads.
+Theory of operation.  Bytes arrive in a *window*, a buffer that all connections of one event loop share, where whole
+frames are found by their headers; their payloads are copied out of it, and so is a frame that is only begun, to be put
+back in front of what comes next.  A larger payload that is not whole gets a buffer of exactly its size: what came with
+its header is copied there once, and the rest is received straight into it.
+
+How much of the window a reader offers adapts.  Every read that fills it doubles it, so that many small frames come
+with few reads; after a payload up to COPIED_BYTES that did not fit it is enough for the next one, since a copy costs
+less than a second read; after a longer one it is small, so that a series of those comes with little copying.
 
 A header may claim 16 MiB and never deliver.  So a payload above PIECE_BYTES is received in pieces of that size,
 each made when the one before is full, and joined at the end: memory follows the bytes that came, not the claim.
@@ -25,22 +28,57 @@ if TYPE_CHECKING:
 
 LARGE_BYTES: Final = 16 * KIB
 PIECE_BYTES: Final = 1 * MIB
+COPIED_BYTES: Final = 64 * KIB
 WINDOW_BYTES: Final = 256 * KIB
 SMALL_WINDOW_BYTES: Final = 8 * KIB
 
 _HEADER_BYTES: Final = HEADER.size
 
 
+class Window:
+    """Where the bytes of many connections arrive, of one after the other: those of one event loop may share it.
+
+    What a reader's `get_buffer` gave is its own until its next call of `received`, which must come before any other
+    reader is asked.  It grows to what is asked for and stays hot in the processor's cache."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = memoryview(bytearray(SMALL_WINDOW_BYTES))
+
+    def __repr__(self) -> str:
+        return f"<Window of {len(self.bytes)} bytes>"
+
+    def of(self, size: int) -> memoryview:
+        """The window, of at least `size` bytes."""
+        if len(self.bytes) < size:
+            self.bytes = memoryview(bytearray(size))
+        return self.bytes
+
+
 class FrameReader:
     """One direction of one connection.  Fill `get_buffer`, then say how much came to `received`."""
 
-    __slots__ = ("_code", "_direct", "_failure", "_filled", "_missing", "_offered", "_pieces", "_size", "_window")
+    __slots__ = (
+        "_code",
+        "_direct",
+        "_failure",
+        "_filled",
+        "_held",
+        "_missing",
+        "_offered",
+        "_pieces",
+        "_size",
+        "_window",
+    )
 
-    def __init__(self) -> None:
-        self._window = memoryview(bytearray(SMALL_WINDOW_BYTES))
-        self._size = SMALL_WINDOW_BYTES
-        self._filled = 0  # bytes in the window, or in the piece while a large frame is received
+    def __init__(self, window: Window | None = None) -> None:
+        """`window`: shared with other readers; without one it has its own."""
+        self._window = Window() if window is None else window
+        self._size = SMALL_WINDOW_BYTES  # how much of the window is used
+        self._held: bytes = b""  # a frame that is begun, not a large one
         self._direct: memoryview | None = None
+        self._filled = 0  # bytes in the piece, while a large frame is received
         self._pieces: list[memoryview] = []
         self._missing = 0  # bytes of the large frame behind the current piece
         self._code = 0
@@ -54,11 +92,18 @@ class FrameReader:
     @property
     def held_bytes(self) -> int:
         """Bytes received of a frame that is not whole yet; 0 at the boundary of two frames."""
-        return self._filled + sum(map(len, self._pieces))
+        return len(self._held) + self._filled + sum(map(len, self._pieces))
 
     def get_buffer(self, hint: int) -> memoryview:
         """Where the next bytes belong; never empty.  `hint` is ignored."""
-        buffer = (self._window if self._direct is None else self._direct)[self._filled :]
+        if self._direct is not None:
+            buffer = self._direct[self._filled :]
+        else:
+            held = len(self._held)
+            window = self._window.of(self._size)
+            if held:
+                window[:held] = self._held
+            buffer = window[held : self._size]
         self._offered = len(buffer)
         return buffer
 
@@ -69,9 +114,9 @@ class FrameReader:
         """
         if self._failure is not None:
             raise self._failure
-        self._filled += count
         if self._direct is None:
-            return self._cut(count == self._offered)
+            return self._cut(len(self._held) + count, count == self._offered)
+        self._filled += count
         if self._filled < len(self._direct):
             return []
         return self._piece_full()
@@ -108,10 +153,10 @@ class FrameReader:
         self._missing -= size
         self._direct = memoryview(bytearray(size))
 
-    def _cut(self, window_full: bool) -> list[tuple[int, Buffer]]:
-        """Take the frames out of the window and move what is left to its beginning."""
+    def _cut(self, end: int, window_full: bool) -> list[tuple[int, Buffer]]:
+        """Take the frames out of the `end` bytes in the window, and hold what is left."""
         frames: list[tuple[int, Buffer]] = []
-        window, end = self._window, self._filled
+        window = self._window.bytes
         add, unpack = frames.append, HEADER.unpack_from
         at = 0
         while end - at >= _HEADER_BYTES:
@@ -125,22 +170,20 @@ class FrameReader:
                 continue
             if not 0 <= length <= MAX_WIRE_PAYLOAD_BYTES:
                 self._failure = ProtocolError(f"a frame of type {code} claims {length} bytes")
-                self._filled = 0  # nothing of it is looked at again, and a buffer is never empty
+                self._held = b""  # nothing of it is looked at again, and a buffer is never empty
                 raise self._failure
             if length >= LARGE_BYTES:
                 self._begin_large(code, length, window[start:end])
                 return frames
             break
-        rest = end - at
         if window_full and self._size < WINDOW_BYTES:
-            self._resize(self._size * 2, window[at:end])
-        elif at and rest:
-            window[:rest] = window[at:end]
-        self._filled = rest
+            self._size *= 2
+        self._held = window[at:end].tobytes() if at < end else b""
         return frames
 
     def _begin_large(self, code: int, length: int, begun: memoryview) -> None:
         self._code = code
+        self._held = b""
         self._missing = length
         self._next_piece()
         piece = self._direct
@@ -148,11 +191,4 @@ class FrameReader:
         assert len(begun) < len(piece)  # a window is shorter than a piece, and a whole frame is not begun
         piece[: len(begun)] = begun
         self._filled = len(begun)
-        self._resize(SMALL_WINDOW_BYTES, None)
-
-    def _resize(self, size: int, keep: memoryview | None) -> None:
-        if size != self._size:
-            window = memoryview(bytearray(size))
-            if keep is not None:
-                window[: len(keep)] = keep
-            self._window, self._size = window, size
+        self._size = max(self._size, 2 * COPIED_BYTES) if length <= COPIED_BYTES else SMALL_WINDOW_BYTES

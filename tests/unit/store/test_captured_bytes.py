@@ -5,11 +5,17 @@ import gc
 import weakref
 from dataclasses import replace
 
-from sarit.store.flusher import FlushLimits
-from sarit.wire.append import Append
-from tests.unit.store.harness import SMALL, World, Writer
+import pytest
 
-SEGMENT = "s/t/0.#epoch.0"
+from sarit.storage.memory import MemoryChunks
+from sarit.store.flusher import FlushLimits
+from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
+from sarit.wire.append import Append
+from tests.unit.store.harness import SMALL, World, Writer, read_all
+
+SEGMENT, OTHER = "s/t/0.#epoch.0", "s/u/0.#epoch.0"
+SOURCE = SEGMENT + "#transaction." + "0" * 32
+BY_HAND = FlushLimits(interval_seconds=1000, small_slice_bytes=1, concurrent_small_writes=1)
 
 
 class Part(bytearray):
@@ -33,5 +39,108 @@ def test_bytes_that_a_checkpoint_has_written_leave_memory():
         gc.collect()
         still_held = held() is not None
         assert not still_held
+
+    asyncio.run(main())
+
+
+class OneChunk(MemoryChunks):
+    """Takes one chunk; the others wait for `more`.  `waiting` is set when one does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting, self.more = asyncio.Event(), asyncio.Event()
+
+    async def write(self, name, parts, pace=None):
+        if self.chunks:
+            self.waiting.set()
+            await self.more.wait()
+        await super().write(name, parts, pace)
+
+
+async def _half_written(cache_bytes: int, first: str = SEGMENT):
+    """A store with three blocks in `first`, whose chunk is written, and a checkpoint that waits for that of OTHER;
+    and the bytes of the second block."""
+    world = World(replace(SMALL, containers=1, cache_bytes=cache_bytes, flush=BY_HAND), storage=OneChunk())
+    store = await world.start()
+    held = []
+    for name in (first, OTHER):
+        await store.container(name).create(name)
+        writer = Writer(store, name)
+        await writer.set_up()
+        for number in range(3):
+            part = Part(bytes([number]) * 10_000)
+            writer.session.append(Append(writer.writer, [part], len(part), 1, number + 1, 0))
+            held.append(weakref.ref(part))
+            del part
+        await writer.settled()
+        writer.session.close()
+    checkpoint = asyncio.ensure_future(store.opened()[0].flusher.checkpoint())
+    await asyncio.wait_for(world.storage.waiting.wait(), 10)
+    return store, world.storage, checkpoint, held[1]
+
+
+WHOLE = b"".join(bytes([number]) * 10_000 for number in range(3))
+ONE_CHUNK = len(WHOLE) + 3 * BLOCK_OVERHEAD_BYTES
+
+
+async def _ended(store, storage, checkpoint) -> None:
+    storage.more.set()
+    assert await checkpoint
+    (opened,) = store.opened()
+    assert opened.container.state.written_bytes == 0
+    assert await read_all(store, SEGMENT) == WHOLE
+    await store.stop()
+
+
+@pytest.mark.parametrize(("cache_bytes", "stays"), [(0, False), (ONE_CHUNK - 1, False), (ONE_CHUNK, True)])
+def test_what_a_chunk_holds_leaves_memory_before_the_others_are_written(cache_bytes: int, stays: bool) -> None:
+    """A checkpoint of a thousand segments takes seconds: it held as much again as may be un-flushed."""
+
+    async def main() -> None:
+        store, storage, checkpoint, held = await _half_written(cache_bytes)
+        gc.collect()
+        in_memory = held() is not None
+        assert in_memory == stays
+        (opened,) = store.opened()
+        state = opened.container.state
+        assert state.written_bytes == (ONE_CHUNK if stays else 0)
+        assert state.unflushed_bytes == len(WHOLE), "of OTHER alone"
+        assert await read_all(store, SEGMENT) == WHOLE
+        segment = state.names[SEGMENT]
+        for offset in (0, 9_999, 10_000, 15_000, 29_999):
+            found = await store.reads(SEGMENT).from_chunks(segment, offset, 12_000)
+            data = b"".join(map(bytes, found.parts))
+            assert data
+            assert WHOLE.startswith(data, offset)
+            assert found.at_tail == (offset + len(data) == len(WHOLE))
+        assert await store.reads(SEGMENT).event_boundary(SEGMENT, 10_001) == 20_000
+        await _ended(store, storage, checkpoint)
+
+    asyncio.run(main())
+
+
+def test_what_has_left_memory_can_be_merged_before_the_checkpoint_is_committed() -> None:
+    async def main() -> None:
+        store, storage, checkpoint, _ = await _half_written(0, SOURCE)
+        container = store.container(SEGMENT)
+        await container.create(SEGMENT)
+        await container.merge(SEGMENT, SOURCE)
+        assert await read_all(store, SEGMENT) == WHOLE
+        await _ended(store, storage, checkpoint)
+
+    asyncio.run(main())
+
+
+def test_what_has_left_memory_can_be_truncated_before_the_checkpoint_is_committed() -> None:
+    async def main() -> None:
+        store, storage, checkpoint, _ = await _half_written(0)
+        container = store.container(SEGMENT)
+        await container.truncate(SEGMENT, 15_000)
+        segment = container.state.names[SEGMENT]
+        found = await store.reads(SEGMENT).from_chunks(segment, 15_000, 12_000)
+        assert WHOLE.startswith(b"".join(map(bytes, found.parts)), 15_000)
+        storage.more.set()
+        assert await checkpoint
+        await store.stop()
 
     asyncio.run(main())

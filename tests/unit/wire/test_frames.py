@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from sarit.core.limits import KIB, MAX_WIRE_PAYLOAD_BYTES, MIB
 from sarit.wire.commands import ProtocolError
-from sarit.wire.frames import LARGE_BYTES, PIECE_BYTES, SMALL_WINDOW_BYTES, WINDOW_BYTES, FrameReader
+from sarit.wire.frames import (
+    COPIED_BYTES,
+    LARGE_BYTES,
+    PIECE_BYTES,
+    SMALL_WINDOW_BYTES,
+    WINDOW_BYTES,
+    FrameReader,
+    Window,
+)
 
 SIZES = [
     0, 1, 7, 8, 100, LARGE_BYTES - 9, LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1, SMALL_WINDOW_BYTES,
@@ -75,6 +83,47 @@ def test_any_frames_in_any_pieces(sizes, chance):
     assert reader.held_bytes == 0
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.lists(st.sampled_from(SIZES[:-3]) | st.integers(0, 3 * LARGE_BYTES), max_size=8), min_size=2, max_size=4
+    ),
+    st.randoms(),
+)
+def test_readers_that_share_a_window_do_not_mix_what_they_hold(streams, chance):
+    window = Window()
+    made = [_stream(sizes) for sizes in streams]
+    readers = [FrameReader(window) for _ in made]
+    found, sent = [[] for _ in made], [0] * len(made)
+    while left := [at for at, (_, raw) in enumerate(made) if sent[at] < len(raw)]:
+        at = chance.choice(left)
+        part = made[at][1][sent[at] : sent[at] + chance.choice([1, 7, 9, 100, 5000, 70_000, 1 << 20])]
+        buffer = readers[at].get_buffer(-1)
+        part = part[: len(buffer)]
+        buffer[: len(part)] = part
+        found[at] += readers[at].received(len(part))
+        sent[at] += len(part)
+    assert [_plain(frames) for frames in found] == [expected for expected, _ in made]
+    assert [reader.held_bytes for reader in readers] == [0] * len(made)
+
+
+@pytest.mark.parametrize("size", [2 * LARGE_BYTES, COPIED_BYTES])
+def test_a_frame_that_is_copied_comes_with_one_read(size):
+    """As a socket gives it: the second read, that finds nothing more, is made when the first filled its buffer."""
+    expected, raw = _stream([size] * 5)
+    reader, frames = FrameReader(), []
+    for at in range(0, len(raw), 8 + size):
+        rest, reads = raw[at : at + 8 + size], 0
+        while rest:
+            buffer = reader.get_buffer(-1)
+            part, rest = rest[: len(buffer)], rest[len(buffer) :]
+            buffer[: len(part)] = part
+            frames += reader.received(len(part))
+            reads += 1 + (len(part) == len(buffer) and not rest)
+        assert reads == 1 or at == 0
+    assert _plain(frames) == expected
+
+
 @pytest.mark.parametrize("sizes", [[100] * 5000, [LARGE_BYTES] * 40, [256 * KIB] * 8])
 def test_feeding_all_at_once(sizes):
     expected, raw = _stream(sizes)
@@ -129,6 +178,8 @@ def test_the_window_grows_for_small_frames_and_shrinks_for_large_ones():
     assert len(reader.get_buffer(-1)) == WINDOW_BYTES
     reader.feed(_frame(1, WINDOW_BYTES + 1)[1])
     assert len(reader.get_buffer(-1)) == SMALL_WINDOW_BYTES
+    reader.feed(_frame(1, COPIED_BYTES)[1])
+    assert len(reader.get_buffer(-1)) == 2 * COPIED_BYTES
 
 
 def test_a_claim_takes_no_memory():

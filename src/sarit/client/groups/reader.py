@@ -322,7 +322,7 @@ class GroupReader:
             self._wake.set_result(None)
 
     async def _wait(self, seconds: float) -> None:
-        self._wake = asyncio.get_running_loop().create_future()
+        self._wake = self._session.loop.create_future()
         await asyncio.wait((self._wake,), timeout=seconds)
 
     # -- the end ------------------------------------------------------------------------------------

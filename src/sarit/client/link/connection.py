@@ -18,7 +18,7 @@ from sarit.client.link.machine import Machine, Sink
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import MIB
 from sarit.wire.commands import KeepAlive, encode
-from sarit.wire.frames import FrameReader
+from sarit.wire.frames import FrameReader, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,12 +59,12 @@ class Question:
 class Connection(asyncio.BufferedProtocol):
     """One TCP connection to a segment store.  Ends for ever with its first error."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, window: Window | None = None) -> None:
         self.name = name
         self.machine = Machine()
         self.closed = False
         self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reader = FrameReader()
+        self._reader = FrameReader(window)
         self._transport: asyncio.Transport | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._received = 0  # bytes since the last tick
@@ -179,6 +179,7 @@ class Connections:
 
     def __init__(self, network: Network) -> None:
         self._network = network
+        self._window = Window()
         self._open: dict[tuple[str, int, str], asyncio.Task[Connection]] = {}
         self._closed = False
 
@@ -204,7 +205,7 @@ class Connections:
         connection: Connection | None = None
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await self._network.connect(lambda: Connection(name), host, port)
+                _, connection = await self._network.connect(lambda: Connection(name, self._window), host, port)
                 assert connection is not None
                 await connection.greeted
         except TimeoutError:

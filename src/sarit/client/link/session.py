@@ -89,10 +89,14 @@ class Backoff:
 
 
 class Session:
-    """Shared by the writers and readers of one client."""
+    """Shared by the writers and readers of one client, on the event loop on which it is made.
+
+    `loop` is that loop: asking asyncio for it is a system call (up to CPython 3.11), too much for each event or reply.
+    """
 
     def __init__(self, env: Env, controller: ControllerClient, patience: float = PATIENCE_SECONDS) -> None:
         self.env = env
+        self.loop = asyncio.get_running_loop()
         self.controller = controller
         self.patience = patience
         self.connections = Connections(env.network)

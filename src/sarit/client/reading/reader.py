@@ -299,7 +299,7 @@ class EventReader:
                     raise self._failure
             if self._progress.done:
                 return None
-            self._wake = asyncio.get_running_loop().create_future()
+            self._wake = self._session.loop.create_future()
             await self._wake
 
     def _finish(self, source: _Source) -> None:

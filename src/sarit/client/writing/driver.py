@@ -96,6 +96,10 @@ class LaneDriver:
         self._owner.sent_blocks -= self.lane.sent_blocks
         return list(self.lane.surrender())
 
+    def due(self, only: bool) -> bool:
+        """Whether `pump` would have something to do."""
+        return self._connection is None or self.lane.due(False, only)
+
     def pump(self, urgent: bool = False, only: bool = False) -> None:
         """Send what is due; see `Lane.blocks`."""
         lane = self.lane

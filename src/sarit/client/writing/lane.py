@@ -207,16 +207,21 @@ class Lane:
         """From how many bytes on a block need not wait, given what is in flight."""
         return min(max(self._sent_bytes >> 2, SMALL_BLOCK_BYTES), CHUNK_BYTES)
 
-    def _few_sent(self, only: bool) -> bool:
-        if len(self._sent) >= FEW_BLOCKS:
+    def due(self, urgent: bool, only: bool) -> bool:
+        """Whether it is time to make what is pending into a block; see `blocks`."""
+        waiting = self._pending_bytes
+        if not waiting:
             return False
-        return not only or self._pending_bytes >= min(self._sent_bytes, SMALL_BLOCK_BYTES)
+        sent = len(self._sent)
+        if urgent or not sent:
+            return True
+        if sent < FEW_BLOCKS and (not only or waiting >= min(self._sent_bytes, SMALL_BLOCK_BYTES)):
+            return True
+        return waiting >= SMALL_BLOCK_BYTES and waiting >= self.good_block_bytes()
 
     def _number_next(self, urgent: bool, only: bool) -> bool:
         """Make the next pending chunks into a block, if it is time."""
-        if not self._pending:
-            return False
-        if not (urgent or self._few_sent(only) or self._pending_bytes >= self.good_block_bytes()):
+        if not self.due(urgent, only):
             return False
         chunks = [self._pending.popleft()]
         length = chunks[0].length

@@ -210,6 +210,11 @@ class Spread:
                 lane.marks.append((lane.accepted_events, mark))
         mark.one_done()
 
+    @property
+    def due(self) -> bool:
+        """Whether a lane would send something now; else acknowledgements come first, and the pump after them."""
+        return any(driver.due(driver is self.slots.only) for driver in self._touched)
+
     def pump(self, urgent: bool) -> None:
         """Let lanes send that have something new to send; `urgent`: all, without gathering."""
         touched = self._touched

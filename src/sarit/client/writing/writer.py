@@ -170,7 +170,7 @@ class EventWriter:
         """Pump in the next turn of the loop."""
         if not self._pump_due:
             self._pump_due = True
-            asyncio.get_running_loop().call_soon(self._pump)
+            self._session.loop.call_soon(self._pump)
 
     def _progressed(self) -> None:
         """A lane was acknowledged something, or may send again: pump, unless there is nothing left to see to."""
@@ -201,7 +201,7 @@ class EventWriter:
         while self.pending_bytes() > self._buffer_bytes:
             self._pump()
             if self._drained is None or self._drained.done():
-                self._drained = asyncio.get_running_loop().create_future()
+                self._drained = self._session.loop.create_future()
             # By `wait`: several may wait for this one future, and one that is cancelled must not take it along.
             await asyncio.wait((self._drained,))
             self._yield = False
@@ -220,7 +220,7 @@ class EventWriter:
         return self._marked(self._spread.mark_given)
 
     def _marked(self, place: Callable[[Mark], None]) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[None] = self._session.loop.create_future()
         if self._failure is not None:
             future.set_exception(self._failure)
             return future
@@ -231,9 +231,10 @@ class EventWriter:
         if self._spread.opened or not self._intake:
             self._take_intake()
             place(Mark(partial(self._passed, future)))
+            if not self._pump_due and self._spread.due:
+                self.wake_soon()
         else:
-            self._early.append(future)
-        self.wake_soon()
+            self._early.append(future)  # the pump is due, or the writer is being opened
         return future
 
     async def flush(self) -> None:
