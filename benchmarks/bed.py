@@ -35,11 +35,13 @@ class LoadFailed(Exception):
 class Load:
     """A load generator under way; it prints "ready" (if it has something to say) and one line of JSON at the end."""
 
-    def __init__(self, module: str, options: dict[str, Any]) -> None:
+    def __init__(self, module: str, options: dict[str, Any], environment: dict[str, str] | None = None) -> None:
+        """`environment` is added to that of this process."""
         self._name = f"{module} {options}"
         self._process = subprocess.Popen(
             [sys.executable, "-m", f"benchmarks.loads.{module}", json.dumps(options)],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+            env=os.environ | (environment or {}),
         )  # fmt: skip
 
     @property

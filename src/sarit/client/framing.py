@@ -216,7 +216,7 @@ def _frame_arrow(array: pa.Array) -> memoryview:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def run_of(data: bytes, start: int) -> tuple[int, int]:
+def run_of(data: Buffer, start: int) -> tuple[int, int]:
     """(events, event length) of the longest run of equal-length whole events at `start`; (0, length) when the
     first is not whole.  Raises Corrupt for a header that is none."""
     end = len(data)
@@ -241,8 +241,10 @@ def run_of(data: bytes, start: int) -> tuple[int, int]:
     return (most if same.all() else int(same.argmin())), length
 
 
-def parse_events(data: bytes, start: int) -> tuple[list[bytes], int]:
-    """The whole events of `data` from `start`, and where the first half one begins.  Raises Corrupt."""
+def parse_events(data: Buffer, start: int) -> tuple[list[bytes], int]:
+    """The whole events of `data` from `start`, and where the first half one begins.  Raises Corrupt.
+
+    A view is copied only where its events are taken one by one: of bytes that costs less."""
     events: list[bytes] = []
     end = len(data)
     unpack = _HEADER.unpack_from
@@ -251,6 +253,8 @@ def parse_events(data: bytes, start: int) -> tuple[list[bytes], int]:
     if end - start >= EVENT_HEADER_BYTES and end - start <= _FEW_EVENTS * (EVENT_HEADER_BYTES + unpack(data, start)[0]):
         one_by_one = _FEW_EVENTS
     while True:
+        if one_by_one and type(data) is not bytes:
+            data = bytes(data)
         for _ in range(one_by_one):
             if end - start < EVENT_HEADER_BYTES:
                 return events, start
@@ -259,7 +263,7 @@ def parse_events(data: bytes, start: int) -> tuple[list[bytes], int]:
             stop = begin + length
             if stop > end or length < 0:
                 break  # half an event, or rubbish: run_of tells them apart
-            add(data[begin:stop])
+            add(data[begin:stop])  # type: ignore[arg-type]  # they are bytes by now
             start = stop
         count, length = run_of(data, start)
         if not count:
@@ -275,7 +279,7 @@ def parse_events(data: bytes, start: int) -> tuple[list[bytes], int]:
             one_by_one = 0
 
 
-def missing_bytes(data: bytes, start: int) -> int:
+def missing_bytes(data: Buffer, start: int) -> int:
     """How many bytes the half event at `start` still lacks, at least; 8 when even its header is not whole."""
     rest = len(data) - start
     if rest < EVENT_HEADER_BYTES:

@@ -120,10 +120,10 @@ class EventCursor:
         """Bytes of a half event."""
         return self._held_bytes
 
-    def _whole(self, piece: Buffer) -> bytes | None:
+    def _whole(self, piece: Buffer) -> Buffer | None:
         """The piece behind what is held, if that may make a whole event."""
         if not self._held:
-            return bytes(piece)
+            return piece
         self._held.append(piece)
         self._held_bytes += len(piece)
         self._missing -= len(piece)
@@ -133,7 +133,7 @@ class EventCursor:
         self._held.clear()
         return whole
 
-    def _keep(self, data: bytes, used: int) -> None:
+    def _keep(self, data: Buffer, used: int) -> None:
         self.offset += used
         self._held_bytes = len(data) - used
         if self._held_bytes:
@@ -155,9 +155,10 @@ class EventCursor:
         import numpy as np
         import pyarrow as pa
 
-        data = self._whole(piece)
-        if data is None:
+        whole = self._whole(piece)
+        if whole is None:
             return None
+        data = bytes(whole)
         arrays, begins, used = arrow_events(data, 0)
         start = self.offset
         self._keep(data, used)
