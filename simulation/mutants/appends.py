@@ -36,6 +36,14 @@ def throttle_forgotten() -> Iterator[None]:
         yield
 
 
+@mutant("bounds")
+@contextmanager
+def written_bytes_kept() -> Iterator[None]:
+    """All that stands in chunks stays in memory until the checkpoint is committed."""
+    with planted(Budget, "keeps_written", lambda self, held_bytes: True):
+        yield
+
+
 @mutant("liveness")
 @contextmanager
 def throttled_append_forgotten() -> Iterator[None]:

@@ -202,7 +202,7 @@ class RealFile:
         os.fdatasync(self._fd)
 
     def forget(self, offset: int, length: int) -> None:
-        """Let go of the page cache there; what lies in part in a page, or is not synced, stays."""
+        """Let go of the page cache there; what is not synced stays, and pages of which only a part lies there."""
         with suppress(OSError):  # a hint that a sandbox refuses is no reason not to have written
             os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_DONTNEED)
 

@@ -85,13 +85,13 @@ class ChunkFile:
         assert self._file is not None
         size = sum(map(len, piece))
         padding = -size % WHOLE_BLOCK_BYTES
-        begin = self._written
-        self._file.pwrite([*piece, bytes(padding)] if padding else piece, begin)
+        at = self._written
+        self._file.pwrite([*piece, bytes(padding)] if padding else piece, at)
         self._written += size
         if padding:
             self._file.truncate(self._written)
         self._file.datasync()
-        self._file.forget(begin, size)
+        self._file.forget(at, size)
 
     def finish(self) -> None:
         """Give the file its name; durable, name and all, when this returns.
