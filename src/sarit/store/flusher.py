@@ -1,9 +1,10 @@
 """Moves applied bytes to long-term storage and checkpoints the container.
 
 One cycle: (1) take a snapshot of the applied state at one frame; (2) write runs of bytes as
-new immutable chunks; (3) commit chunk lists, records, attributes and table entries, with
-"flushed up to frame n", to the index in one batch; (4) drop the bytes from memory (they stay
-in the cache for a while) and truncate the log below the frame.
+new immutable chunks, with which they leave memory beyond what the cache may hold; (3) commit
+chunk lists, records, attributes and table entries, with "flushed up to frame n", to the index
+in one batch; (4) drop the bytes from memory (the rest of them stays in the cache for a while)
+and truncate the log below the frame.
 
 The snapshot copies nothing but references: each dirty segment is captured the first time it
 is about to change, or in turn.  Runs too small for a chunk of their own go into the index.
@@ -204,7 +205,7 @@ class Flusher:
         state.free_operations(covered)
         state.written_bytes = 0
         self._committed(captured, frame)
-        self._captured = {}  # it holds the bytes, which are the cache's to keep now
+        self._captured = {}  # it holds bytes of what was inlined, which are the cache's to keep now
         self._under_way = False
         return True
 
@@ -322,9 +323,11 @@ class Flusher:
         else:
             sometimes("written_left_memory")
         at = 0
+        chunk_bytes = sum(taken.block.length for taken in run)
         for taken in run:
             block = taken.block
             block.chunk = name
+            block.chunk_bytes = chunk_bytes
             block.chunk_offset = at
             if not block.released:
                 state.free_block(block.length)
@@ -370,7 +373,14 @@ class Flusher:
                 segment.table.flushing = {}
                 for entry in item.entries.values():
                     container.residency.entries.committed(segment.id, entry)
-            if not segment.deleted:
+            if segment.deleted:
+                # What was merged meanwhile stands in the target's tail, and in memory until that is checkpointed.
+                container.state.written_bytes += sum(
+                    _held_bytes(taken)
+                    for taken in item.blocks
+                    if taken.block.chunk is not None and taken.block.parts is not None
+                )
+            else:
                 self._drop_flushed(item)
                 self.compactor.note(segment, item.extents)
         self.checkpoint_frame = frame

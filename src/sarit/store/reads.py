@@ -10,13 +10,11 @@ import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import MAX_READ_BYTES, MIB, READ_BLOCK_BYTES, READAHEAD_BYTES
-from sarit.storage.layout import Extent
-from sarit.store.segment import Segment, block_offset, slice_blocks
+from sarit.store.segment import Block, Segment, block_offset, slice_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -73,6 +71,7 @@ class ChunkReader:
             begin = offset - number * READ_BLOCK_BYTES
             piece = memoryview(data)[begin : begin + end - offset]
             if not piece:
+                self._forget(chunk, number)
                 raise Corrupt(f"chunk {chunk} was taken to end at {number * READ_BLOCK_BYTES + len(data)}, not {end}")
             out.append(piece)
             offset += len(piece)
@@ -173,12 +172,12 @@ class Reads:
 
     async def _from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
         reader = (segment.name, offset // _APART_BYTES)
-        reference = _tail_reference(segment, offset)
-        if reference is not None:
-            size = min(limit, reference.end - offset)
-            chunk_bytes = reference.chunk_offset + reference.length
-            begin = chunk_bytes - (reference.end - offset)
-            parts = await self._chunks.read(reference.chunk, chunk_bytes, begin, size, reader)
+        block = _tail_reference(segment, offset)
+        if block is not None:
+            assert block.chunk is not None
+            size = _referenced_bytes(segment, block, offset, limit)
+            begin = block.chunk_offset + offset - block.offset
+            parts = await self._chunks.read(block.chunk, block.chunk_bytes, begin, size, reader)
             return self._result(segment, offset, parts)
         chunks = await self._container.residency.chunks(segment)
         extent = chunks.locate(offset)
@@ -215,19 +214,27 @@ class Reads:
         return ReadResult(parts, length, reached and not segment.sealed, reached and segment.sealed)
 
 
-def _tail_reference(segment: Segment, offset: int) -> Extent | None:
-    """From the block of the tail at `offset`, whose bytes stand in a chunk alone, to the last one in that chunk.
+def _tail_reference(segment: Segment, offset: int) -> Block | None:
+    """The block of the tail at `offset`, if its bytes stand in a chunk alone.
 
-    They were merged in, or a checkpoint under way has written them."""
+    It was merged in, or a checkpoint under way has written it."""
+    at = bisect_right(segment.tail, offset, key=block_offset) - 1
+    if at >= 0:
+        block = segment.tail[at]
+        if block.parts is None and block.chunk is not None and block.offset <= offset < block.end:
+            return block
+    return None
+
+
+def _referenced_bytes(segment: Segment, block: Block, offset: int, limit: int) -> int:
+    """How many bytes, up to `limit`, follow in the chunk of `block` from `offset` on as they do in the segment."""
     tail = segment.tail
-    at = bisect_right(tail, offset, key=block_offset) - 1
-    if at < 0:
-        return None
-    first = last = tail[at]
-    if first.parts is not None or first.chunk is None or not first.offset <= offset < first.end:
-        return None
-    for block in islice(tail, at + 1, None):
-        if block.chunk != first.chunk or block.chunk_offset != last.chunk_offset + last.length:
+    at = bisect_right(tail, block.offset, key=block_offset)
+    end, into = block.end, block.offset - block.chunk_offset
+    while at < len(tail) and end - offset < limit:
+        follower = tail[at]
+        if follower.chunk != block.chunk or follower.offset - follower.chunk_offset != into:
             break
-        last = block
-    return Extent(first.offset, last.end - first.offset, first.chunk, first.chunk_offset)
+        end = follower.end
+        at += 1
+    return min(end - offset, limit)

@@ -44,9 +44,9 @@ class Attribute:
 
 
 class Block:
-    """A run of a segment's bytes: in memory, in a chunk, or both."""
+    """A run of a segment's bytes: in memory, in a chunk (of `chunk_bytes` in all), or both."""
 
-    __slots__ = ("chunk", "chunk_offset", "length", "offset", "parts", "released")
+    __slots__ = ("chunk", "chunk_bytes", "chunk_offset", "length", "offset", "parts", "released")
 
     def __init__(
         self, offset: int, length: int, parts: Sequence[Buffer] | None, chunk: str | None = None, chunk_offset: int = 0
@@ -56,6 +56,7 @@ class Block:
         self.parts = parts
         self.chunk = chunk
         self.chunk_offset = chunk_offset
+        self.chunk_bytes = chunk_offset + length
         self.released = False
 
     @property

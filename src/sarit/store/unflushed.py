@@ -26,7 +26,7 @@ class Unflushed:
     def __init__(self) -> None:
         self.unflushed_bytes = 0
         self.unflushed_blocks = 0
-        # What memory holds for blocks that stand in chunks, until the checkpoint that wrote them is committed.
+        # What memory holds for blocks that stand in chunks, until a checkpoint of their segment is committed.
         self.written_bytes = 0
         self.operation_bytes = 0
         self._applied_operation_bytes = 0

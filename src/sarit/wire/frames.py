@@ -38,8 +38,8 @@ _HEADER_BYTES: Final = HEADER.size
 class Window:
     """Where the bytes of many connections arrive, of one after the other: those of one event loop may share it.
 
-    What a reader's `get_buffer` gave is its own until its next call of `received`, which must come before any other
-    reader is asked.  It grows to what is asked for and stays hot in the processor's cache."""
+    From when a buffer is filled until `received` has returned it is that reader's: no other may be asked for one.
+    It grows to what is asked for, and stays hot in the processor's cache."""
 
     __slots__ = ("bytes",)
 

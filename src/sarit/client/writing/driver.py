@@ -97,7 +97,7 @@ class LaneDriver:
         return list(self.lane.surrender())
 
     def due(self, only: bool) -> bool:
-        """Whether `pump` would have something to do."""
+        """Whether `pump` may send something, or begins to connect; a large event goes by what is acknowledged."""
         return self._connection is None or self.lane.due(False, only)
 
     def pump(self, urgent: bool = False, only: bool = False) -> None:

@@ -212,8 +212,11 @@ class Spread:
 
     @property
     def due(self) -> bool:
-        """Whether a lane would send something now; else acknowledgements come first, and the pump after them."""
-        return any(driver.due(driver is self.slots.only) for driver in self._touched)
+        """Whether a lane may send something now; else acknowledgements come first, and the pump after them.
+
+        Several lanes are not looked at here, for each mark: the pump does it once for many."""
+        touched = self._touched
+        return len(touched) > 1 or any(driver.due(driver is self.slots.only) for driver in touched)
 
     def pump(self, urgent: bool) -> None:
         """Let lanes send that have something new to send; `urgent`: all, without gathering."""

@@ -76,7 +76,7 @@ async def test_acks_survive_a_scale(world) -> None:
 
 
 @on_loop
-async def test_a_mark_of_what_must_wait_for_acknowledgements_looks_at_no_lane(world) -> None:
+async def test_a_mark_of_what_must_wait_for_acknowledgements_wakes_no_pump(world) -> None:
     """A turn of the loop for each was a fifth of what a mark cost a busy writer."""
     world.controller.create("s/t")
     writer = world.client.writer("s/t")
