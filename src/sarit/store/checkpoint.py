@@ -10,11 +10,12 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.names import is_transient
 from sarit.index import keys
 from sarit.index.port import WriteBatch
+from sarit.storage.layout import Extent
+from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Set
 
-    from sarit.storage.layout import Extent
     from sarit.store.container import Container
     from sarit.store.operations import Entry
     from sarit.store.segment import Block, Segment
@@ -32,6 +33,11 @@ class Taken:
         self.block = block
         self.offset = block.offset
         self.parts = block.parts
+
+    @property
+    def held_bytes(self) -> int:
+        """What memory holds for it, as long as it holds its bytes."""
+        return self.block.length + BLOCK_OVERHEAD_BYTES
 
     def __repr__(self) -> str:
         return f"<Taken {self.block.length} bytes at {self.offset}>"
@@ -72,6 +78,23 @@ def runs_of(blocks: list[Taken], limit: int) -> list[list[Taken]]:
         size += block.length
         end = taken.offset + block.length
     return runs
+
+
+def refer(item: Captured) -> None:
+    """Extents for the blocks that stand in chunks, adjacent ones joined; in order with those that are there."""
+    at = chunk_at = length = 0
+    chunk: str | None = None
+    for taken in item.blocks:
+        offset, block = taken.offset, taken.block
+        if block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset:
+            length += block.length
+            continue
+        if chunk is not None:
+            item.extents.append(Extent(at, length, chunk, chunk_at))
+        at, length, chunk, chunk_at = offset, block.length, block.chunk, block.chunk_offset
+    if chunk is not None:
+        item.extents.append(Extent(at, length, chunk, chunk_at))
+    item.extents.sort(key=lambda extent: extent.start)
 
 
 def settle(batch: WriteBatch, container: Container, sequence: int, failed: Set[int]) -> None:

@@ -28,11 +28,10 @@ from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, S
 from sarit.core.sometimes import sometimes
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
 from sarit.storage.names import epoch_prefix
-from sarit.store.checkpoint import BatchBuilder, Captured, Taken, runs_of
+from sarit.store.checkpoint import BatchBuilder, Captured, Taken, refer, runs_of
 from sarit.store.compaction import Compactor
 from sarit.store.garbage import Garbage
 from sarit.store.room import Room
-from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from sarit.store.container import Container
@@ -72,11 +71,6 @@ class FlushStatistics:
     chunk_bytes: int = 0
     commit_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_COMMITS_REMEMBERED))
     storage_errors: int = 0
-
-
-def _held_bytes(taken: Taken) -> int:
-    """What memory holds for a block."""
-    return taken.block.length + BLOCK_OVERHEAD_BYTES
 
 
 class Flusher:
@@ -247,7 +241,7 @@ class Flusher:
                     await turns.acquire()
                     tasks.create_task(self._write_chunk(item, run, garbage, turns))
         for item in captured:
-            self._reference(item)
+            refer(item)
 
     def _inline(self, item: Captured, run: list[Taken]) -> None:
         data = b"".join(bytes(part) for taken in run for part in taken.parts or ())
@@ -316,7 +310,7 @@ class Flusher:
         Also those that were released meanwhile (truncated, deleted): this checkpoint is of a moment at which they were
         there, and extents have no gaps.  The next one takes them out, and a chunk that holds nothing else."""
         state = self._container.state
-        held = sum(map(_held_bytes, run))
+        held = sum(taken.held_bytes for taken in run)
         kept = self._container.budget.keeps_written(held)
         if kept:
             state.written_bytes += held
@@ -340,22 +334,6 @@ class Flusher:
             state.garbage.add(name)
         self._container.account()
 
-    def _reference(self, item: Captured) -> None:
-        """Extents for the blocks that stand in chunks, adjacent ones joined."""
-        at = chunk_at = length = 0
-        chunk: str | None = None
-        for taken in item.blocks:
-            offset, block = taken.offset, taken.block
-            if block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset:
-                length += block.length
-                continue
-            if chunk is not None:
-                item.extents.append(Extent(at, length, chunk, chunk_at))
-            at, length, chunk, chunk_at = offset, block.length, block.chunk, block.chunk_offset
-        if chunk is not None:
-            item.extents.append(Extent(at, length, chunk, chunk_at))
-        item.extents.sort(key=lambda extent: extent.start)
-
     # -- after the commit -----------------------------------------------------------------------
 
     def _committed(self, captured: list[Captured], frame: int) -> None:
@@ -376,7 +354,7 @@ class Flusher:
             if segment.deleted:
                 # What was merged meanwhile stands in the target's tail, and in memory until that is checkpointed.
                 container.state.written_bytes += sum(
-                    _held_bytes(taken)
+                    taken.held_bytes
                     for taken in item.blocks
                     if taken.block.chunk is not None and taken.block.parts is not None
                 )
