@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sarit.core.errors import SaritError
 from sarit.store import store
 from sarit.store.checkpoint import BatchBuilder
-from sarit.store.flusher import Flusher
 from sarit.store.segment import Segment
 from sarit.store.state import ContainerState
 from sarit.store.tables import Tables, _applied
@@ -73,7 +72,9 @@ def table_read_once() -> Iterator[None]:
 def checkpoint_cancelled_on_stop() -> Iterator[None]:
     """A stop cancels the checkpoint under way and makes another (found by this simulation)."""
 
-    async def wrong(opened: Any) -> None:
+    async def wrong(opened: Any, running: Any) -> None:
+        running.cancel()
+        await asyncio.wait((running,))
         opened.flusher._under_way = False
         try:
             await opened.container.pipeline.settled()
@@ -81,14 +82,8 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
         except SaritError:
             return
 
-    with planted(store, "_last_checkpoint", wrong), planted(Flusher, "end", lambda self: None):
-        right = asyncio.wait
-
-        async def no_wait(tasks: Any, *, timeout: Any = None, **options: Any) -> Any:
-            return await right(tasks, timeout=0 if timeout == store._STOP_SECONDS else timeout, **options)
-
-        with planted(asyncio, "wait", no_wait):
-            yield
+    with planted(store, "_last_checkpoint", wrong):
+        yield
 
 
 @mutant("sealed is for ever; truncation monotone", found_by="tests/unit/store/test_stop.py")

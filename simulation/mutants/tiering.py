@@ -25,12 +25,12 @@ def chunk_blocks_confused() -> Iterator[None]:
     """The cache of chunk blocks takes all chunks of one length for the same."""
     right = ChunkReader._start
 
-    def wrong(self: Any, chunk: str, number: int, chunk_bytes: int) -> Any:
+    def wrong(self: Any, chunk: str, number: int, chunk_bytes: int, reader: Any) -> Any:
         for (other, block), task in self._blocks.items():
             same = task.done() and not task.cancelled() and not task.exception()
             if block == number and other != chunk and same and len(task.result()) == chunk_bytes:
                 return task
-        return right(self, chunk, number, chunk_bytes)
+        return right(self, chunk, number, chunk_bytes, reader)
 
     with planted(ChunkReader, "_start", wrong):
         yield
@@ -42,7 +42,7 @@ def refused_chunk_taken_for_written() -> Iterator[None]:
     """A chunk that long-term storage did not take counts as written."""
     right = Flusher._write_chunk
 
-    async def wrong(self: Any, item: Any, run: Any, garbage: set[str]) -> None:
+    async def wrong(self: Any, item: Any, run: Any, garbage: set[str], turns: Any) -> None:
         storage = self._container.storage
 
         class Believing:
@@ -57,7 +57,7 @@ def refused_chunk_taken_for_written() -> Iterator[None]:
 
         self._container.storage = Believing()
         try:
-            await right(self, item, run, garbage)
+            await right(self, item, run, garbage, turns)
         finally:
             self._container.storage = storage
 
@@ -133,10 +133,10 @@ def released_block_in_no_extent() -> Iterator[None]:
     right = Flusher._mark
 
     def wrong(self: Any, run: Any, name: str) -> None:
-        before = [(block, block.chunk, block.chunk_offset) for _, _, block in run if block.released]
+        before = [(taken.block, taken.block.chunk) for taken in run if taken.block.released]
         right(self, run, name)
-        for block, chunk, offset in before:
-            block.chunk, block.chunk_offset = chunk, offset
+        for block, chunk in before:
+            block.chunk = chunk
 
     with planted(Flusher, "_mark", wrong):
         yield

@@ -41,6 +41,13 @@ def test_every_planted_bug_says_what_is_wrong() -> None:
         assert "|" not in mutant.wrong
 
 
+@pytest.mark.parametrize("name", MUTANTS)
+def test_every_planted_bug_fits_where_it_is_planted(name) -> None:
+    """Four did not take what the right function takes any more, and were caught by their own TypeError."""
+    with MUTANTS[name].plant():
+        pass
+
+
 def test_rows_stand_in_the_order_of_the_bugs_whichever_is_tried_first(tmp_path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE.read_text())
