@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -139,3 +140,26 @@ def test_an_interrupted_write_says_what_is_durable(node):
         fed.kill()
         fed.wait()
         assert told == {"stream": stream, "events": len(run(node, "read", stream).stdout.splitlines())}
+
+
+def test_an_interrupt_that_is_sent_on_late_does_not_change_how_the_command_ends():
+    """A wrapper's second SIGINT came when the first was told of already: the process died of it."""
+    late = """
+import os, signal
+from sarit.cli.pipes import Interrupts
+from sarit.core.limits import SAME_SIGNAL_SECONDS
+with Interrupts() as interrupts:
+    os.kill(os.getpid(), signal.SIGINT)
+os.kill(os.getpid(), signal.SIGINT)
+print("goes on")
+interrupts._last -= SAME_SIGNAL_SECONDS
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+except KeyboardInterrupt:
+    print("heard")
+with Interrupts():
+    pass
+print(signal.getsignal(signal.SIGINT) == interrupts._heard)
+"""
+    ended = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (0, "goes on\nheard\nTrue\n"), ended.stderr

@@ -30,7 +30,9 @@ _LOOK_AGAIN_SECONDS: Final = 0.1
 
 
 class Interrupts:
-    """Ctrl-C, from now to the end of the `with` block: raised in `wait` alone; with `again`, a second one anywhere."""
+    """Ctrl-C, from now to the end of the `with` block: raised in `wait` alone; with `again`, a second one anywhere.
+
+    After a block that heard one the process is to end: a second one is raised anywhere, but not the same again."""
 
     def __init__(self, *, again: bool = False) -> None:
         self._again = again
@@ -48,7 +50,9 @@ class Interrupts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before or signal.SIG_DFL)  # type: ignore[arg-type]
+        self._again = True
+        if not self.asked:  # else the command is ending: what a wrapper sends on may come as late as now
+            signal.signal(signal.SIGINT, self._before or signal.SIG_DFL)  # type: ignore[arg-type]
 
     def _heard(self, _number: int, _frame: FrameType | None) -> None:
         now = self._clock.monotonic()
