@@ -11,7 +11,8 @@ import os
 import select
 import signal
 import stat
-from typing import TYPE_CHECKING, Final, TypeVar
+import sys
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from sarit.core.limits import KIB, MIB, SAME_SIGNAL_SECONDS
 from sarit.env.real import RealClock
@@ -74,6 +75,14 @@ class Interrupts:
             return call()
         finally:
             self._waiting = False
+
+
+def end_interrupted() -> NoReturn:
+    """End the command by the exit code of Ctrl-C, whatever a wrapper sends on meanwhile.
+
+    Else the interpreter gives SIGINT back its default on its way out, and the process may die of that."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(130)
 
 
 def lines(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:

@@ -12,7 +12,7 @@ import click
 
 import sarit
 from sarit.cli.options import STREAM, controller_option, format_option
-from sarit.cli.pipes import Interrupts, Output
+from sarit.cli.pipes import Interrupts, Output, end_interrupted
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import SaritError
@@ -67,7 +67,7 @@ def read(
         if print_cut:
             click.echo(cuts.to_text(cut), err=True)
     if isinstance(stopped, KeyboardInterrupt):
-        sys.exit(130)
+        end_interrupted()
     if stopped is not None:
         raise stopped
 

@@ -12,7 +12,7 @@ import click
 
 import sarit
 from sarit.cli.options import STREAM, controller_option, format_option, show
-from sarit.cli.pipes import Interrupts, lines
+from sarit.cli.pipes import Interrupts, end_interrupted, lines
 from sarit.core.errors import Invalid, SaritError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def write(
                 raise
             sys.stdout = None  # else what is left in it fails the end of the process
     if isinstance(stopped, KeyboardInterrupt):
-        sys.exit(130)
+        end_interrupted()
     if stopped is not None:
         raise stopped
 
