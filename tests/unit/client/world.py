@@ -1,6 +1,7 @@
 """A client on the fake store, in one event loop."""
 
 import asyncio
+import inspect
 from contextlib import asynccontextmanager
 from functools import wraps
 
@@ -53,6 +54,8 @@ def on_loop(test):
         asyncio.run(go())
 
     del run.__wrapped__  # pytest must not see the world argument
+    own = inspect.signature(test)
+    run.__signature__ = own.replace(parameters=list(own.parameters.values())[1:])  # but those of `parametrize`
     return run
 
 

@@ -96,9 +96,11 @@ class LaneDriver:
         self._owner.sent_blocks -= self.lane.sent_blocks
         return list(self.lane.surrender())
 
-    def due(self, only: bool) -> bool:
-        """Whether `pump` may send something, or begins to connect; a large event goes by what is acknowledged."""
-        return self._connection is None or self.lane.due(False, only)
+    def due(self, only: bool, more: int = 0) -> bool:
+        """Whether `pump` may send something, or begins to connect; a large event goes by what is acknowledged.
+
+        `more`: bytes that are to be added before."""
+        return self._connection is None or self.lane.due(False, only, more)
 
     def pump(self, urgent: bool = False, only: bool = False) -> None:
         """Send what is due; see `Lane.blocks`."""

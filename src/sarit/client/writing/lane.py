@@ -207,9 +207,9 @@ class Lane:
         """From how many bytes on a block need not wait, given what is in flight."""
         return min(max(self._sent_bytes >> 2, SMALL_BLOCK_BYTES), CHUNK_BYTES)
 
-    def due(self, urgent: bool, only: bool) -> bool:
-        """Whether it is time to make what is pending into a block; see `blocks`."""
-        waiting = self._pending_bytes
+    def due(self, urgent: bool, only: bool, more: int = 0) -> bool:
+        """Whether it is time to make what is pending, and `more` bytes, into a block; see `blocks`."""
+        waiting = self._pending_bytes + more
         if not waiting:
             return False
         sent = len(self._sent)

@@ -210,13 +210,18 @@ class Spread:
                 lane.marks.append((lane.accepted_events, mark))
         mark.one_done()
 
-    @property
-    def due(self) -> bool:
+    def due(self, more: int = 0) -> bool:
         """Whether a lane may send something now; else acknowledgements come first, and the pump after them.
 
-        Several lanes are not looked at here, for each mark: the pump does it once for many."""
+        `more`: bytes that the only lane is still to be given.  Several lanes are not looked at here, for each mark: the
+        pump does it once for many."""
+        if not self.opened:
+            return False
+        only = self.slots.only
+        if more and only is not None:
+            return only.due(True, more)
         touched = self._touched
-        return len(touched) > 1 or any(driver.due(driver is self.slots.only) for driver in touched)
+        return len(touched) > 1 or any(driver.due(driver is only) for driver in touched)
 
     def pump(self, urgent: bool) -> None:
         """Let lanes send that have something new to send; `urgent`: all, without gathering."""

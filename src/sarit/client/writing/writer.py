@@ -57,9 +57,9 @@ class EventWriter:
         "_buffer_bytes",
         "_closed",
         "_drained",
-        "_early",
         "_failure",
         "_full",
+        "_gathering",
         "_intake",
         "_marks",
         "_most_room",
@@ -100,7 +100,7 @@ class EventWriter:
         self._closed = False
         self._failure: BaseException | None = None
         self._marks: dict[asyncio.Future[None], None] = {}
-        self._early: list[asyncio.Future[None]] = []
+        self._gathering: list[asyncio.Future[None]] = []  # those of `_marks` that are behind what is in the intake
         self._opening: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._pump_due = False
@@ -228,13 +228,16 @@ class EventWriter:
             future.set_exception(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
             return future
         self._marks[future] = None
-        if self._spread.opened or not self._intake:
-            self._take_intake()
-            place(Mark(partial(self._passed, future)))
-            if not self._pump_due and self._spread.due:
-                self.wake_soon()
+        spread = self._spread
+        if self._intake and (not spread.opened or spread.slots.only is not None):
+            # One lane has it all: what is before this and behind the mark before leaves in one block most often, and
+            # framing each part by itself would cost more than all else that a mark does.
+            self._gathering.append(future)
         else:
-            self._early.append(future)  # the pump is due, or the writer is being opened
+            self._take_intake()
+            place(Mark(partial(self._passed, [future])))
+        if not self._pump_due and spread.due(self._most_room - self._room):
+            self.wake_soon()
         return future
 
     async def flush(self) -> None:
@@ -345,6 +348,9 @@ class EventWriter:
             del intake[:count]
             try:
                 self._spread.place_intake(batch)
+                if self._gathering:
+                    passed, self._gathering = self._gathering, []
+                    self._spread.mark(Mark(partial(self._passed, passed)))
             except Exception as error:  # some of it is nowhere: no later flush may say that it is stored
                 self.fail(error)
                 raise
@@ -357,9 +363,6 @@ class EventWriter:
         except Exception as error:  # any: those who wait for a flush would wait for ever
             self.fail(error)
             return
-        for future in self._early:
-            self._spread.mark(Mark(partial(self._passed, future)))
-        self._early.clear()
         self._pump()
 
     def fail(self, error: BaseException) -> None:
@@ -377,8 +380,9 @@ class EventWriter:
         if self._pumped is not None:
             self._pumped()
 
-    def _passed(self, future: asyncio.Future[None]) -> None:
-        """Everything before a mark is durable."""
-        self._marks.pop(future, None)
-        if not future.done():
-            future.set_result(None)
+    def _passed(self, futures: list[asyncio.Future[None]]) -> None:
+        """Everything before these marks is durable."""
+        for future in futures:
+            self._marks.pop(future, None)
+            if not future.done():
+                future.set_result(None)

@@ -353,10 +353,11 @@ def out_of_memory(batch) -> None:
     raise MemoryError
 
 
+@pytest.mark.parametrize("segments", [1, 4])
 @on_loop
-async def test_what_could_not_be_placed_fails_the_writer(world) -> None:
+async def test_what_could_not_be_placed_fails_the_writer(world, segments) -> None:
     """`mark` raised it, the events were gone, and the next flush said that all was durable."""
-    world.controller.create("s/t", 4)
+    world.controller.create("s/t", segments)
     writer = world.client.writer("s/t")
     writer.write(b"before", key="a")
     await writer.flush()
