@@ -61,6 +61,11 @@ class Budget:
         return written + held_bytes <= self.cache_bytes
 
     @property
+    def short(self) -> bool:
+        """Whether memory runs short, though nobody waits yet: flushes do not wait, and what can be done later does."""
+        return self.held_bytes * 2 >= self.max_unflushed_bytes
+
+    @property
     def exhausted(self) -> bool:
         """Whether appends must wait."""
         return self.disk_full or self.held_bytes >= self.max_unflushed_bytes

@@ -1,8 +1,11 @@
 """Joins small chunks and slices of a segment into larger chunks, in the background.
 
-Runs between two checkpoints of a container, never beside one.  The new chunk is durable before
-the commit that names it; the old ones become garbage in the same commit and are deleted after
-it.  A read that holds an old extent finds its chunk gone and asks for the extents again.
+Runs between two checkpoints of a container, never beside one: appends pile up meanwhile, and where
+they do already it gives way.  What is not joined now is joined when fewer come.
+
+The new chunk is durable before the commit that names it; the old ones become garbage in the same
+commit and are deleted after it.  A read that holds an old extent finds its chunk gone and asks for
+the extents again.
 
 A segment being compacted is not merged into another meanwhile (`Segment.compacting`): the
 merge moves extents, and must not move those that are about to be replaced.
@@ -72,6 +75,9 @@ class Compactor:
         for segment_id in ready[:MAX_SEGMENTS_PER_CYCLE]:
             if budget <= 0:
                 return
+            if self._container.budget.short:
+                sometimes("compaction_gave_way")
+                return
             del self._small[segment_id]
             segment = self._container.state.segments.get(segment_id)
             if segment is None:
@@ -97,7 +103,7 @@ class Compactor:
         chunks = await self._container.residency.chunks(segment)
         done = 0
         for run in plan_compaction(chunks, small_bytes=self._small_bytes, target_bytes=CHUNK_TARGET_BYTES):
-            if done >= MAX_BYTES_PER_CYCLE:
+            if done >= MAX_BYTES_PER_CYCLE or (done and self._container.budget.short):
                 self._small[segment.id] = JOIN_EXTENTS
                 break
             await self._join(segment, chunks, run, next_name)

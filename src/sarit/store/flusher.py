@@ -158,8 +158,7 @@ class Flusher:
         size = state.unflushed_bytes
         many = limits.trigger_bytes // 4 <= size < len(state.dirty) * limits.small_extent_bytes
         full = budget.disk_full or self._container.log.short_of_room  # a flush gives the log's room back
-        short = full or budget.held_bytes * 2 >= budget.max_unflushed_bytes
-        return _PATIENCE if many and not short else 1
+        return _PATIENCE if many and not full and not budget.short else 1
 
     # -- one checkpoint -----------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ class FlushPace:
 
     def bytes_per_second(self) -> float:
         """The rate aimed at now; infinite when memory runs short."""
-        if self._budget.held_bytes * 2 > self._budget.max_unflushed_bytes:
+        if self._budget.short:
             return inf
         return max(MIN_BYTES_PER_SECOND, self._budget.unflushed_bytes / SPREAD_SECONDS)
 

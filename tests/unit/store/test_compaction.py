@@ -2,7 +2,9 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
+from sarit.storage.layout import JOIN_EXTENTS
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 SEGMENT = "s/t/0.#epoch.0"
@@ -37,6 +39,45 @@ def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
         chunks = await opened_container.container.residency.chunks(segment)
         named = {extent.chunk for extent in chunks if extent.chunk}
         assert set(world.storage.chunks) == named  # the joined ones are deleted, nothing else is
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_compaction_gives_way_while_memory_runs_short():
+    """It took seconds of a thousand busy segments, in which nothing was flushed: appends were held back."""
+
+    async def main():
+        limits = replace(SMALL, flush=replace(SMALL.flush, small_extent_bytes=600))
+        world = World(limits=limits)
+        store = await world.start()
+        await store.container(SEGMENT).create(SEGMENT)
+        writer = Writer(store, SEGMENT)
+        await writer.set_up()
+        half = store.budget.max_unflushed_bytes // 2
+        store.budget.report(99, SimpleNamespace(held_bytes=half, unflushed_bytes=0, written_bytes=0))
+        numbers = iter(range(1, 1000))
+        expected = b""
+
+        async def write_one() -> None:
+            nonlocal expected
+            number = next(numbers)
+            writer.append(bytes([number % 256]) * 300, number)
+            expected += bytes([number % 256]) * 300
+            await writer.settled()
+            await asyncio.sleep(0.03)
+
+        def joined() -> int:
+            return sum(opened.flusher.compactor.joined for opened in store.opened())
+
+        compactor = next(o.flusher.compactor for o in store.opened() if o.container is store.container(SEGMENT))
+        while sum(compactor._small.values()) < 3 * JOIN_EXTENTS:
+            await write_one()
+        assert joined() == 0
+        store.budget.forget(99)
+        while joined() < 3 * JOIN_EXTENTS:
+            await write_one()
+        assert await read_all(store, SEGMENT) == expected
         await store.stop()
 
     asyncio.run(main())
