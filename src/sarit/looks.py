@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from sarit.core.limits import FULL_LOOK_OBJECTS, GC_THRESHOLDS, LOOK_SECONDS
+from sarit.core.limits import FULL_LOOK_OBJECTS, GC_THRESHOLDS, LOOK_PAUSES, LOOK_SECONDS
+from sarit.env.real import RealClock
 
 
 class Looks:
@@ -19,6 +20,7 @@ class Looks:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._clock = RealClock()  # the loop's own stands still within a turn
         self._grown = 0
 
     def __repr__(self) -> str:
@@ -32,10 +34,12 @@ class Looks:
         self._loop.call_later(LOOK_SECONDS, self._look)
 
     def _look(self) -> None:
+        begun = self._clock.monotonic()
         self._grown += gc.get_count()[0]
         if self._grown < FULL_LOOK_OBJECTS:
             gc.collect(1)
         else:
             self._grown = 0
             gc.collect()
-        self._loop.call_later(LOOK_SECONDS, self._look)
+        took = self._clock.monotonic() - begun
+        self._loop.call_later(max(LOOK_SECONDS, LOOK_PAUSES * took), self._look)

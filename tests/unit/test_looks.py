@@ -3,10 +3,12 @@
 import asyncio
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 
 from sarit import looks
+from sarit.core.limits import LOOK_PAUSES, LOOK_SECONDS
 from sarit.looks import Looks
 
 TURN = 2_000
@@ -34,9 +36,15 @@ def looked():
     gc.unfreeze()
 
 
-def test_what_is_freed_does_not_put_off_the_looks(looked, monkeypatch):
+@pytest.fixture
+def looks_often(monkeypatch):
+    """Looks come in each millisecond, however long they take."""
     monkeypatch.setattr(looks, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(looks, "LOOK_PAUSES", 0)
 
+
+@pytest.mark.usefixtures("looks_often")
+def test_what_is_freed_does_not_put_off_the_looks(looked):
     async def main() -> list[Held]:
         old, young = [Held() for _ in range(50 * TURN)], []
         Looks().begin()
@@ -52,8 +60,8 @@ def test_what_is_freed_does_not_put_off_the_looks(looked, monkeypatch):
     assert max(objects for _, objects in looked) < 20 * TURN
 
 
+@pytest.mark.usefixtures("looks_often")
 def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(looked, monkeypatch):
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(looks, "FULL_LOOK_OBJECTS", 10 * TURN)
 
     async def main() -> None:
@@ -74,3 +82,21 @@ def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(
             assert len(held) < 50 * TURN
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.001, LOOK_SECONDS), (0.02, 0.02 * LOOK_PAUSES)])
+def test_looks_that_take_long_are_fewer(took, pause, monkeypatch):
+    """With thousands of appends under way they took a tenth of a busy node's time."""
+    times = iter((10.0, 10.0 + took))
+    monkeypatch.setattr(looks.gc, "collect", lambda *_: 0)
+    monkeypatch.setattr(looks, "RealClock", lambda: SimpleNamespace(monotonic=lambda: next(times)))
+    pauses: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        one = Looks()
+        monkeypatch.setattr(loop, "call_later", lambda seconds, _call: pauses.append(seconds))
+        one._look()
+
+    asyncio.run(main())
+    assert pauses == [pytest.approx(pause)]

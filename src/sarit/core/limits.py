@@ -91,4 +91,6 @@ SWITCH_INTERVAL_SECONDS: Final = 0.0001
 # Objects more than there were, then looks at the younger generation: for bursts, between those by the clock (looks.py).
 GC_THRESHOLDS: Final = (20_000, 0, 1_000)
 LOOK_SECONDS: Final = 0.25
+# Behind each look so many times what it took, at least: where much is in flight they would take a tenth of the time.
+LOOK_PAUSES: Final = 50
 FULL_LOOK_OBJECTS: Final = 2_000_000
