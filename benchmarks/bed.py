@@ -171,7 +171,8 @@ def apart(directory: Path) -> None:
 
     Without a journal it passes over inodes that were freed in the last minute (five, while their blocks are dirty),
     one by one, for each new file of their neighbourhood (`recently_deleted` in fs/ext4/ialloc.c): the thousands of
-    files of one row took 5 % of the processor time of the next."""
+    files of one row took 5 % of the processor time of the next.  Where a directory lies goes by its name, so each run
+    of a row wants another one."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         flags = int.from_bytes(fcntl.ioctl(folder, _GET_FLAGS, bytes(8)), sys.byteorder)

@@ -72,8 +72,25 @@ FIGURES: Final = (
     Figure("groups", "share", "group of 16 readers over 16 segments / 16 plain readers", "x", 0.9, 1.0, higher=True),
     Figure("groups", "beyond_timeout_s", "a reader dies: taken over beyond its time-out, worst of 3", "s", 2, 1),
     Figure("many-segments", "round.p95_ms", "one event to each of 5,000 segments, all acked: p95", "ms", 1000, 500),
-    Figure("many-clients", "written_mb_per_s", "1,000 writers and 1,000 readers: written", "MB/s", 95, 99, higher=True),
-    Figure("many-clients", "read_mb_per_s", "1,000 writers and 1,000 readers: read", "MB/s", 95, 99, higher=True),
+    Figure(
+        "many-clients",
+        "steady_written_mb_per_s",
+        "1,000 writers, 1,000 readers, of 100 MB/s asked: acked",
+        "MB/s",
+        99,
+        99.9,
+        higher=True,
+    ),
+    Figure("many-clients", "steady_read_mb_per_s", "the same: read", "MB/s", 99, 99.9, higher=True),
+    Figure(
+        "many-clients",
+        "written_mb_per_s",
+        "the same, cold start and the last ack included",
+        "MB/s",
+        97,
+        99.5,
+        higher=True,
+    ),
 )
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.bed import OthersCpu, apart, noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from benchmarks.sarit_rows import Scale
 
@@ -26,8 +27,7 @@ def measure_rows(
     for row, measure in rows.items():
         if only and row not in only:
             continue
-        place = directory / row
-        place.mkdir()
+        place = Path(tempfile.mkdtemp(prefix=f"{row}-", dir=directory))  # by its name it finds its place on the disk
         quiet = noise(place)
         print(f"{name}: {row} ... ", end="", flush=True)
         others = OthersCpu()
