@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from sarit.core.limits import FULL_LOOK_OBJECTS, GC_THRESHOLDS, LOOK_PAUSES, LOOK_SECONDS
+from sarit.core.limits import FULL_LOOK_OBJECTS, GC_THRESHOLDS, LOOK_PAUSES, LOOK_SECONDS, MOST_LOOK_SECONDS
 from sarit.env.real import RealClock
 
 
@@ -42,4 +42,6 @@ class Looks:
             self._grown = 0
             gc.collect()
         took = self._clock.monotonic() - begun
-        self._loop.call_later(max(LOOK_SECONDS, LOOK_PAUSES * took), self._look)
+        # Where it is what came up since the last look that takes long, a longer pause makes the next one longer still.
+        pause = min(LOOK_PAUSES * took, MOST_LOOK_SECONDS)
+        self._loop.call_later(max(LOOK_SECONDS, pause), self._look)

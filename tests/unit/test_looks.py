@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from sarit import looks
-from sarit.core.limits import LOOK_PAUSES, LOOK_SECONDS
+from sarit.core.limits import LOOK_PAUSES, LOOK_SECONDS, MOST_LOOK_SECONDS
 from sarit.looks import Looks
 
 TURN = 2_000
@@ -84,7 +84,9 @@ def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("took", "pause"), [(0.001, LOOK_SECONDS), (0.02, 0.02 * LOOK_PAUSES)])
+@pytest.mark.parametrize(
+    ("took", "pause"), [(0.001, LOOK_SECONDS), (0.01, 0.01 * LOOK_PAUSES), (0.5, MOST_LOOK_SECONDS)]
+)
 def test_looks_that_take_long_are_fewer(took, pause, monkeypatch):
     """With thousands of appends under way they took a tenth of a busy node's time."""
     times = iter((10.0, 10.0 + took))

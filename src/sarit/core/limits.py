@@ -93,4 +93,5 @@ GC_THRESHOLDS: Final = (20_000, 0, 1_000)
 LOOK_SECONDS: Final = 0.25
 # Behind each look so many times what it took, at least: where much is in flight they would take a tenth of the time.
 LOOK_PAUSES: Final = 50
+MOST_LOOK_SECONDS: Final = 1.0
 FULL_LOOK_OBJECTS: Final = 2_000_000

@@ -62,7 +62,7 @@ class Budget:
 
     @property
     def short(self) -> bool:
-        """Whether memory runs short, though nobody waits yet: flushes do not wait, and what can be done later does."""
+        """Whether memory runs short, before appends must wait: flushes do not wait, and what can be done later does."""
         return self.held_bytes * 2 >= self.max_unflushed_bytes
 
     @property

@@ -1,7 +1,7 @@
 """Joins small chunks and slices of a segment into larger chunks, in the background.
 
-Runs between two checkpoints of a container, never beside one: appends pile up meanwhile, and where
-they do already it gives way.  What is not joined now is joined when fewer come.
+Runs between two checkpoints of a container, never beside one: appends pile up meanwhile, so it
+gives way while the node's memory runs short.  What is not joined now is joined when fewer come.
 
 The new chunk is durable before the commit that names it; the old ones become garbage in the same
 commit and are deleted after it.  A read that holds an old extent finds its chunk gone and asks for
@@ -129,7 +129,8 @@ class Compactor:
             key = keys.extent_key if extent.chunk else keys.slice_key
             batch.deletes.add(key(segment.id, extent.start))
         batch.puts[keys.extent_key(segment.id, joined.start)] = joined.record()
-        kept = {extent.chunk for extent in chunks if extent not in run}
+        starts = {extent.start for extent in run}  # a run may have hundreds, when it gave way for long
+        kept = {extent.chunk for extent in chunks if extent.start not in starts}
         for extent in run:
             if extent.chunk and extent.chunk not in kept:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""

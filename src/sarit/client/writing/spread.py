@@ -267,6 +267,7 @@ class Spread:
         if self._stay is old:
             self._stay = None
         self._touched.pop(old, None)
+        self._given.pop(old, None)  # what it holds is given to its successors
         marks = Counter(mark for _, mark in old.lane.marks)
         for chunk in old.take():
             self._replace(chunk, targets[0][2] if len(targets) == 1 else None)

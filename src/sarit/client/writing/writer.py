@@ -212,7 +212,9 @@ class EventWriter:
             await asyncio.sleep(0)
 
     def mark(self) -> asyncio.Future[None]:
-        """A future that is done when everything written so far is durable; it fails as the writer does."""
+        """A future that is done when everything written so far is durable; it fails as the writer does.
+
+        What is written right after it may leave together with what is before it, and is waited for then, too."""
         return self._marked(self._spread.mark)
 
     def ack(self) -> asyncio.Future[None]:
@@ -230,8 +232,9 @@ class EventWriter:
         self._marks[future] = None
         spread = self._spread
         if self._intake and (not spread.opened or spread.slots.only is not None):
-            # One lane has it all: what is before this and behind the mark before leaves in one block most often, and
-            # framing each part by itself would cost more than all else that a mark does.
+            # One lane gets it all: what is before this and behind the mark before leaves in one block most often, and
+            # framing each part by itself would cost more than all else that a mark does.  Before the writer is open
+            # there is no lane yet.
             self._gathering.append(future)
         else:
             self._take_intake()
@@ -373,6 +376,7 @@ class EventWriter:
         self._asleep = True
         waiting = (*self._marks, self._drained)
         self._marks.clear()
+        self._gathering.clear()
         for future in waiting:
             if future is not None and not future.done():
                 future.set_exception(error)
