@@ -10,14 +10,19 @@ from tests.unit.store.harness import SMALL, World, Writer, read_all
 SEGMENT = "s/t/0.#epoch.0"
 
 
+async def _trickling():
+    """A store in its world where extents below 600 bytes are small, and a writer on a segment of it."""
+    world = World(limits=replace(SMALL, flush=replace(SMALL.flush, small_extent_bytes=600)))
+    store = await world.start()
+    await store.container(SEGMENT).create(SEGMENT)
+    writer = Writer(store, SEGMENT)
+    await writer.set_up()
+    return world, store, writer
+
+
 def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
     async def main():
-        limits = replace(SMALL, flush=replace(SMALL.flush, small_extent_bytes=600))
-        world = World(limits=limits)
-        store = await world.start()
-        await store.container(SEGMENT).create(SEGMENT)
-        writer = Writer(store, SEGMENT)
-        await writer.set_up()
+        world, store, writer = await _trickling()
         expected = b""
         for number in range(1, 60):
             data = bytes([number]) * (50 + number * 5)
@@ -48,12 +53,7 @@ def test_compaction_gives_way_while_memory_runs_short():
     """It took seconds of a thousand busy segments, in which nothing was flushed: appends were held back."""
 
     async def main():
-        limits = replace(SMALL, flush=replace(SMALL.flush, small_extent_bytes=600))
-        world = World(limits=limits)
-        store = await world.start()
-        await store.container(SEGMENT).create(SEGMENT)
-        writer = Writer(store, SEGMENT)
-        await writer.set_up()
+        _, store, writer = await _trickling()
         half = store.budget.max_unflushed_bytes // 2
         store.budget.report(99, SimpleNamespace(held_bytes=half, unflushed_bytes=0, written_bytes=0))
         numbers = iter(range(1, 1000))

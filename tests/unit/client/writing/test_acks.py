@@ -127,6 +127,7 @@ async def test_marks_on_one_segment_are_placed_with_what_is_before_them(world) -
         writer.write(b"%d" % number)
         marks.append(writer.mark() if number % 2 else writer.ack())
     nothing_more = writer.mark()
+    assert writer._intake == [b"%d" % number for number in range(5)], "taken by a mark, not by the pump"
     assert not any(mark.done() for mark in (*marks, nothing_more))
     world.store.speak()
     order: list[tuple[int, int]] = []
@@ -154,3 +155,17 @@ async def test_marks_that_are_not_placed_yet_fail_with_the_writer(world) -> None
     for future in (mark, ack):
         with pytest.raises(Invalid, match="closed before everything was durable"):
             await future
+
+
+@on_loop
+async def test_a_lane_that_was_replaced_is_not_remembered_for_acks(world) -> None:
+    stream = world.controller.create("s/t")
+    writer = world.client.writer("s/t")
+    writer.write(b"1")
+    await writer.ack()
+    world.controller.scale(stream, [FIRST], [(0.0, 1.0)])
+    writer.write(b"2")
+    await writer.ack()
+    assert list(writer._spread._given) == writer._spread.drivers()
+    assert world.everything() == [b"1", b"2"]
+    await writer.close()
