@@ -15,13 +15,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.loads.pace import now
-from sarit import standalone
 from sarit.cli.main import main
-from sarit.store.flusher import Flusher
+from sarit.node import standalone
+from sarit.store.tiering.flusher import Flusher
 
 if TYPE_CHECKING:
-    from sarit.config import NodeConfig
     from sarit.env.ports import Env
+    from sarit.node.settings import NodeConfig
 
 _flushers: list[Flusher] = []
 _cycles: list[tuple[float, float]] = []

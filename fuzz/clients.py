@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client import watermarks as client_watermarks
-from sarit.client.framing import parse_events
+from sarit.client.core.framing import parse_events
 from sarit.client.groups import codec, updates
 from sarit.client.groups.position import Checkpoint, Position
 from sarit.client.groups.values import GroupConfig, GroupSegment, KeyPart
-from sarit.client.recipes import configuration, roster
-from sarit.client.revisioned import Revision
-from sarit.client.synchronizer import decode_entry, encode_initial, encode_updates
+from sarit.client.streams import watermarks as client_watermarks
+from sarit.client.sync import configuration, roster
+from sarit.client.sync.revisioned import Revision
+from sarit.client.sync.synchronizer import decode_entry, encode_initial, encode_updates
 from sarit.controller.model import watermarks as controller_watermarks
 from sarit.controller.model.epochs import SegmentRange
 from sarit.core.cuts import StreamCut

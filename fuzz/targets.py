@@ -22,9 +22,9 @@ from sarit.log.reading import RunReader, parse_file_name
 from sarit.log.records import BLOCK_BYTES, FRAME, MARK, FileHeader, GroupWriter
 from sarit.storage import layout
 from sarit.storage.layout import Extent
-from sarit.store import operations as ops
-from sarit.store.operations import Create
-from sarit.store.segment import Segment, load_segment
+from sarit.store.container import operations as ops
+from sarit.store.container.operations import Create
+from sarit.store.container.segment import Segment, load_segment
 from sarit.wire import commands as wire
 from sarit.wire.append import AppendAssembler, append_block_end_header
 from sarit.wire.errors import ProtocolError

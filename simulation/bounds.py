@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
+from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from sarit.store.store import SegmentStore

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import detangle
 
-from sarit.claims import claim_chunks, claim_directory
-from sarit.config import NodeConfig
 from sarit.core.errors import Unavailable
 from sarit.index.memory import IndexFaults, MemoryIndexes
 from sarit.log.local import LocalLogProvider
-from sarit.standalone import Node
+from sarit.node.ownership import claim_chunks, claim_directory
+from sarit.node.settings import NodeConfig
+from sarit.node.standalone import Node
 from sarit.storage.directory import open_directory
 from sarit.storage.memory import MemoryChunks, StorageFaults
 from simulation.objects import ProcessChunks

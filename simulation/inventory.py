@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.index import keys
+from sarit.node.storage_owner import MARKER_FOLDER
 from sarit.storage.layout import Extent, load_extent, load_slice
-from sarit.storage.owner import MARKER_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

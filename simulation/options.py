@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
-from sarit.store.container import ContainerLimits
-from sarit.store.flusher import FlushLimits
+from sarit.store.container.container import ContainerLimits
 from sarit.store.store import StoreLimits
+from sarit.store.tiering.flusher import FlushLimits
 
 KIB = 1024
 SLOW_FLUSH_SECONDS: Final = 0.2

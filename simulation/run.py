@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers import log as log_checker
 from checkers import storage as storage_checker
 from checkers import table as table_checker
+from sarit.core.coverage_probes import listening
 from sarit.core.errors import SaritError
-from sarit.core.sometimes import listening
 from sarit.wire import commands as wire
 from simulation.actors.byte_users import ByteUsers
 from simulation.actors.kept import Kept

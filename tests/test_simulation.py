@@ -45,7 +45,7 @@ PINNED = {
 }
 CAUGHT_BY = ("ack-before-fsync", "append-after-seal", "merge-drops-last-block")
 TWICE = (3, 11, 20, 26)
-# Places that the node's rarer work begins at (`sarit.core.sometimes`), and faults.
+# Places that the node's rarer work begins at (`sarit.core.coverage_probes`), and faults.
 MUST_REACH = {
     "kill", "power_cut", "connection_broken", "storage_outage", "sync_error", "ack_learned_at_setup",
     "log_rolled", "log_file_recycled", "torn_tail_found", "tail_carried", "container_failed",
@@ -103,8 +103,8 @@ def test_planted_bugs_that_seeds_seldom_find_are_found_by_their_tests(mutant) ->
 
 def test_a_planted_bug_leaves_no_trace() -> None:
     from sarit.log.writer import LogWriter
-    from sarit.store.container import Container
-    from sarit.store.state import ContainerState
+    from sarit.store.container.container import Container
+    from sarit.store.container.state import ContainerState
 
     def all_of_them():
         return [dict(vars(owner)) for owner in (LogWriter, Container, ContainerState)]

@@ -60,8 +60,11 @@ BANNED: dict[str, str] = {
 ALLOWED: dict[str, tuple[set[str], str]] = {
     "sarit/env/real.py": (set(BANNED), "it is the border to the operating system"),
     "sarit/env/real_files.py": (set(BANNED), "it is the border to the operating system"),
-    "sarit/client/link/loop_thread.py": ({"threading.Thread"}, "the blocking client is a loop on a thread of its own"),
-    "sarit/standalone.py": ({"print"}, "the line that says the node is ready goes to standard output"),
+    "sarit/client/blocking/loop_thread.py": (
+        {"threading.Thread"},
+        "the blocking client's loop has a thread of its own",
+    ),
+    "sarit/node/standalone.py": ({"print"}, "the line that says the node is ready goes to standard output"),
 }
 
 # Modules above the limit today.  Numbers only fall: cut the module, then lower or remove its line.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sarit.client.aio import Client
-from sarit.client.link.controller import ControllerClient, parse_address
-from sarit.client.link.session import Session
+from sarit.client.core.controller import ControllerClient, parse_address
+from sarit.client.core.session import Session
 from sarit.env.real import real_env
 
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sarit.client.framing import arrow_events, binary_array, chunks_of, chunks_of_arrow, frame_events, parse_events
-from sarit.client.link.session import Session
-from sarit.client.values import SegmentRange
-from sarit.client.writing.lane import Lane
-from sarit.client.writing.slots import Slots
-from sarit.client.writing.writer import EventWriter
+from sarit.client.core.framing import arrow_events, binary_array, chunks_of, chunks_of_arrow, frame_events, parse_events
+from sarit.client.core.session import Session
+from sarit.client.core.values import SegmentRange
+from sarit.client.writer.key_ranges import Slots
+from sarit.client.writer.segment_appender import Lane
+from sarit.client.writer.writer import EventWriter
 from sarit.core.names import SegmentId, StreamName
 from sarit.env.real import real_env
 

@@ -20,7 +20,7 @@ from simulation.actors.links import ANSWER_SECONDS, Link
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sarit.client.link.connection import Connection
+    from sarit.client.core.connection import Connection
     from sarit.env.ports import Buffer
 
 

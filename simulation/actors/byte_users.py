@@ -17,7 +17,7 @@ from simulation.events import BrokenBytes, History, SegmentParser, body, framed
 if TYPE_CHECKING:
     from checkers.log import Violation
     from sarit.client.aio import Client
-    from sarit.client.byte_streams import ByteWriter
+    from sarit.client.streams.byte_streams import ByteWriter
     from simulation.cluster import Cluster
 
 STREAM: Final = StreamName(SCOPE, "bytes")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from checkers.graph import Graph
-    from sarit.client.reading.reader import EventReader
+    from sarit.client.reader.reader import EventReader
     from simulation.cluster import Cluster
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from checkers.graph import Cut
     from checkers.log import Violation
     from sarit.client.aio import Client
-    from sarit.client.reading.reader import EventReader
+    from sarit.client.reader.reader import EventReader
     from simulation.cluster import Cluster
 
 STREAM: Final = StreamName(SCOPE, "kept")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sarit.client.link.connection import Connection
+from sarit.client.core.connection import Connection
 from sarit.core.errors import Unavailable
 from simulation.cluster import NODE, STORE_PORT
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from checkers.log import Violation
     from sarit.client.aio import Client
-    from sarit.client.revisioned import Revision
-    from sarit.client.synchronizer import StateSynchronizer
+    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.synchronizer import StateSynchronizer
     from simulation.cluster import Cluster
 
 STREAMS: Final = (f"{SCOPE}/shared-0", f"{SCOPE}/shared-1")

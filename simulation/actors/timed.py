@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers import watermarks as checker
 from checkers.watermarks import Mark, WatermarkHistory
-from sarit.client import watermarks
+from sarit.client.streams import watermarks
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
@@ -25,7 +25,7 @@ from simulation.options import NEVER_SECONDS, WRITER_SECONDS
 if TYPE_CHECKING:
     from checkers.log import Violation
     from sarit.client.aio import Client
-    from sarit.client.writing.writer import EventWriter
+    from sarit.client.writer.writer import EventWriter
     from simulation.cluster import Cluster
 
 STREAM: Final = StreamName(SCOPE, "timed")

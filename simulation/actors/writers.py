@@ -19,7 +19,7 @@ from simulation.actors.links import ANSWER_SECONDS, Link
 from simulation.events import body, framed
 
 if TYPE_CHECKING:
-    from sarit.client.link.connection import Connection
+    from sarit.client.core.connection import Connection
     from simulation.cluster import Cluster
     from simulation.events import History
 

@@ -19,13 +19,13 @@ from sarit.index.memory import MemoryIndexes
 from sarit.index.port import WriteBatch
 from sarit.log.local import LocalLogProvider
 from sarit.storage.directory import open_directory
-from sarit.store.budget import Budget
-from sarit.store.container import ContainerLimits
-from sarit.store.flusher import FlushLimits
-from sarit.store.pace import FlushPace, Paces, ReadPace
-from sarit.store.reads import ChunkReader, Reads
-from sarit.store.recovery import open_container, sweep_orphans
-from sarit.store.tables import Tables
+from sarit.store.container.container import ContainerLimits
+from sarit.store.container.reads import ChunkReader, Reads
+from sarit.store.container.recovery import open_container, sweep_orphans
+from sarit.store.container.tables import Tables
+from sarit.store.flow_control.memory_budget import Budget
+from sarit.store.flow_control.rate_limiter import FlushPace, Paces, ReadPace
+from sarit.store.tiering.flusher import FlushLimits
 from simulation.crashes.machine import Aside, DirectThreads, Machine, SimulatedClock, SimulatedRandom, simulate
 from simulation.crashes.model import Model, Seen
 from simulation.crashes.states import States, subsets
@@ -33,7 +33,7 @@ from simulation.crashes.workload import ATTRIBUTES, KEYS, Workload
 
 if TYPE_CHECKING:
     from sarit.index.port import Index
-    from sarit.store.recovery import Opened
+    from sarit.store.container.recovery import Opened
     from simulation.disk import SimulatedDisk
 
 FILE_BYTES: Final = 16 * 1024

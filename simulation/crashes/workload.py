@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.limits import NO_VERSION, NULL_ATTRIBUTE_VALUE
-from sarit.store.tables import Tables
+from sarit.store.container.tables import Tables
 from sarit.wire.append import Append
 from simulation.crashes.model import ModelSegment
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from sarit.store.container import Container
-    from sarit.store.sessions import WriterSession
+    from sarit.store.container.container import Container
+    from sarit.store.container.writer_session import WriterSession
     from simulation.crashes.model import Model
 
 WRITER: Final = b"w" * 16

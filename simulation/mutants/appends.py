@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sarit.store.budget import Budget
-from sarit.store.container import Container
-from sarit.store.state import ContainerState
+from sarit.store.container.container import Container
+from sarit.store.container.state import ContainerState
+from sarit.store.flow_control.memory_budget import Budget
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sarit.client.reading.progress import Progress
+from sarit.client.reader.progress import Progress
 from sarit.controller.model import streams
 from sarit.controller.model.records import WorkKind
 from sarit.controller.streams import Streams

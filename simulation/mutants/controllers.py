@@ -8,10 +8,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from sarit.controller import keys
+from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.model import codec, retention, watermarks
 from sarit.controller.streams import Streams
-from sarit.controller.transactions import Reading, Transactions
-from sarit.controller.watermarks import Watermarks
+from sarit.controller.transactions.transactions import Reading, Transactions
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sarit.client.revisioned import Revision, RevisionedStream
-from sarit.client.synchronizer import StateSynchronizer, encode_initial
+from sarit.client.sync.revisioned import Revision, RevisionedStream
+from sarit.client.sync.synchronizer import StateSynchronizer, encode_initial
 from sarit.client.tables.partition import Partition
 from sarit.core.errors import Conflict, Unavailable
 from sarit.core.limits import EVENT_HEADER_BYTES

@@ -5,18 +5,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sarit.store.checkpoint import BatchBuilder
-from sarit.store.container import Container
-from sarit.store.reads import Reads
-from sarit.store.segment import Segment
-from sarit.store.state import ContainerState
+from sarit.store.container.container import Container
+from sarit.store.container.reads import Reads
+from sarit.store.container.segment import Segment
+from sarit.store.container.state import ContainerState
+from sarit.store.tiering.checkpoint import BatchBuilder
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sarit.store.operations import Merge
+    from sarit.store.container.operations import Merge
 
 
 @mutant("sealed is for ever")
@@ -89,7 +89,7 @@ def chunk_dropped_one_early() -> Iterator[None]:
     """Truncation drops the extent that holds the new start, and its chunk."""
 
     async def wrong(self: Any, item: Any, batch: Any, garbage: set[str]) -> None:
-        from sarit.store.checkpoint import stored_key
+        from sarit.store.tiering.checkpoint import stored_key
 
         stored = await self._stored_extents(item.segment.id)
         dropped = [extent for extent in stored if extent.start < item.start]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import SaritError
 from sarit.store import store
-from sarit.store.checkpoint import BatchBuilder
-from sarit.store.segment import Segment
-from sarit.store.state import ContainerState
-from sarit.store.tables import Tables, _applied
+from sarit.store.container.segment import Segment
+from sarit.store.container.state import ContainerState
+from sarit.store.container.tables import Tables, _applied
+from sarit.store.tiering.checkpoint import BatchBuilder
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
 
@@ -108,7 +108,7 @@ def unsaved_segment_evicted() -> Iterator[None]:
 @contextmanager
 def read_before_durable() -> Iterator[None]:
     """Operations are applied, and so readable, when they are handed to the log."""
-    from sarit.store.pipeline import FramePipeline
+    from sarit.store.container.group_commit import FramePipeline
 
     right_cut, right_durable = FramePipeline._cut, FramePipeline._durable
 

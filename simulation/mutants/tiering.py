@@ -5,13 +5,14 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sarit import claims
 from sarit.core.errors import Unavailable
-from sarit.storage import starts
-from sarit.store import recovery, store
-from sarit.store.flusher import Flusher
-from sarit.store.garbage import Garbage
-from sarit.store.reads import ChunkReader
+from sarit.node import ownership as claims
+from sarit.node import storage_starts as starts
+from sarit.store import store
+from sarit.store.container import recovery
+from sarit.store.container.reads import ChunkReader
+from sarit.store.tiering.chunk_gc import Garbage
+from sarit.store.tiering.flusher import Flusher
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
 

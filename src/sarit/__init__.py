@@ -21,18 +21,18 @@ if TYPE_CHECKING:
         SharedConfiguration,
         StateSynchronizer,
     )
+    from sarit.client.blocking.groups import GroupReader, ReaderGroup
     from sarit.client.blocking.handles import BatchReader, Stream, TimeWindows
     from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
+    from sarit.client.blocking.tables import Table
     from sarit.client.blocking.transactions import Transaction, TransactionalWriter
-    from sarit.client.groups.blocking import GroupReader, ReaderGroup
+    from sarit.client.core.values import TransactionStatus
     from sarit.client.groups.position import Checkpoint, Position
     from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch, GroupEvent
-    from sarit.client.reading.pointers import EventPointer
-    from sarit.client.recipes.roster import Member
-    from sarit.client.revisioned import Revision
-    from sarit.client.tables.blocking import Table
+    from sarit.client.reader.pointers import EventPointer
+    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.roster import Member
     from sarit.client.tables.changes import Insert, Put, Remove, Replace
-    from sarit.client.values import TransactionStatus
     from sarit.core.cuts import StreamCut
     from sarit.core.errors import (
         Conflict,
@@ -58,17 +58,17 @@ _HOMES = {
         "SharedConfiguration",
         "StateSynchronizer",
     ),
-    "sarit.client.groups.blocking": ("GroupReader", "ReaderGroup"),
-    "sarit.client.reading.pointers": ("EventPointer",),
+    "sarit.client.blocking.groups": ("GroupReader", "ReaderGroup"),
+    "sarit.client.reader.pointers": ("EventPointer",),
     "sarit.client.groups.position": ("Checkpoint", "Position"),
     "sarit.client.groups.reader": ("ArrowBatch", "CheckpointEvent", "EventBatch", "GroupEvent"),
-    "sarit.client.recipes.roster": ("Member",),
-    "sarit.client.revisioned": ("Revision",),
+    "sarit.client.sync.roster": ("Member",),
+    "sarit.client.sync.revisioned": ("Revision",),
     "sarit.client.blocking.handles": ("BatchReader", "Stream", "TimeWindows"),
     "sarit.client.blocking.transactions": ("Transaction", "TransactionalWriter"),
-    "sarit.client.tables.blocking": ("Table",),
+    "sarit.client.blocking.tables": ("Table",),
     "sarit.client.tables.changes": ("Insert", "Put", "Remove", "Replace"),
-    "sarit.client.values": ("TransactionStatus",),
+    "sarit.client.core.values": ("TransactionStatus",),
     "sarit.client.blocking.streams": ("ByteReader", "ByteWriter", "EventReader", "EventWriter"),
     "sarit.core.cuts": ("StreamCut",),
     "sarit.core.errors": (

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sarit.client.aio import Client
-    from sarit.client.revisioned import Revision
-    from sarit.client.synchronizer import StateSynchronizer
+    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.synchronizer import StateSynchronizer
 
 TABLE: Final = f"{SCOPE}/pairs"
 STATE: Final = f"{SCOPE}/state"

@@ -6,12 +6,12 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sarit.client.link.loop_thread import LoopThread
-from sarit.config import NodeConfig
+from sarit.client.blocking.loop_thread import LoopThread
 from sarit.controller.times import Times, WatermarkTimes
 from sarit.core.metering import ScalingTimes
 from sarit.env.real import real_env
-from sarit.standalone import open_node
+from sarit.node.settings import NodeConfig
+from sarit.node.standalone import open_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ import pytest
 import sarit
 from examples.exactly_once_pipeline.pipeline import Pipeline
 from sarit.client.transactions.transaction import Transaction as AioTransaction
-from sarit.controller.transactions import Transactions
+from sarit.controller.transactions.transactions import Transactions
 from sarit.core.names import StreamName
 from tests.examples.fast import hasty_node
 from tests.nodes import RunningNode

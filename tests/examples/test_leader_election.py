@@ -14,7 +14,7 @@ from pathlib import Path
 import sarit
 from examples.leader_election import worker
 from examples.leader_election.worker import open_ledger
-from sarit.client import synchronizer
+from sarit.client.sync import synchronizer
 from tests.nodes import RunningNode
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "leader_election" / "worker.py"

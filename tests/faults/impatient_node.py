@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sarit.standalone
+import sarit.node.standalone
 from sarit.cli.main import main
-from sarit.rpc import door, reception
-from sarit.store import server
-from sarit.store.patience import Patience
+from sarit.rpc import grpc_server as door
+from sarit.rpc import request_limiter as reception
+from sarit.store.server import listener as server
+from sarit.store.server.connection_reaper import Patience
 
 PATIENCE_SECONDS = 4.0
 
@@ -19,5 +20,5 @@ if __name__ == "__main__":
     server.LOOK_SECONDS = 0.5
     door.STALLED_SECONDS = PATIENCE_SECONDS
     reception.Reception.__init__.__kwdefaults__["patience_seconds"] = PATIENCE_SECONDS
-    sarit.standalone.StoreServer = impatient
+    sarit.node.standalone.StoreServer = impatient
     main()

@@ -43,7 +43,7 @@ def test_two_thousand_connections_and_some_that_misbehave(tmp_path) -> None:
         ("ended in the middle", VANISHED),
     ):
         assert log.count(words) == count, (words, log[-3000:])
-    assert log.count("sarit.store.connection:") == DEAF + HALF + OPEN_BLOCKS + GARBAGE + UNKNOWN + VANISHED
+    assert log.count("sarit.store.server.connection:") == DEAF + HALF + OPEN_BLOCKS + GARBAGE + UNKNOWN + VANISHED
     assert "Traceback" not in log
 
 

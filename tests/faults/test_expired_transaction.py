@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from sarit.client.aio import connect
-from sarit.client.values import TransactionStatus
+from sarit.client.core.values import TransactionStatus
 from sarit.core.errors import Conflict
 from tests.faults.test_kill import Fixed
 

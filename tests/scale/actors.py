@@ -10,8 +10,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from sarit.client.core.values import TransactionStatus
 from sarit.client.tables.changes import Put, Remove
-from sarit.client.values import TransactionStatus
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Truncated
 
 if TYPE_CHECKING:

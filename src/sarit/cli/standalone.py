@@ -91,9 +91,9 @@ def standalone(
     second or more later, does not wait for the flush.  Whatever was acknowledged is on the disk, so that kill -9 loses
     nothing either.
     """
-    from sarit.config import NodeConfig
     from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
-    from sarit.standalone import run
+    from sarit.node.settings import NodeConfig
+    from sarit.node.standalone import run
 
     logging.basicConfig(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

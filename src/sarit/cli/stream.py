@@ -12,7 +12,7 @@ from sarit.core import cuts
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 
 if TYPE_CHECKING:
-    from sarit.client.values import StreamInfo
+    from sarit.client.core.values import StreamInfo
     from sarit.core.names import SegmentId, StreamName
 
 _MS_PER_SECOND = 1000

@@ -17,18 +17,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sarit.client import segments
-from sarit.client.byte_streams import ByteReader, ByteWriter
-from sarit.client.coordination import Coordination
+from sarit.client.core import segments
+from sarit.client.core.controller import ControllerClient, parse_address
+from sarit.client.core.session import PATIENCE_SECONDS, Session
+from sarit.client.core.values import SegmentInfo, StreamInfo, Successor
 from sarit.client.groups.registry import ReaderGroups
-from sarit.client.link.controller import ControllerClient, parse_address
-from sarit.client.link.session import PATIENCE_SECONDS, Session
-from sarit.client.reading.reader import EventReader
-from sarit.client.streams import Stream
+from sarit.client.reader.reader import EventReader
+from sarit.client.streams.byte_streams import ByteReader, ByteWriter
+from sarit.client.streams.stream import Stream
+from sarit.client.sync.coordination import Coordination
 from sarit.client.tables.table import Table, Tables, table_name
 from sarit.client.transactions.transaction import DEFAULT_LEASE_SECONDS, TransactionalWriter
-from sarit.client.values import SegmentInfo, StreamInfo, Successor
-from sarit.client.writing.writer import DEFAULT_BUFFER_BYTES, EventWriter
+from sarit.client.writer.writer import DEFAULT_BUFFER_BYTES, EventWriter
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid

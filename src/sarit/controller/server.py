@@ -7,27 +7,27 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.controller.autoscale import AutoScale
+from sarit.controller.background.autoscale import AutoScale
+from sarit.controller.background.maintenance import Caretaker
+from sarit.controller.background.recovery_sweeper import Sweeper
+from sarit.controller.background.retention import Retention
+from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.calls.scopes import ScopeCalls
 from sarit.controller.calls.segments import SegmentCalls
 from sarit.controller.calls.streams import StreamCalls
 from sarit.controller.calls.tables import TableCalls
 from sarit.controller.calls.transactions import TransactionCalls
-from sarit.controller.caretaker import Caretaker
 from sarit.controller.catalog import Catalog
 from sarit.controller.groups import Groups
 from sarit.controller.history import History
 from sarit.controller.key_value_tables import KeyValueTables
-from sarit.controller.retention import Retention
 from sarit.controller.runner import Runner
 from sarit.controller.scopes import Scopes
 from sarit.controller.service import ControllerService
 from sarit.controller.streams import Streams
-from sarit.controller.sweeper import Sweeper
 from sarit.controller.times import Times
-from sarit.controller.transactions import Transactions
-from sarit.controller.watermarks import Watermarks
+from sarit.controller.transactions.transactions import Transactions
 from sarit.controller.writers import Writers
 from sarit.core.errors import Exists
 from sarit.core.names import SYSTEM_SCOPE

@@ -12,7 +12,7 @@ from grpclib.const import Cardinality, Handler
 
 from sarit.controller.status import answering
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.reception import Reception
+from sarit.rpc.request_limiter import Reception
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

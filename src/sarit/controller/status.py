@@ -18,7 +18,7 @@ from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFou
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from sarit.rpc.reception import Reception
+    from sarit.rpc.request_limiter import Reception
 
 _log = logging.getLogger("sarit.controller")
 

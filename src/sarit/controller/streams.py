@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
-from sarit.controller.endings import rolled
 from sarit.controller.locks import Locks
 from sarit.controller.model import codec, streams
 from sarit.controller.model.cuts import is_cut, segments_between
@@ -20,6 +19,7 @@ from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, k
 from sarit.controller.model.records import State, StreamRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import every
+from sarit.controller.transactions.endings import rolled
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, is_internal_name

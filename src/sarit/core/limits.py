@@ -1,6 +1,6 @@
 """Every bound of the system, by name, unit last.
 
-What is a user's choice is in `config.py`; these are the walls behind it.
+What is a user's choice is in `node/settings.py`; these are the walls behind it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ SAME_SIGNAL_SECONDS: Final = 1.0
 
 # -- the interpreter ---------------------------------------------------------------------------
 SWITCH_INTERVAL_SECONDS: Final = 0.0001
-# Objects more than there were, then looks at the younger generation: for bursts, between those by the clock (looks.py).
+# Objects more than there were, then scans of the younger generation: for bursts, between those by the clock
+# (node/gc_scheduler.py).
 GC_THRESHOLDS: Final = (20_000, 0, 1_000)
 LOOK_SECONDS: Final = 0.25
 # Behind each look so many times what it took, at least: where much is in flight they would take a tenth of the time.

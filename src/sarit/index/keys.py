@@ -5,7 +5,7 @@ byte order is numeric order), then what tells records of that kind apart.  All r
 kind of one segment thus stand together: they are listed by a scan and dropped by a range
 delete.  The layout, with an example in bytes for each, is docs/formats/index.md.
 
-    s <id>                segment record            (encoded in store/segment.py)
+    s <id>                segment record            (encoded in store/container/segment.py)
     n <name>              segment id, 8 bytes
     a <id> <attribute 16> attribute value, int64
     c <id> <start 8>      extent in a chunk         (encoded in storage/layout.py)

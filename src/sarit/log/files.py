@@ -13,7 +13,7 @@ import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sarit.core.sometimes import sometimes
+from sarit.core.coverage_probes import sometimes
 from sarit.log.reading import LOG, NEW, SPARE, file_name
 from sarit.log.records import BLOCK_BYTES, FRAME, LIFE_BYTES, FileHeader, GroupWriter
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from sarit.core.coverage_probes import sometimes
 from sarit.core.errors import Corrupt
 from sarit.core.limits import LOG_READ_BYTES
-from sarit.core.sometimes import sometimes
 from sarit.log.port import Frame
 from sarit.log.records import (
     BLOCK_BYTES,

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sarit.core.coverage_probes import sometimes
 from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import LOG_GROUP_BYTES
-from sarit.core.sometimes import sometimes
 from sarit.log.reading import LogFile
 from sarit.log.records import BLOCK_BYTES, FRAME, MARK, GroupWriter, aligned, record_bytes
 

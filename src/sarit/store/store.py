@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from sarit.core.coverage_probes import sometimes
 from sarit.core.errors import Corrupt, SaritError, Unavailable
 from sarit.core.limits import CACHE_BYTES, LOG_FILE_BYTES, MAX_UNFLUSHED_BYTES, MIB
 from sarit.core.names import placement_key
-from sarit.core.sometimes import sometimes
-from sarit.store.budget import Budget
-from sarit.store.container import Container, ContainerLimits
-from sarit.store.flusher import FlushLimits
-from sarit.store.pace import FlushPace, Paces, ReadPace
-from sarit.store.reads import ChunkReader, Reads
-from sarit.store.recovery import Opened, open_container, sweep_orphans
-from sarit.store.tables import Tables
+from sarit.store.container.container import Container, ContainerLimits
+from sarit.store.container.reads import ChunkReader, Reads
+from sarit.store.container.recovery import Opened, open_container, sweep_orphans
+from sarit.store.container.tables import Tables
+from sarit.store.flow_control.memory_budget import Budget
+from sarit.store.flow_control.rate_limiter import FlushPace, Paces, ReadPace
+from sarit.store.tiering.flusher import FlushLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from sarit.client.values import SegmentRange, Successor
+from sarit.client.core.values import SegmentRange, Successor
 from sarit.core.errors import NotFound
 from sarit.core.limits import MAX_READ_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.core.names import SegmentId, StreamName

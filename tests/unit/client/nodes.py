@@ -4,9 +4,9 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from sarit.client import aio
-from sarit.config import NodeConfig
 from sarit.env.real import real_env
-from sarit.standalone import open_node
+from sarit.node.settings import NodeConfig
+from sarit.node.standalone import open_node
 
 
 class LocalNode:

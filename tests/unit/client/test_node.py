@@ -7,7 +7,7 @@ import pytest
 
 import sarit
 from tests.nodes import RunningNode
-from tests.unit.client.writing.test_writer import by_key
+from tests.unit.client.writer.test_writer import by_key
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from functools import wraps
 
 from sarit.client.aio import Client
-from sarit.client.framing import split_events
-from sarit.client.link.session import Session
+from sarit.client.core.framing import split_events
+from sarit.client.core.session import Session
 from sarit.env.real import real_env
 from tests.unit.client.fake_store import FakeController, FakeStore
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sarit.controller.autoscale import MAX_WISHES
+from sarit.controller.background.autoscale import MAX_WISHES
 from sarit.core.metering import Rates, Wish
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScaleType, ScalingPolicy, StreamConfig

@@ -10,7 +10,7 @@ from grpclib.testing import ChannelFor
 
 from sarit.controller.server import Controller
 from sarit.core.names import SegmentId
-from sarit.inprocess import InProcessSegments, InProcessTables
+from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
 from tests.unit.store.harness import World, Writer, twin_env

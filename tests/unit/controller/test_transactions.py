@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from sarit.controller import keys
-from sarit.controller.endings import ended
 from sarit.controller.model import transactions
 from sarit.controller.model.records import TransactionRecord, TxnState
-from sarit.controller.remembered import MAX_LISTED_TRANSACTIONS
+from sarit.controller.transactions.completed_log import MAX_LISTED_TRANSACTIONS
+from sarit.controller.transactions.endings import ended
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, transaction_segment
@@ -145,8 +145,8 @@ def test_a_stream_is_sealed_when_its_transactions_have_ended():
 
 def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
     async def main():
-        monkeypatch.setattr("sarit.controller.remembered._PRUNE_AFTER", 5)
-        monkeypatch.setattr("sarit.controller.remembered.MAX_LISTED_TRANSACTIONS", 3)
+        monkeypatch.setattr("sarit.controller.transactions.completed_log._PRUNE_AFTER", 5)
+        monkeypatch.setattr("sarit.controller.transactions.completed_log.MAX_LISTED_TRANSACTIONS", 3)
         world, c = await prepared(1)
         txns = []
         for _ in range(20):

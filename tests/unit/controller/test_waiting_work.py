@@ -6,8 +6,11 @@ import asyncio
 
 import pytest
 
-from sarit.controller import caretaker, keys, locks, sweeper, transactions
+from sarit.controller import keys, locks
+from sarit.controller.background import maintenance as caretaker
+from sarit.controller.background import recovery_sweeper as sweeper
 from sarit.controller.model.records import TxnState
+from sarit.controller.transactions import transactions
 from sarit.core.errors import Unavailable
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sarit.core.sometimes import listening, sometimes
+from sarit.core.coverage_probes import listening, sometimes
 
 
 def test_those_who_listen_are_told() -> None:

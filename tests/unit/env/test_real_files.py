@@ -15,7 +15,7 @@ import pytest
 from sarit.core.limits import READ_BLOCK_BYTES
 from sarit.env.real import RealFiles
 from sarit.env.real_files import BYPASS_BYTES, BYPASS_UNHURRIED_BYTES, SCAN_PIECE_BYTES
-from sarit.store.pace import LARGE_PIECE_BYTES, SMALL_PIECE_BYTES
+from sarit.store.flow_control.rate_limiter import LARGE_PIECE_BYTES, SMALL_PIECE_BYTES
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import PingReceived
 
-from sarit.rpc import door
-from sarit.rpc.door import Door, _Gathering
+from sarit.rpc import grpc_server as door
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
+from sarit.rpc.grpc_server import Door, _Gathering
 from tests.unit.client.world import until
 
 

@@ -9,7 +9,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.reception import MAX_REQUEST_BYTES, Reception
+from sarit.rpc.request_limiter import MAX_REQUEST_BYTES, Reception
 
 
 class Stream:

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Invalid
+from sarit.node.storage_owner import MARKER, claim_storage
 from sarit.storage.memory import MemoryChunks
-from sarit.storage.owner import MARKER, claim_storage
 
 MINE, OTHER = "1" * 32, "2" * 32
 

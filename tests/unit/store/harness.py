@@ -11,13 +11,13 @@ from sarit.env.ports import Env
 from sarit.index.memory import MemoryIndexes
 from sarit.log.memory import MemoryLogProvider
 from sarit.storage.memory import MemoryChunks
-from sarit.store.container import ContainerLimits
-from sarit.store.flusher import FlushLimits
+from sarit.store.container.container import ContainerLimits
 from sarit.store.store import SegmentStore, StoreLimits
+from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire.append import Append
 
 if TYPE_CHECKING:
-    from sarit.store.sessions import WriterSession
+    from sarit.store.container.writer_session import WriterSession
 
 SMALL = StoreLimits(
     containers=2,

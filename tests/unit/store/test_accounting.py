@@ -9,7 +9,7 @@ import pytest
 
 from sarit.core.errors import SaritError
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
-from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
+from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 from tests.unit.store.harness import SMALL, World, Writer
 
 NAMES = [f"s/t/{n}.#epoch.0" for n in range(4)]

@@ -7,9 +7,9 @@ import pytest
 
 from sarit.core.errors import Unavailable
 from sarit.index import keys
-from sarit.store import residency
-from sarit.store.container import AttributeUpdate
-from sarit.store.recovery import sweep_orphans
+from sarit.store.container import metadata_cache as residency
+from sarit.store.container.container import AttributeUpdate
+from sarit.store.container.recovery import sweep_orphans
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 NAME = "a/b/0.#epoch.0"
@@ -137,7 +137,7 @@ def test_deletes_that_take_long_do_not_keep_a_checkpoint_waiting(monkeypatch):
             await asyncio.sleep(0.05)
 
         world.storage.delete = slowly
-        monkeypatch.setattr("sarit.store.garbage._CYCLE_SECONDS", 0.1)
+        monkeypatch.setattr("sarit.store.tiering.chunk_gc._CYCLE_SECONDS", 0.1)
         for _ in range(50):
             before = len(deleted)
             await opened.flusher.garbage.collect()

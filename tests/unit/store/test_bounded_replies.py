@@ -2,13 +2,13 @@
 
 import asyncio
 
-from sarit.client.reading.fetch import READ_BYTES
+from sarit.client.reader.fetch import READ_BYTES
 from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, MAX_REQUESTS_PER_CONNECTION, MIB, REQUEST_OVERHEAD_BYTES
-from sarit.store.connection import StoreConnection
-from sarit.store.reads import ReadResult, Reads
-from sarit.store.tables import Tables
-from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
-from sarit.store.weights import reply_bytes, request_bytes
+from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+from sarit.store.container.reads import ReadResult, Reads
+from sarit.store.container.tables import Tables
+from sarit.store.server.connection import StoreConnection
+from sarit.store.server.memory_cost import reply_bytes, request_bytes
 from sarit.wire import commands as wire
 from sarit.wire.append import AppendAssembler
 from tests.unit.store.harness import WRITER

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from sarit.store.budget import Budget
-from sarit.store.operations import Create
-from sarit.store.segment import Block, Segment, slice_blocks
-from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
+from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+from sarit.store.container.operations import Create
+from sarit.store.container.segment import Block, Segment, slice_blocks
+from sarit.store.flow_control.memory_budget import Budget
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 

@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sarit.store.budget import Budget
-from sarit.store.operations import Create
-from sarit.store.segment import Block, Segment, slice_blocks
-from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
+from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+from sarit.store.container.operations import Create
+from sarit.store.container.segment import Block, Segment, slice_blocks
+from sarit.store.flow_control.memory_budget import Budget
 
 CACHE_BYTES = 40 + 5 * BLOCK_OVERHEAD_BYTES
 which = st.integers(0, 1)

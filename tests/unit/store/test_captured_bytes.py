@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sarit.storage.memory import MemoryChunks
-from sarit.store.flusher import FlushLimits
-from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
+from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire.append import Append
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 

@@ -9,7 +9,7 @@ import pytest
 
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.real import RealNetwork
-from sarit.store.server import StoreServer
+from sarit.store.server.listener import StoreServer
 from sarit.wire import commands as wire
 from sarit.wire.append import append_block_end_header
 from sarit.wire.frames import FrameReader
@@ -290,7 +290,7 @@ def test_bad_input_ends_its_connection_with_one_line_and_nothing_else(bad, caplo
             await client.closed()
             good.send(append_end(b"still", 1, 1))
             assert (await good.reply()).segment_write_offset == 5
-            assert len([r for r in caplog.records if r.name == "sarit.store.connection"]) == 1
+            assert len([r for r in caplog.records if r.name == "sarit.store.server.connection"]) == 1
 
     run(main())
 

@@ -9,8 +9,8 @@ import pytest
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated, Unavailable
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.names import transaction_segment, transient_segment
-from sarit.store.segment import EVENT_COUNT
-from sarit.store.state import WrongEventNumber
+from sarit.store.container.segment import EVENT_COUNT
+from sarit.store.container.state import WrongEventNumber
 from tests.unit.store.harness import SMALL, WRITER, World, Writer, read_all
 
 SEGMENT = "s/t/0.#epoch.0"

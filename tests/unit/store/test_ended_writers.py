@@ -1,7 +1,7 @@
 """Writers whose segment is gone, and writers that nobody knows: what stays of them, and what they are told."""
 
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
-from sarit.store import append_requests
+from sarit.store.server import append_handler as append_requests
 from sarit.wire import commands as wire
 from tests.unit.store.test_abandoned_appends import OTHER, exhausted, until
 from tests.unit.store.test_connection import SEGMENT, WRITER, append_end, ready, run, serving

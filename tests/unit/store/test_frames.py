@@ -8,9 +8,10 @@ import pytest
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import MAX_APPEND_BYTES, MAX_FRAME_BYTES, MAX_TABLE_BATCH_BYTES, MAX_TABLE_VALUE_BYTES
-from sarit.store import append_requests, pipeline
-from sarit.store.flusher import FlushLimits
-from sarit.store.operations import ENTRY_HEADER_BYTES, FRAME_HEADER, Append
+from sarit.store.container import group_commit as pipeline
+from sarit.store.container.operations import ENTRY_HEADER_BYTES, FRAME_HEADER, Append
+from sarit.store.server import append_handler as append_requests
+from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 from tests.unit.store.test_connection import SEGMENT, append_end, raw, ready, serving

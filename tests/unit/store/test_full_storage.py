@@ -7,7 +7,7 @@ import pytest
 
 from sarit.core.errors import Unavailable
 from sarit.storage.memory import MemoryChunks
-from sarit.store import flusher as flushing
+from sarit.store.tiering import flusher as flushing
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 OLD, NEW = "a/old/0.#epoch.0", "a/new/0.#epoch.0"

@@ -9,8 +9,8 @@ import pytest
 from sarit.core.errors import Unavailable
 from sarit.core.limits import NO_VERSION, ROOM_WAIT_SECONDS
 from sarit.log.local import LocalLogProvider
+from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 from sarit.store.store import SegmentStore
-from sarit.store.unflushed import BLOCK_OVERHEAD_BYTES
 from tests.unit.log.world import Machine, simulate
 from tests.unit.store.harness import SMALL, World, Writer
 

@@ -3,8 +3,8 @@
 import asyncio
 
 from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, MIB, NULL_ATTRIBUTE_VALUE
-from sarit.store import patience
-from sarit.store.container import Container
+from sarit.store.container.container import Container
+from sarit.store.server import connection_reaper as patience
 from sarit.wire import commands as wire
 from tests.unit.store.test_connection import SEGMENT, WRITER, append_end, raw, ready, run, serving
 

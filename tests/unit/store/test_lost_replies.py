@@ -291,7 +291,7 @@ def test_background_work_that_dies_is_told(caplog):
 
 def test_a_connection_that_is_closed_and_takes_nothing_is_ended(monkeypatch):
     async def main():
-        monkeypatch.setattr("sarit.store.connection.CLOSE_SECONDS", 0.1)
+        monkeypatch.setattr("sarit.store.server.connection.CLOSE_SECONDS", 0.1)
         async with serving() as server:
             c = await ready(server)
             for number in range(1, 9):
@@ -344,7 +344,7 @@ def test_connections_that_stand_still_are_ended_with_one_line(kind, caplog):
                 await asyncio.sleep(0.01)
             assert isinstance(await c.ask(wire.KeepAlive()), wire.KeepAlive)
             still.writer.transport.abort()
-        lines = [r.getMessage() for r in caplog.records if r.name == "sarit.store.connection"]
+        lines = [r.getMessage() for r in caplog.records if r.name == "sarit.store.server.connection"]
         assert len(lines) == 1, lines
         assert ("did not take" if kind == "deaf" else "went silent") in lines[0]
 

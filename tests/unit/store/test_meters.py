@@ -9,7 +9,7 @@ import pytest
 
 from sarit.core.metering import ScalingTimes, Wish
 from sarit.core.names import transaction_segment
-from sarit.store.meters import Meters
+from sarit.store.flow_control.load_meters import Meters
 from sarit.wire.append import Append
 from tests.unit.store.harness import World, Writer
 

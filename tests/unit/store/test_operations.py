@@ -3,7 +3,7 @@
 import pytest
 
 from sarit.core.errors import Corrupt
-from sarit.store.operations import (
+from sarit.store.container.operations import (
     FORMAT_VERSION,
     FRAME_HEADER,
     KIND_TABLE_FIXED,

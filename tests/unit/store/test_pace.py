@@ -7,8 +7,9 @@ from random import Random
 import pytest
 
 from sarit.core.limits import MIB
-from sarit.store.budget import Budget
-from sarit.store.pace import (
+from sarit.store.container.dirty_bytes import Unflushed
+from sarit.store.flow_control.memory_budget import Budget
+from sarit.store.flow_control.rate_limiter import (
     FAST_APPEND_SECONDS,
     MAX_READ_WAIT_SECONDS,
     MIN_BYTES_PER_SECOND,
@@ -16,7 +17,6 @@ from sarit.store.pace import (
     FlushPace,
     ReadPace,
 )
-from sarit.store.unflushed import Unflushed
 
 
 @dataclass

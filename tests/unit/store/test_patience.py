@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sarit.core.limits import KIB, MIB
-from sarit.store.patience import MAX_HELD_BYTES, Holding, Patience, unacked_share, unsent_share
+from sarit.store.server.connection_reaper import MAX_HELD_BYTES, Holding, Patience, unacked_share, unsent_share
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sarit.core.limits import MIB
-from sarit.store.reads import ChunkReader
+from sarit.store.container.reads import ChunkReader
 
 
 class _Storage:

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
-from sarit.store.operations import FORMAT_VERSION, FRAME_HEADER, KIND_STREAM, KIND_TABLE_HASH, decode_frame
-from sarit.store.segment import Attribute, slice_blocks
-from sarit.store.state import ContainerState, WrongEventNumber
+from sarit.store.container.operations import FORMAT_VERSION, FRAME_HEADER, KIND_STREAM, KIND_TABLE_HASH, decode_frame
+from sarit.store.container.segment import Attribute, slice_blocks
+from sarit.store.container.state import ContainerState, WrongEventNumber
 
 NAMES = ("a", "b", "c")
 TABLE = "t"

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.store.flusher import FlushLimits
-from sarit.store.operations import Append
+from sarit.store.container.operations import Append
+from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, WRITER, World, Writer
 from tests.unit.store.test_connection import append_end, run, serving

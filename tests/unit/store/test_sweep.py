@@ -12,7 +12,7 @@ from sarit.core.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider
 from sarit.storage.names import epoch_prefix
-from sarit.store.recovery import sweep_orphans
+from sarit.store.container.recovery import sweep_orphans
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 NAME = "a/b/0.#epoch.0"
@@ -271,7 +271,7 @@ def test_a_sweep_beside_another_takes_nothing_that_was_committed() -> None:
 @pytest.mark.parametrize("part", ["flush", "compaction"])
 def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_start(part, monkeypatch) -> None:
     """It had been garbage, and collected, before it was there."""
-    monkeypatch.setattr("sarit.store.flusher._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("sarit.store.tiering.flusher._RETRY_SECONDS", 0.0)
 
     async def main():
         world = _world()

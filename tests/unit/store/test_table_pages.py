@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.limits import MAX_TABLE_PAGE_BYTES, NO_VERSION
-from sarit.store import range_ends
-from sarit.store.container import ContainerLimits
-from sarit.store.range_ends import RangeEnds
+from sarit.store.container import range_scan_cache as range_ends
+from sarit.store.container.container import ContainerLimits
+from sarit.store.container.range_scan_cache import RangeEnds
 from tests.unit.store.harness import SMALL, World
 from tests.unit.store.test_tables import TABLE, opened, run, stored
 

@@ -3,10 +3,10 @@
 import asyncio
 from dataclasses import replace
 
-from sarit.store.container import ContainerLimits
-from sarit.store.flusher import FlushLimits
-from sarit.store.read_requests import ReadRequests
-from sarit.store.turnstile import Turnstile
+from sarit.store.container.container import ContainerLimits
+from sarit.store.server.read_handler import ReadRequests
+from sarit.store.server.reply_semaphore import Turnstile
+from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire import commands as wire
 from sarit.wire.frames import FrameReader
 from tests.unit.store.harness import SMALL, World, Writer
@@ -140,7 +140,7 @@ def test_a_read_whose_client_stops_taking_replies_while_it_is_looked_for_waits_a
 def test_reads_without_news_are_answered_when_each_has_waited_long_enough(monkeypatch):
     """One timer serves the reads of a connection: it is set anew for those that came later."""
     wait = 0.05
-    monkeypatch.setattr("sarit.store.read_requests.PARKED_READ_SECONDS", wait)
+    monkeypatch.setattr("sarit.store.server.read_handler.PARKED_READ_SECONDS", wait)
 
     async def main():
         loop = asyncio.get_running_loop()
@@ -178,7 +178,7 @@ def test_reads_without_news_are_answered_when_each_has_waited_long_enough(monkey
 
 
 def test_reads_of_a_closed_connection_are_forgotten(monkeypatch):
-    monkeypatch.setattr("sarit.store.read_requests.PARKED_READ_SECONDS", 0.02)
+    monkeypatch.setattr("sarit.store.server.read_handler.PARKED_READ_SECONDS", 0.02)
 
     async def main():
         store = await World(BY_HAND).start()

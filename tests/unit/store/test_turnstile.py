@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sarit.store.turnstile import Turnstile
+from sarit.store.server.reply_semaphore import Turnstile
 
 
 class Queue:

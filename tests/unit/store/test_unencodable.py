@@ -8,8 +8,8 @@ import pytest
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.core.limits import MAX_MERGE_ATTRIBUTES, NULL_ATTRIBUTE_VALUE
 from sarit.store import store as stores
-from sarit.store.operations import SetAttributes
-from sarit.store.requests import Requests
+from sarit.store.container.operations import SetAttributes
+from sarit.store.server.control_handler import Requests
 from sarit.wire import commands as wire
 from sarit.wire.commands.segment import AttributeUpdate
 from tests.unit.store.harness import World, Writer, read_all

@@ -3,10 +3,10 @@
 import asyncio
 from dataclasses import replace
 
-from sarit.store import residency
-from sarit.store.append_requests import AppendRequests
-from sarit.store.flusher import FlushLimits
-from sarit.store.state import WrongEventNumber
+from sarit.store.container import metadata_cache as residency
+from sarit.store.container.state import WrongEventNumber
+from sarit.store.server.append_handler import AppendRequests
+from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire import commands as wire
 from sarit.wire.append import Append
 from sarit.wire.frames import FrameReader

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 
 from sarit.client import aio
 from sarit.client.blocking.coordination import Coordination
+from sarit.client.blocking.groups import ReaderGroups
 from sarit.client.blocking.handles import Stream
+from sarit.client.blocking.loop_thread import LoopThread
 from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
+from sarit.client.blocking.tables import Table, Tables
 from sarit.client.blocking.transactions import TransactionalWriter
-from sarit.client.groups.blocking import ReaderGroups
-from sarit.client.link.loop_thread import LoopThread
-from sarit.client.link.session import PATIENCE_SECONDS
-from sarit.client.tables.blocking import Table, Tables
+from sarit.client.core.session import PATIENCE_SECONDS
 from sarit.client.transactions.transaction import DEFAULT_LEASE_SECONDS
-from sarit.client.writing.writer import DEFAULT_BUFFER_BYTES
+from sarit.client.writer.writer import DEFAULT_BUFFER_BYTES
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.values import SegmentInfo, StreamInfo, Successor
+    from sarit.client.core.values import SegmentInfo, StreamInfo, Successor
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
     from sarit.core.policies import RetentionPolicy, ScalingPolicy

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from sarit.client.recipes.membership import DEFAULT_LEASE_SECONDS
-from sarit.client.synchronizer import COMPACT_AFTER_BYTES
+from sarit.client.sync.membership import DEFAULT_LEASE_SECONDS
+from sarit.client.sync.synchronizer import COMPACT_AFTER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from sarit.client import coordination, revisioned, synchronizer
-    from sarit.client.link.loop_thread import LoopThread
-    from sarit.client.recipes import configuration, election, membership
-    from sarit.client.recipes.roster import Member
-    from sarit.client.revisioned import Revision
+    from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.sync import configuration, coordination, election, membership, revisioned, synchronizer
+    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.roster import Member
     from sarit.core.names import StreamName
 
 S = TypeVar("S")

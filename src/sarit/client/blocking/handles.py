@@ -1,23 +1,24 @@
-"""One stream by name, for the blocking face: `client/streams.py`, `reading/batch.py` and `times.py` behind a thread."""
+"""One stream by name, for the blocking face: `client/streams/` and `client/reader/batch.py` behind a thread."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client.reading.batch import DEFAULT_PARALLEL
+from sarit.client.reader.batch import DEFAULT_PARALLEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
-    from sarit.client import streams, times
     from sarit.client.aio import Cut
-    from sarit.client.history import Epoch
-    from sarit.client.link.loop_thread import LoopThread
-    from sarit.client.reading import batch as batches
-    from sarit.client.reading.pointers import EventPointer
-    from sarit.client.values import SegmentRange
+    from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.core.values import SegmentRange
+    from sarit.client.reader import batch as batches
+    from sarit.client.reader.pointers import EventPointer
+    from sarit.client.streams import event_time as times
+    from sarit.client.streams import stream as streams
+    from sarit.client.streams.history import Epoch
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
 

@@ -11,8 +11,8 @@ import threading
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sarit.client.byte_streams import Adjoining
-from sarit.client.reading.cursor import check_most
+from sarit.client.reader.cursor import check_most
+from sarit.client.streams.byte_streams import Adjoining
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.byte_streams import ByteReader as AioByteReader
-    from sarit.client.byte_streams import ByteWriter as AioByteWriter
-    from sarit.client.link.loop_thread import LoopThread
-    from sarit.client.reading.cursor import Events
-    from sarit.client.reading.reader import EventReader as AioEventReader
-    from sarit.client.writing.writer import EventWriter as AioEventWriter
+    from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.reader.cursor import Events
+    from sarit.client.reader.reader import EventReader as AioEventReader
+    from sarit.client.streams.byte_streams import ByteReader as AioByteReader
+    from sarit.client.streams.byte_streams import ByteWriter as AioByteWriter
+    from sarit.client.writer.writer import EventWriter as AioEventWriter
     from sarit.core.cuts import StreamCut
 
 T = TypeVar("T")

@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from sarit.client.link.loop_thread import LoopThread
+    from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.core.values import TransactionStatus
     from sarit.client.transactions.transaction import Transaction as AioTransaction
     from sarit.client.transactions.transaction import TransactionalWriter as AioTransactionalWriter
-    from sarit.client.values import TransactionStatus
 
 
 class TransactionalWriter:

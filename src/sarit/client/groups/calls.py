@@ -14,8 +14,8 @@ from sarit.rpc.generated import controller_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sarit.client.core.session import Session
     from sarit.client.groups.values import Cut
-    from sarit.client.link.session import Session
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
 

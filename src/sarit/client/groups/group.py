@@ -11,10 +11,11 @@ import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.client.groups import calls, cover, starting
+from sarit.client.groups import calls, starting
+from sarit.client.groups import coverage as cover
 from sarit.client.groups.checkpoints import SILENT
+from sarit.client.groups.membership import MIN_TIMEOUT_SECONDS
 from sarit.client.groups.position import Checkpoint, Position
-from sarit.client.groups.presence import MIN_TIMEOUT_SECONDS
 from sarit.client.groups.reader import GroupReader
 from sarit.client.groups.shared import SharedState
 from sarit.client.groups.updates import (
@@ -26,17 +27,17 @@ from sarit.client.groups.updates import (
     UpdatingConfig,
 )
 from sarit.client.groups.values import GroupConfig, Retention
-from sarit.client.recipes.follower import Follower
+from sarit.client.sync.follower import Follower
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import StreamName, is_user_name
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from sarit.client.core.session import Session
     from sarit.client.groups.starting import Place
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets
-    from sarit.client.link.session import Session
     from sarit.core.cuts import StreamCut
 
 CHECKPOINT_SECONDS: Final = 60.0

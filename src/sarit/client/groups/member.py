@@ -22,9 +22,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from sarit.client.groups import balance, calls, cover
+from sarit.client.groups import assignment as balance
+from sarit.client.groups import calls
+from sarit.client.groups import coverage as cover
 from sarit.client.groups.checkpoints import is_silent
-from sarit.client.groups.presence import Presence
+from sarit.client.groups.membership import Presence
 from sarit.client.groups.updates import (
     AcquireSegment,
     CheckpointPublished,
@@ -42,11 +44,11 @@ from sarit.core.errors import Conflict, SaritError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sarit.client.core.session import Session
     from sarit.client.groups.shared import SharedState
     from sarit.client.groups.sources import Sources
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Offsets
-    from sarit.client.link.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from sarit.client.groups.position import Position
 from sarit.client.groups.sources import Source, Sources
 from sarit.client.groups.updates import AddReader, RemoveReader, Update
 from sarit.client.groups.windows import GroupWindows
-from sarit.client.reading.cursor import Events, arrow_schema, check_most
-from sarit.client.reading.pointers import EventPointer
+from sarit.client.reader.cursor import Events, arrow_schema, check_most
+from sarit.client.reader.pointers import EventPointer
 from sarit.core.errors import Conflict, Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sarit.client.core.session import Session
     from sarit.client.groups.shared import SharedState
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets, Ranges
-    from sarit.client.link.session import Session
-    from sarit.client.times import TimeWindow
+    from sarit.client.streams.event_time import TimeWindow
 
 
 class GroupEvent:

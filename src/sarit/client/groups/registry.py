@@ -14,8 +14,8 @@ from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from sarit.client.core.session import Session
     from sarit.client.groups.starting import Place
-    from sarit.client.link.session import Session
 
 
 class ReaderGroups:

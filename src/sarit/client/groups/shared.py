@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from sarit.client.groups import codec
 from sarit.client.groups.state import GroupState, apply
 from sarit.client.groups.updates import AddReader, Compact, Update
-from sarit.client.revisioned import Revision, RevisionedStream
-from sarit.client.synchronizer import StateSynchronizer
+from sarit.client.sync.revisioned import Revision, RevisionedStream
+from sarit.client.sync.synchronizer import StateSynchronizer
 from sarit.core.errors import NotFound
 from sarit.core.names import READER_GROUP_PREFIX, StreamName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sarit.client.link.session import Session
+    from sarit.client.core.session import Session
 
 
 class GroupName(NamedTuple):

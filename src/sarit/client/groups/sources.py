@@ -1,6 +1,6 @@
 """The segments one reader of a group reads: fetched ahead, taken in turn, each at its own pace.
 
-Like `client/reading/reader.py`, but which segments there are is decided elsewhere: they come and go one by one.
+Like `client/reader/reader.py`, but which segments there are is decided elsewhere: they come and go one by one.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from sarit.client.reading.cursor import EventCursor
-from sarit.client.reading.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
+from sarit.client.reader.cursor import EventCursor
+from sarit.client.reader.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
 from sarit.core.errors import Corrupt, NotFound, Truncated
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sarit.client.core.session import Session
     from sarit.client.groups.values import GroupSegment
-    from sarit.client.link.session import Session
     from sarit.env.ports import Buffer
 
 FETCH_BYTES: Final = 64 * MIB

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from sarit.client import history
-from sarit.client.groups import calls, codec, cover
+from sarit.client.core.segments import segment_infos, tail_cut
+from sarit.client.groups import calls, codec
+from sarit.client.groups import coverage as cover
 from sarit.client.groups.position import Checkpoint
 from sarit.client.groups.shared import GroupName, SharedState
 from sarit.client.groups.updates import Init
 from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
-from sarit.client.segments import segment_infos, tail_cut
+from sarit.client.streams import history
 from sarit.core.cuts import StreamCut, from_text
 from sarit.core.errors import Exists, Invalid
 from sarit.core.names import is_user_name
@@ -19,9 +20,9 @@ from sarit.core.names import is_user_name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sarit.client.core.session import Session
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import Cut, Offsets
-    from sarit.client.link.session import Session
     from sarit.core.names import StreamName
 
     Place = Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None

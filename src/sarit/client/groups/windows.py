@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client.times import TimeWindow, TimeWindows
+from sarit.client.streams.event_time import TimeWindow, TimeWindows
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sarit.client.core.session import Session
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment
-    from sarit.client.link.session import Session
     from sarit.core.names import StreamName
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.core.values import SegmentRange
 from sarit.client.tables.layout import Layout, TableConfig
-from sarit.client.values import SegmentRange
 from sarit.core.errors import Invalid, NotFound, Unavailable
 from sarit.core.names import SegmentId, StreamName, is_user_name
 from sarit.rpc.generated import controller_pb2 as pb
@@ -13,7 +13,7 @@ from sarit.rpc.generated import controller_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sarit.client.link.controller import ControllerClient
+    from sarit.client.core.controller import ControllerClient
 
 
 async def create(controller: ControllerClient, table: StreamName, config: TableConfig) -> bool:

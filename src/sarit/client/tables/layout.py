@@ -19,7 +19,7 @@ from sarit.core.limits import MAX_TABLE_KEY_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sarit.client.values import SegmentRange
+    from sarit.client.core.values import SegmentRange
     from sarit.core.names import SegmentId
 
 Part = bytes | str

@@ -12,8 +12,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.link.connection import REQUESTS
-from sarit.client.link.replies import error_of
+from sarit.client.core.connection import REQUESTS
+from sarit.client.core.replies import error_of
 from sarit.client.tables.changes import gathered
 from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
 from sarit.core.limits import NOT_EXISTS
@@ -22,8 +22,8 @@ from sarit.wire import commands as wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sarit.client.link.connection import Connection
-    from sarit.client.link.session import Session
+    from sarit.client.core.connection import Connection
+    from sarit.client.core.session import Session
     from sarit.client.tables.changes import Batch
     from sarit.core.names import SegmentId, StreamName
 

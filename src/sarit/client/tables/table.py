@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
     from typing import Any, TypeVar
 
-    from sarit.client.link.session import Session
+    from sarit.client.core.session import Session
     from sarit.client.tables.changes import Batch, Change
     from sarit.client.tables.layout import Key, Layout, Part
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.values import SegmentRange, TransactionStatus
+from sarit.client.core.values import SegmentRange, TransactionStatus
 from sarit.core.errors import Conflict, Invalid, NotFound
 from sarit.core.names import SegmentId
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
 
 if TYPE_CHECKING:
-    from sarit.client.link.controller import ControllerClient
+    from sarit.client.core.controller import ControllerClient
     from sarit.core.names import StreamName
 
 NO_TIMESTAMP: Final = -(1 << 63)

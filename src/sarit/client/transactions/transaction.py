@@ -24,19 +24,19 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from sarit.client.core.values import TransactionStatus
 from sarit.client.transactions.calls import TransactionCalls
-from sarit.client.transactions.endings import Endings
-from sarit.client.values import TransactionStatus
-from sarit.client.writing.targets import TransactionTarget
-from sarit.client.writing.writer import DEFAULT_BUFFER_BYTES, EventWriter
+from sarit.client.transactions.outcomes import Endings
+from sarit.client.writer.targets import TransactionTarget
+from sarit.client.writer.writer import DEFAULT_BUFFER_BYTES, EventWriter
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sarit.client.link.session import Session
-    from sarit.client.values import SegmentRange
+    from sarit.client.core.session import Session
+    from sarit.client.core.values import SegmentRange
     from sarit.core.names import StreamName
 
 log = logging.getLogger(__name__)

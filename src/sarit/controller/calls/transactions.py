@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
     from sarit.controller.catalog import Catalog
-    from sarit.controller.transactions import Transactions
+    from sarit.controller.transactions.transactions import Transactions
     from sarit.controller.writers import Writers
 
 _Ping = pb.PingTxnStatus

@@ -3,7 +3,7 @@
 import pytest
 
 from sarit.client.blocking.client import Client
-from sarit.client.link.loop_thread import LoopThread
+from sarit.client.blocking.loop_thread import LoopThread
 from tests.unit.client.fake_store import FakeController, FakeStore
 from tests.unit.client.world import World
 

@@ -8,7 +8,7 @@ import pytest
 import sarit
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
 from tests.unit.client.world import World
-from tests.unit.client.writing.test_writer import by_key
+from tests.unit.client.writer.test_writer import by_key
 
 
 def test_threads_share_a_writer_and_each_ones_order_is_kept(world: World) -> None:

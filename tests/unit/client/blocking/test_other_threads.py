@@ -6,8 +6,8 @@ from time import monotonic
 
 import pytest
 
-from sarit.client.link import loop_thread
-from sarit.client.link.loop_thread import LoopThread
+from sarit.client.blocking import loop_thread
+from sarit.client.blocking.loop_thread import LoopThread
 from sarit.core.errors import Invalid, Unavailable
 from sarit.core.names import SegmentId
 from tests.unit.client.world import World

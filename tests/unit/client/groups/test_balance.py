@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.client.groups import balance
+from sarit.client.groups import assignment as balance
 from sarit.client.groups.state import apply
 from sarit.client.groups.updates import (
     AcquireSegment,

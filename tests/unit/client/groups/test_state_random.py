@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sarit.client.groups import balance, codec, updates
+from sarit.client.groups import assignment as balance
+from sarit.client.groups import codec, updates
 from sarit.client.groups.state import apply
 from sarit.client.groups.values import GroupConfig, GroupSegment
 from sarit.core.names import SegmentId, StreamName

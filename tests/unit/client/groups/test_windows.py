@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sarit.client.times import TimeWindow
+from sarit.client.streams.event_time import TimeWindow
 from sarit.core.errors import Invalid
 from sarit.core.names import StreamName
 from tests.unit.client.nodes import on_node

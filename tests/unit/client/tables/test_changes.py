@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sarit.client.core.values import SegmentRange
 from sarit.client.tables.changes import (
     GATHERED_BYTES,
     MAX_BATCH_KEYS,
@@ -16,7 +17,6 @@ from sarit.client.tables.changes import (
     item_of,
 )
 from sarit.client.tables.layout import Entry, Layout, TableConfig, following
-from sarit.client.values import SegmentRange
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import split_evenly
 from sarit.core.limits import MAX_TABLE_VALUE_BYTES, NO_VERSION, NOT_EXISTS

@@ -16,12 +16,12 @@ from hypothesis.stateful import (
 )
 
 import sarit
-from sarit.client.link.loop_thread import LoopThread
-from sarit.config import NodeConfig
+from sarit.client.blocking.loop_thread import LoopThread
 from sarit.env.real import real_env
-from sarit.standalone import open_node
-from sarit.store.flusher import FlushLimits
+from sarit.node.settings import NodeConfig
+from sarit.node.standalone import open_node
 from sarit.store.store import StoreLimits
+from sarit.store.tiering.flusher import FlushLimits
 
 PARTS = st.sampled_from([b"a", b"b", b"\0", b"\xff"])
 KEYS = st.tuples(PARTS, PARTS)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sarit.client.link.session import Background, Backoff
+from sarit.client.core.session import Background, Backoff
 from sarit.client.tables.changes import Insert, Put, Remove, Replace, batch_of
 from sarit.client.tables.partition import Partition
 from sarit.core.errors import Conflict, Unavailable

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from sarit.client.values import TransactionStatus
-from sarit.client.writing.writer import EventWriter
+from sarit.client.core.values import TransactionStatus
+from sarit.client.writer.writer import EventWriter
 from sarit.core.errors import Conflict
 from tests.unit.client.nodes import on_node
 from tests.unit.client.world import until

@@ -7,8 +7,8 @@ import pytest
 
 import sarit
 from sarit.client import aio
+from sarit.client.core.values import TransactionStatus
 from sarit.client.transactions.transaction import transaction_number
-from sarit.client.values import TransactionStatus
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.rpc.generated import controller_pb2 as pb
 from tests.nodes import RunningNode
@@ -122,7 +122,7 @@ async def test_a_stream_that_scales_between_begin_and_commit(made) -> None:
 async def test_a_lease_runs_out_unless_it_is_renewed(made) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sarit.controller.model.transactions.MIN_LEASE_MS", 100)
-        patch.setattr("sarit.controller.sweeper.INTERVAL_SECONDS", 0.05)
+        patch.setattr("sarit.controller.background.recovery_sweeper.INTERVAL_SECONDS", 0.05)
         await made.client.create_stream("s/t")
         kept = await made.client.transactional_writer("s/t", lease_seconds=0.6).begin()
         left = await made.client.transactional_writer("s/t", lease_seconds=0.6, keep_alive=False).begin()

@@ -1,0 +1,328 @@
+"""The controller as the client sees it: one method per question, core values in and out, errors by kind.
+
+Statuses of answers and of gRPC itself map to `core.errors` in the two tables below (controller.md 1 and 2).  Pages
+are asked for until an empty one comes; the token alone never tells the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+
+from grpclib.client import Channel
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+from sarit.client.core.values import SegmentRange, Successor
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Unavailable
+from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
+from sarit.rpc import convert
+from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.generated.controller_grpc import ControllerServiceStub
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+
+    from sarit.core.policies import StreamConfig
+
+T = TypeVar("T")
+
+DEFAULT_PORT: Final = 9090
+CALL_SECONDS: Final = 60.0
+FIRST_CALL_SECONDS: Final = 10.0
+
+_KINDS: Final[dict[Status, type[SaritError]]] = {
+    Status.NOT_FOUND: NotFound,
+    Status.ALREADY_EXISTS: Exists,
+    Status.INVALID_ARGUMENT: Invalid,
+    Status.OUT_OF_RANGE: Invalid,
+    Status.PERMISSION_DENIED: Invalid,
+    Status.UNAUTHENTICATED: Invalid,
+    Status.UNIMPLEMENTED: Invalid,
+    Status.FAILED_PRECONDITION: Conflict,
+}
+
+
+def parse_address(address: str) -> tuple[str, int]:
+    """Host and port of `HOST`, `HOST:PORT` or `tcp://HOST:PORT`.  Raises Invalid."""
+    text = address.partition("://")[2] or address
+    host, colon, port = text.rstrip("/").rpartition(":")
+    if not colon:
+        host, port = text.rstrip("/"), str(DEFAULT_PORT)
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise Invalid(f"{address!r} is no address of a controller: give HOST:PORT, as 127.0.0.1:{DEFAULT_PORT}")
+    return host.strip("[]"), int(port)
+
+
+class ControllerClient:
+    """One controller.  Calls raise Unavailable when it does not answer, otherwise the kinds named."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address = f"{host}:{port}"
+        self._host = host
+        self._port = port
+        self._left: set[_Channel] = set()  # given up for later calls, until those under way have ended
+        self._connect()
+
+    def _connect(self) -> None:
+        self._channel = _Channel(self._host, self._port)
+        self.stub = ControllerServiceStub(self._channel)
+
+    def __repr__(self) -> str:
+        return f"ControllerClient({self.address})"
+
+    async def call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
+        """Call a method of `stub`; its errors by kind.  What this class does not ask, others ask through it."""
+        channel = self._channel
+        heard = channel.heard
+        channel.calls += 1
+        try:
+            return await _apart(method(request, timeout=seconds))
+        except GRPCError as error:
+            kind = _KINDS.get(error.status, Unavailable)
+            raise kind(f"controller {self.address}: {error.message or error.status.name}") from None
+        except TimeoutError:
+            if channel.heard == heard and channel is self._channel:
+                # Nor was anybody else answered: the path may be dead, without a word.  Later calls connect anew; those
+                # that have just begun on this channel are left to their own time.
+                self._left.add(channel)
+                self._connect()
+            raise Unavailable(f"the controller at {self.address} did not answer within {seconds:.0f} s") from None
+        except (OSError, StreamTerminatedError, ProtocolError) as error:
+            raise Unavailable(
+                f"no Sarit controller answers at {self.address} ({error}): is the node running? "
+                "start one with `sarit standalone`"
+            ) from None
+        finally:
+            channel.calls -= 1
+            if not channel.calls and channel in self._left:
+                self._left.discard(channel)
+                channel.close()
+
+    async def ping(self) -> None:
+        """Find out whether a controller answers."""
+        await self.call(self.stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), FIRST_CALL_SECONDS)
+
+    # -- scopes -------------------------------------------------------------------------------
+
+    async def create_scope(self, scope: str) -> bool:
+        """True when created, False when it was there.  Raises Invalid."""
+        reply = await self.call(self.stub.createScope, pb.ScopeInfo(scope=scope))
+        if reply.status == pb.CreateScopeStatus.INVALID_SCOPE_NAME:
+            raise Invalid(f"{scope!r} is no name for a scope: letters, digits, '.' and '-' make one")
+        if reply.status == pb.CreateScopeStatus.FAILURE:
+            _failed(f"scope {scope} was not created")
+        return bool(reply.status == pb.CreateScopeStatus.SUCCESS)
+
+    async def delete_scope(self, scope: str, recursive: bool) -> None:
+        """Delete a scope; `recursive` with all it holds.  Raises NotFound, Conflict when it is not empty."""
+        method = self.stub.deleteScopeRecursive if recursive else self.stub.deleteScope
+        reply = await self.call(method, pb.ScopeInfo(scope=scope))
+        if reply.status == pb.DeleteScopeStatus.SCOPE_NOT_FOUND:
+            raise NotFound(f"scope {scope} does not exist")
+        if reply.status == pb.DeleteScopeStatus.SCOPE_NOT_EMPTY:
+            raise Conflict(f"scope {scope} holds streams: delete them first, or delete recursively")
+        if reply.status != pb.DeleteScopeStatus.SUCCESS:
+            _failed(f"scope {scope} was not deleted")
+
+    async def scopes(self) -> AsyncIterator[str]:
+        """The scopes."""
+        token = pb.ContinuationToken()
+        while True:
+            page = await self.call(self.stub.listScopes, pb.ScopesRequest(continuationToken=token))
+            if not page.scopes:
+                return
+            for scope in page.scopes:
+                yield scope
+            token = page.continuationToken
+
+    async def streams(self, scope: str, tag: str | None = None) -> AsyncIterator[StreamName]:
+        """The streams of a scope (those with `tag`).  Raises NotFound."""
+        token = pb.ContinuationToken()
+        info = pb.ScopeInfo(scope=scope)
+        while True:
+            if tag is None:
+                request: Any = pb.StreamsInScopeRequest(scope=info, continuationToken=token)
+                page = await self.call(self.stub.listStreamsInScope, request)
+            else:
+                request = pb.StreamsInScopeWithTagRequest(scope=info, tag=tag, continuationToken=token)
+                page = await self.call(self.stub.listStreamsInScopeForTag, request)
+            if page.status == pb.StreamsInScopeResponse.SCOPE_NOT_FOUND:
+                raise NotFound(f"scope {scope} does not exist")
+            if not page.streams:
+                return
+            for found in page.streams:
+                yield convert.stream_name(found)
+            token = page.continuationToken
+
+    # -- streams ------------------------------------------------------------------------------
+
+    async def create_stream(self, stream: StreamName, config: StreamConfig) -> bool:
+        """True when created, False when it was there (its configuration is left).  Raises NotFound, Invalid."""
+        status = pb.CreateStreamStatus
+        reply = await self.call(self.stub.createStream, convert.config_message(stream, config))
+        if reply.status == status.SCOPE_NOT_FOUND:
+            raise NotFound(f"scope {stream.scope} does not exist: create it first")
+        if reply.status == status.INVALID_STREAM_NAME:
+            raise Invalid(f"{stream.stream!r} is no name for a stream: letters, digits, '.' and '-' make one")
+        if reply.status == status.FAILURE:
+            _failed(f"stream {stream} was not created")
+        return bool(reply.status == status.SUCCESS)
+
+    async def update_stream(self, stream: StreamName, config: StreamConfig) -> None:
+        """Replace the configuration.  Raises NotFound, Sealed, Invalid."""
+        _check_update(stream, await self.call(self.stub.updateStream, convert.config_message(stream, config)))
+
+    async def seal_stream(self, stream: StreamName) -> None:
+        """Seal; succeeds when it is sealed.  Raises NotFound."""
+        _check_update(stream, await self.call(self.stub.sealStream, convert.stream_info(stream)))
+
+    async def truncate_stream(self, stream: StreamName, positions: Mapping[SegmentId, int]) -> None:
+        """Forget everything below a cut.  Raises NotFound, Invalid."""
+        cut = {segment.packed: offset for segment, offset in positions.items()}
+        _check_update(stream, await self.call(self.stub.truncateStream, convert.cut_message(stream, cut)))
+
+    async def delete_stream(self, stream: StreamName) -> None:
+        """Delete a sealed stream.  Raises NotFound, Conflict when it is not sealed."""
+        reply = await self.call(self.stub.deleteStream, convert.stream_info(stream))
+        if reply.status == pb.DeleteStreamStatus.STREAM_NOT_FOUND:
+            raise NotFound(f"stream {stream} does not exist")
+        if reply.status == pb.DeleteStreamStatus.STREAM_NOT_SEALED:
+            raise Conflict(f"stream {stream} is not sealed: seal it first, then delete it")
+        if reply.status != pb.DeleteStreamStatus.SUCCESS:
+            _failed(f"stream {stream} was not deleted")
+
+    async def stream_config(self, stream: StreamName) -> StreamConfig:
+        """Its configuration.  Raises NotFound."""
+        return convert.stream_config(await self.call(self.stub.getStreamConfiguration, convert.stream_info(stream)))
+
+    async def start_scale(
+        self, stream: StreamName, sealed: Sequence[SegmentId], ranges: Sequence[tuple[float, float]], now_ms: int
+    ) -> int:
+        """Begin to replace segments by new ones; the epoch to give to `scaled`.  Raises Conflict."""
+        request = pb.ScaleRequest(
+            streamInfo=convert.stream_info(stream),
+            sealedSegments=[segment.packed for segment in sealed],
+            newKeyRanges=[pb.ScaleRequest.KeyRangeEntry(start=low, end=high) for low, high in ranges],
+            scaleTimestamp=now_ms,
+        )
+        reply = await self.call(self.stub.scale, request)
+        if reply.status == pb.ScaleResponse.PRECONDITION_FAILED:
+            raise Conflict(f"stream {stream}: those segments are not active, or the ranges do not replace them exactly")
+        if reply.status != pb.ScaleResponse.STARTED:
+            _failed(f"stream {stream} was not scaled")
+        return int(reply.epoch)
+
+    async def scaled(self, stream: StreamName, epoch: int) -> bool:
+        """Whether the scale that began in `epoch` is finished."""
+        request = pb.ScaleStatusRequest(streamInfo=convert.stream_info(stream), epoch=epoch)
+        reply = await self.call(self.stub.checkScale, request)
+        return bool(reply.status == pb.ScaleStatusResponse.SUCCESS)
+
+    # -- segments -----------------------------------------------------------------------------
+
+    async def current_segments(self, stream: StreamName) -> list[SegmentRange]:
+        """The active segments by range; none when the stream is sealed.  Raises NotFound."""
+        info = convert.stream_info(stream)
+        reply = await self.named(stream, self.stub.getCurrentSegments, info)
+        return [_range(found) for found in reply.segmentRanges]
+
+    async def head_segments(self, stream: StreamName) -> dict[SegmentId, int]:
+        """The oldest position: segments and offsets.  Raises NotFound."""
+        request = pb.GetSegmentsRequest(streamInfo=convert.stream_info(stream), timestamp=0)
+        reply = await self.named(stream, self.stub.getSegments, request)
+        return {SegmentId.unpack(found.segmentId.segmentId): found.offset for found in reply.segments}
+
+    async def successors(self, stream: StreamName, segment: SegmentId) -> list[Successor]:
+        """What follows a segment; nothing while it is active and when the stream is sealed.  Raises NotFound."""
+        request = convert.segment_id(stream, segment.packed)
+        reply = await self.named(stream, self.stub.getSegmentsImmediatelyFollowing, request)
+        return [
+            Successor(
+                SegmentId.unpack(entry.segment.segmentId.segmentId),
+                entry.segment.minKey,
+                entry.segment.maxKey,
+                frozenset(map(SegmentId.unpack, entry.value)),
+            )
+            for entry in reply.segments
+        ]
+
+    async def endpoint(self, stream: StreamName, segment: SegmentId) -> tuple[str, int]:
+        """Host and port of the store that owns a segment."""
+        reply = await self.call(self.stub.getURI, convert.segment_id(stream, segment.packed))
+        return reply.endpoint, reply.port
+
+    async def token(self, stream: StreamName) -> str:
+        """What a store wants to see before it serves a segment; empty as long as nobody asks for passwords."""
+        return ""
+
+    async def named(self, stream: StreamName, method: Any, request: Any) -> Any:
+        """Call a method that asks for `stream`.  Raises NotFound that names it."""
+        try:
+            return await self.call(method, request)
+        except NotFound:
+            raise NotFound(f"stream {stream} does not exist: create it first") from None
+
+    async def close(self) -> None:
+        """End the connection."""
+        for channel in (*self._left, self._channel):
+            channel.close()
+        await asyncio.sleep(0)
+
+
+class _Channel(Channel):
+    """A channel that counts: `heard` pieces of bytes, over all its connections; `calls` under way."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(host, port)
+        self.heard = 0
+        self.calls = 0
+
+    def _protocol_factory(self) -> Any:
+        protocol = super()._protocol_factory()
+        take = protocol.data_received
+
+        def hear(data: bytes) -> None:
+            self.heard += 1
+            take(data)
+
+        protocol.data_received = hear  # type: ignore[method-assign]
+        return protocol
+
+
+async def _apart(call: Awaitable[T]) -> T:
+    """Await a call of grpclib in a task of its own.
+
+    When a connection is lost, grpclib cancels the task that calls, and raises another error there: the task would count
+    as cancelled ever after, and an `asyncio.timeout` around it would let CancelledError out."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        return await asyncio.ensure_future(call)
+    except Exception:
+        if task is not None and task.cancelling() > before:  # whoever cancelled us meant it
+            raise asyncio.CancelledError from None
+        raise
+
+
+def _range(found: pb.SegmentRange) -> SegmentRange:
+    return SegmentRange(SegmentId.unpack(found.segmentId.segmentId), found.minKey, found.maxKey)
+
+
+def _failed(what: str) -> NoReturn:
+    raise Unavailable(f"{what}: the controller reported a failure; try again, and look into its log")
+
+
+def _check_update(stream: StreamName, reply: pb.UpdateStreamStatus) -> None:
+    status = pb.UpdateStreamStatus
+    if reply.status == status.STREAM_NOT_FOUND:
+        raise NotFound(f"stream {stream} does not exist")
+    if reply.status == status.SCOPE_NOT_FOUND:
+        raise NotFound(f"scope {stream.scope} does not exist")
+    if reply.status == status.STREAM_SEALED:
+        raise Sealed(f"stream {stream} is sealed: nothing about it can change any more")
+    if reply.status != status.SUCCESS:
+        raise Invalid(
+            f"stream {stream}: the controller refused; a cut must cover the whole stream and not lie below "
+            "an earlier truncation, a configuration must be possible"
+        )

@@ -1,0 +1,157 @@
+"""What all parts of one client share: the world, the controller, connections, background tasks, patience."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from sarit.client.core.connection import Connections
+from sarit.core.errors import SaritError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from sarit.client.core.controller import ControllerClient
+    from sarit.core.names import SegmentId, StreamName
+    from sarit.env.ports import Env
+
+
+log = logging.getLogger(__name__)
+
+FIRST_DELAY_SECONDS: Final = 0.02
+MAX_DELAY_SECONDS: Final = 2.0
+PATIENCE_SECONDS: Final = 300.0
+MAX_ENDPOINTS: Final = 10_000
+
+T = TypeVar("T")
+
+
+class Part(Protocol):
+    """A writer or reader, as its client sees it."""
+
+    def client_closed(self) -> None:
+        """The client was closed: fail what waits."""
+
+
+class Background:
+    """The tasks of one owner: kept alive, their failures logged, ended together."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in order of their start, as the simulation needs it
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start `work`."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("%s failed", task.get_name(), exc_info=error)
+
+    async def close(self) -> None:
+        """Cancel what runs and wait for its end."""
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Backoff:
+    """Growing pauses between tries, with some chance in them; gives up after `patience` seconds of waiting."""
+
+    __slots__ = ("_delay", "_left", "_random", "patience")
+
+    def __init__(self, random: Callable[[], float], patience: float = PATIENCE_SECONDS) -> None:
+        self._random = random
+        self.patience = patience
+        self.reset()
+
+    def reset(self) -> None:
+        """It worked: start anew."""
+        self._delay = 0.0
+        self._left = self.patience
+
+    async def wait(self, error: SaritError) -> None:
+        """Pause before the next try; raises Unavailable because of `error` when patience has run out.
+
+        The first pause after a reset is none at all.
+        """
+        if self._left <= 0:
+            raise Unavailable(f"gave up after {self.patience:.0f} s of trying: {error}") from error
+        delay = self._delay * (0.5 + self._random())
+        self._left -= delay
+        self._delay = min(max(self._delay * 2, FIRST_DELAY_SECONDS), MAX_DELAY_SECONDS)
+        await asyncio.sleep(delay)
+
+
+class Session:
+    """Shared by the writers and readers of one client, on the event loop on which it is made.
+
+    `loop` is that loop: asking asyncio for it is a system call (up to CPython 3.11), too much for each event or reply.
+    """
+
+    def __init__(self, env: Env, controller: ControllerClient, patience: float = PATIENCE_SECONDS) -> None:
+        self.env = env
+        self.loop = asyncio.get_running_loop()
+        self.controller = controller
+        self.patience = patience
+        self.connections = Connections(env.network)
+        self.background = Background()
+        self._endpoints: dict[tuple[StreamName, SegmentId], tuple[str, int]] = {}
+        self._parts: dict[Part, None] = {}
+
+    def opened(self, part: Part) -> None:
+        """Tell `part` when the client is closed."""
+        self._parts[part] = None
+
+    def closed(self, part: Part) -> None:
+        """`part` was closed by itself."""
+        self._parts.pop(part, None)
+
+    def backoff(self, patience: float | None = None) -> Backoff:
+        """A fresh backoff."""
+        return Backoff(self.env.random.random, self.patience if patience is None else patience)
+
+    async def endpoint(self, stream: StreamName, segment: SegmentId) -> tuple[str, int]:
+        """Host and port of the store that owns a segment (remembered).  Raises Unavailable, NotFound."""
+        key = (stream, segment)
+        known = self._endpoints.get(key)
+        if known is None:
+            if len(self._endpoints) >= MAX_ENDPOINTS:
+                self._endpoints.clear()
+            known = self._endpoints[key] = await self.controller.endpoint(stream, segment)
+        return known
+
+    def moved(self, stream: StreamName, segment: SegmentId) -> None:
+        """Where the segment was, it is not any more (or the store does not answer): ask again next time."""
+        self._endpoints.pop((stream, segment), None)
+
+    def follows(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:
+        """`segment` comes after `before`: take it to be where that was, until its store says that it is not.
+
+        A store that says so costs less than asking the controller for each of many segments while a writer waits."""
+        known = self._endpoints.get((stream, before))
+        if known is not None and len(self._endpoints) < MAX_ENDPOINTS:
+            self._endpoints.setdefault((stream, segment), known)
+
+    async def patiently(self, call: Callable[[], Awaitable[T]], patience: float | None = None) -> T:
+        """Repeat `call` while it raises Unavailable."""
+        backoff = self.backoff(patience)
+        while True:
+            try:
+                return await call()
+            except Unavailable as error:
+                await backoff.wait(error)
+
+    async def close(self) -> None:
+        """End writers, readers, tasks and connections."""
+        for part in list(self._parts):
+            part.client_closed()
+        self._parts.clear()
+        await self.background.close()
+        await self.connections.close()
+        await self.controller.close()

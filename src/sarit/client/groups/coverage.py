@@ -1,0 +1,79 @@
+"""Cuts of whole streams from the positions of a group.
+
+Positions say nothing of a segment that was read to its end while its successor still waits for another predecessor
+(a merge): nobody owns it any more.  As a cut has to cover all keys, such segments are found, and added at their ends.
+Java leaves them out; a group that is reset to such a cut never gets to the successor.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from sarit.client.core.segments import segment_infos
+from sarit.client.streams.history import Ranges
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Conflict
+from sarit.core.keyspace import tiles
+from sarit.core.names import SegmentId
+
+if TYPE_CHECKING:
+    from sarit.client.core.session import Session
+    from sarit.client.groups.values import Offsets
+    from sarit.core.names import StreamName
+
+MAX_STEPS = 10_000
+
+
+async def cuts_of(session: Session, positions: Offsets, *, exact: bool = False) -> list[StreamCut]:
+    """A cut of each stream that has positions.  Raises NotFound; Conflict when `exact` and no cut lies just there.
+
+    That is so when a stream has scaled and a segment of before is not read to its end: beside it others have gone on
+    to successors, and a merged one waits in between.  A cut then lies before some of what was read."""
+    streams: dict[StreamName, dict[SegmentId, int]] = {}
+    for segment, offset in sorted(positions.items()):
+        streams.setdefault(segment.stream, {})[segment.segment] = offset
+    return [await _cut(session, stream, held, exact) for stream, held in streams.items()]
+
+
+async def _cut(session: Session, stream: StreamName, held: dict[SegmentId, int], exact: bool) -> StreamCut:
+    missing, whole = await _missing(session, stream, held)
+    if exact and not (whole and await _none_begun(session, stream, missing)):
+        raise Conflict(
+            f"the readers are between two scales of {stream}, where no cut is: take another when they have gone on"
+        )
+    ended = [*missing, *(segment for segment, offset in held.items() if offset < 0)]
+    infos = await segment_infos(session, stream, ended)
+    kept = {segment: offset for segment, offset in held.items() if offset >= 0}
+    return StreamCut(stream, kept | {segment: info.end_offset for segment, info in infos.items()})
+
+
+async def _none_begun(session: Session, stream: StreamName, ended: list[SegmentId]) -> bool:
+    """Whether every successor of segments that were read to their ends waits for one that was not."""
+    done = frozenset(ended)
+    for segment in ended:
+        for successor in await session.controller.successors(stream, segment):
+            if successor.predecessors <= done:
+                return False
+    return True
+
+
+async def _missing(session: Session, stream: StreamName, held: dict[SegmentId, int]) -> tuple[list[SegmentId], bool]:
+    """Segments that were read to their ends and whose successors wait, by walking from those held to successors; and
+    whether all keys are covered then."""
+    ranges = Ranges(session, stream)
+    covered = await ranges.of(held)
+    ahead, seen, found = deque(sorted(held)), set(held), list[SegmentId]()
+    while ahead and len(seen) < MAX_STEPS and not tiles(covered.values()):
+        segment = ahead.popleft()
+        for successor in await session.controller.successors(stream, segment):
+            for other in sorted(successor.predecessors - seen):
+                keys = (await ranges.of([other]))[other]
+                if not any(keys.overlaps(known) for known in covered.values()):
+                    covered[other] = keys
+                    found.append(other)
+                    seen.add(other)
+            if successor.segment not in seen:
+                seen.add(successor.segment)
+                ahead.append(successor.segment)
+    return found, tiles(covered.values())

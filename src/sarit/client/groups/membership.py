@@ -1,0 +1,132 @@
+"""What goes on in the background of a group's reader: it follows the state, says that it is there, and watches others.
+
+How far it is, it tells every so many seconds as there are readers, and one more: a state of many readers is not written
+more often than one of few.  Who was given a time-out tells it often enough, and declares those offline who told
+nothing for so long; their segments go on at their last checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from sarit.client.groups import starting
+from sarit.client.groups.updates import RemoveReader, Update, UpdateDistance
+from sarit.client.sync.failure_detector import Silence
+from sarit.client.sync.follower import Follower
+from sarit.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.client.core.session import Session
+    from sarit.client.groups.shared import SharedState
+    from sarit.client.groups.state import GroupState
+
+log = logging.getLogger(__name__)
+
+FETCH_PAUSE_SECONDS: Final = 0.01  # for each reader of the group: all fetch what one writes
+MAX_FETCH_PAUSE_SECONDS: Final = 0.5
+BEAT_UNIT_SECONDS: Final = 1.0
+BEATS_PER_TIMEOUT: Final = 4
+CHANGE_SECONDS: Final = 10.0
+MIN_TIMEOUT_SECONDS: Final = 0.5
+
+
+class Presence:
+    """`failure`: what ended it, once something did."""
+
+    def __init__(
+        self,
+        session: Session,
+        shared: SharedState,
+        reader: str,
+        is_me: Callable[[GroupState], bool],
+        distance: Callable[[GroupState], UpdateDistance],
+        wake: Callable[[], None],
+        death_timeout: float | None,
+    ) -> None:
+        """`wake` is called when the state may have changed."""
+        self.failure: Exception | None = None
+        self._session = session
+        self._clock = session.env.clock
+        self._shared = shared
+        self._reader = reader
+        self._is_me = is_me
+        self._distance = distance
+        self._wake = wake
+        self._follower = Follower(shared.copy)
+        self._death_timeout = death_timeout
+        self._silence: Silence[str] | None = None if death_timeout is None else Silence(death_timeout)
+        self._updating_since: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Presence({self._shared.name}, {self._reader}, {self.failure})"
+
+    async def run(self) -> None:
+        """Until the reader is not in the group any more."""
+        try:
+            await self._follow()
+        except Exception as error:  # any: the reader would wait for ever for changes that nobody fetches
+            self.failure = error
+            self._wake()
+
+    async def _follow(self) -> None:
+        backoff = self._session.backoff()
+        beat_at = self._clock.monotonic() + self._beat_seconds(self._shared.state)
+        while True:
+            try:
+                await self._follower.wait(max(0.0, beat_at - self._clock.monotonic()))
+                state = await self._shared.fetch()
+                if not self._is_me(state):
+                    return
+                now = self._clock.monotonic()
+                if now >= beat_at:
+                    await self._shared.tell(self._distance(state))
+                    beat_at = now + self._beat_seconds(state)
+                    await self._finish_change(state, now)
+                    await self._remove_silent(state)
+                backoff.reset()
+                await asyncio.sleep(min(FETCH_PAUSE_SECONDS * len(state.assigned), MAX_FETCH_PAUSE_SECONDS))
+            except Unavailable as error:
+                await backoff.wait(error)
+            finally:
+                self._wake()
+
+    def _beat_seconds(self, state: GroupState) -> float:
+        regular = BEAT_UNIT_SECONDS * (len(state.assigned) + 1)
+        return regular if self._death_timeout is None else min(regular, self._death_timeout / BEATS_PER_TIMEOUT)
+
+    async def _finish_change(self, state: GroupState, now: float) -> None:
+        """Finish a change of the configuration whose author is gone."""
+        if not state.updating:
+            self._updating_since = None
+        elif self._updating_since is None:
+            self._updating_since = now
+        elif now - self._updating_since > CHANGE_SECONDS:
+            self._updating_since = None
+            await starting.adopt(self._session, self._shared)
+
+    async def _remove_silent(self, state: GroupState) -> None:
+        """Declare those offline who told nothing for the whole time-out."""
+        if self._silence is None:
+            return
+        beats = {reader: state.beats.get(reader, 0) for reader in state.assigned if reader != self._reader}
+        silent = self._silence.look(beats, self._clock.monotonic())
+        if not silent:
+            return
+
+        def decide(newest: GroupState) -> list[Update]:
+            return [
+                RemoveReader(reader, {})
+                for reader, count in silent.items()
+                if reader in newest.assigned and newest.beats.get(reader, 0) == count
+            ]
+
+        if await self._shared.update(decide):
+            log.warning("readers %s of %s were silent for too long: offline", sorted(silent), self._shared.name)
+
+    def end(self) -> None:
+        """Stop following."""
+        self._follower.end()

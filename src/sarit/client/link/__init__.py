@@ -1,1 +1,0 @@
-"""What all parts of a client share: connections, the controller, patience."""

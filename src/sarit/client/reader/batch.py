@@ -1,0 +1,339 @@
+"""Batch reading: everything between two stream cuts, all segments at once, in no order.
+
+A range of history is fixed: every segment between the cuts is an independent *slice*, which may be read at the same
+time as any other, here or in another process (a `Slice` can be pickled; `read_slice` takes one).  Within a slice events
+come in order; across slices, and so across the segments of one key, they do not.  A stream that goes on being written
+or scaled meanwhile changes nothing about what is between two cuts; one that is truncated does, and then the reader
+raises Truncated, or leaves out what is gone when it was told to skip: never silently.
+
+`next_cut` cuts history into such ranges: a cut about so many bytes further on.  Event boundaries are found by walking
+the headers from the last one on, which reads what lies between.  The store can be asked instead (LocateOffset, as the
+Java client does), at no cost, but it only knows where appends began: steps are coarser, and an event above 8 MiB,
+which is written in several appends, may be cut in two.  Hence that is for streams that hold none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from sarit.client.core.replies import expect
+from sarit.client.core.segments import ask_store, segment_infos
+from sarit.client.reader.boundaries import BoundaryWalk
+from sarit.client.reader.cursor import EventCursor, arrow_schema
+from sarit.client.reader.fetch import SegmentFetch
+from sarit.client.reader.progress import Progress
+from sarit.client.streams import history
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
+from sarit.wire.commands import LocateOffset, OffsetLocated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+    import pyarrow as pa
+
+    from sarit.client.core.session import Session
+    from sarit.client.core.values import SegmentInfo, Successor
+    from sarit.core.names import SegmentId, StreamName
+    from sarit.env.ports import Buffer
+
+DEFAULT_PARALLEL: Final = 8
+PIECES_AHEAD: Final = 2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Bytes of one segment between two event boundaries."""
+
+    stream: StreamName
+    segment: SegmentId
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """How many bytes, headers of events included."""
+        return self.end - self.start
+
+
+def slice_of(
+    stream: StreamName, segment: SegmentId, start: StreamCut, end: StreamCut, info: SegmentInfo | None
+) -> Slice:
+    """What of a segment lies between two cuts (pure); `info` None: it is gone.  Raises Truncated, Invalid."""
+    first = start.positions.get(segment, 0)
+    name = stream.segment(segment)
+    if info is None:
+        raise Truncated(f"segment {name} lies between the cuts, but was truncated and is gone", -1)
+    last = end.positions.get(segment, info.end_offset)
+    if last > info.end_offset or first > last:
+        raise Invalid(f"the cuts are at {first} and {last} of {name}, which ends at {info.end_offset}")
+    if first < info.start_offset:
+        raise Truncated(
+            f"{name} is to be read from {first}, but was truncated and begins at {info.start_offset} now: "
+            "begin at a younger cut, or read with skip_truncated=True",
+            info.start_offset,
+        )
+    return Slice(stream, segment, first, last)
+
+
+def left_of(part: Slice, error: Truncated) -> Slice | None:
+    """What of a slice a truncation has left (pure); None: nothing.
+
+    Whoever reads on there repeats nothing: what was handed out before lay below the new start of the segment."""
+    if not part.start < error.start_offset < part.end:
+        return None
+    return replace(part, start=error.start_offset)
+
+
+async def slices_between(
+    session: Session, start: StreamCut, end: StreamCut, *, skip_truncated: bool = False
+) -> list[Slice]:
+    """The slices between two cuts, empty ones left out.  Raises NotFound, Invalid, Truncated (unless skipped)."""
+    stream = start.stream
+    wanted = await history.between(session, start, end)
+    infos = await segment_infos(session, stream, wanted)
+    found: list[Slice] = []
+    for segment in wanted:
+        try:
+            part = slice_of(stream, segment, start, end, infos.get(segment))
+        except Truncated as error:
+            if not skip_truncated:
+                raise
+            if error.start_offset < 0:
+                continue
+            last = end.positions.get(segment, infos[segment].end_offset)
+            part = Slice(stream, segment, min(error.start_offset, last), last)
+        if part.length:
+            found.append(part)
+    return found
+
+
+async def _pieces(session: Session, part: Slice) -> AsyncGenerator[Buffer, None]:
+    """The bytes of a slice, in pieces."""
+    moved = asyncio.Event()
+    fetch = SegmentFetch(session, part.stream, part.segment, part.start, part.end, lambda _: moved.set())
+    fetch.start()
+    try:
+        while not fetch.exhausted:
+            piece = fetch.take()
+            if piece is not None:
+                yield piece
+                continue
+            if fetch.failure is not None:
+                raise fetch.failure
+            if not fetch.ready:
+                moved.clear()
+                await moved.wait()
+    finally:
+        fetch.close()
+
+
+async def read_slice(
+    session: Session, part: Slice, parse: Callable[[EventCursor, Buffer], T | None]
+) -> AsyncGenerator[T, None]:
+    """A slice, each piece as `parse` has it.  Raises Truncated, NotFound, Corrupt (an end inside an event)."""
+    cursor = EventCursor(part.segment, part.start)
+    try:
+        async with aclosing(_pieces(session, part)) as pieces:
+            async for piece in pieces:
+                parsed = parse(cursor, piece)
+                if parsed is not None:
+                    yield parsed
+    except NotFound as error:
+        raise Truncated(f"{error}: it was truncated away", -1) from None
+    if cursor.held_bytes:
+        raise Corrupt(f"{part.stream.segment(part.segment)}: offset {part.end} is in the middle of an event")
+
+
+def as_events(cursor: EventCursor, piece: Buffer) -> list[bytes] | None:
+    """The events that a piece completes."""
+    found = cursor.events(piece)
+    return None if found is None else list(found.left)
+
+
+def as_arrow() -> Callable[[EventCursor, Buffer], pa.RecordBatch | None]:
+    """What makes record batches (event, segment, offset) of pieces."""
+    schema = arrow_schema()
+    return lambda cursor, piece: cursor.table(piece, schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A worker is through, or failed."""
+
+    failure: Exception | None
+
+
+class _Gathering(Generic[T]):
+    """Several slices read at once, their parts handed out as they come, a few held at most."""
+
+    def __init__(
+        self,
+        session: Session,
+        slices: list[Slice],
+        parse: Callable[[EventCursor, Buffer], T | None],
+        parallel: int,
+        skip_truncated: bool,
+    ) -> None:
+        self._session = session
+        self._left = deque(sorted(slices, key=lambda part: -part.length))
+        self._parse = parse
+        self._skip_truncated = skip_truncated
+        self._parts: asyncio.Queue[T | _Ended] = asyncio.Queue(PIECES_AHEAD * parallel)
+        self._parallel = min(parallel, len(slices))
+
+    async def run(self) -> AsyncIterator[T]:
+        """Everything, in no order.  What fails first ends it all."""
+        tasks = [asyncio.ensure_future(self._work()) for _ in range(self._parallel)]
+        going = len(tasks)
+        try:
+            while going:
+                part = await self._parts.get()
+                if not isinstance(part, _Ended):
+                    yield part
+                    continue
+                if part.failure is not None:
+                    raise part.failure
+                going -= 1
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self) -> None:
+        failure: Exception | None = None
+        try:
+            while self._left:
+                await self._read(self._left.popleft())
+        except Exception as error:
+            failure = error
+        await self._parts.put(_Ended(failure))
+
+    async def _read(self, part: Slice) -> None:
+        rest: Slice | None = part
+        while rest is not None:
+            try:
+                async with aclosing(read_slice(self._session, rest, self._parse)) as parts:
+                    async for parsed in parts:
+                        await self._parts.put(parsed)
+                return
+            except Truncated as error:
+                if not self._skip_truncated:
+                    raise
+                rest = left_of(rest, error)
+
+
+class BatchReader:
+    """Everything between two cuts, in no order.  Make one with `client.stream(...).batch(...)`.
+
+    `slices` says what there is to read; every method reads it all anew.  `parallel` slices are read at once."""
+
+    def __init__(self, session: Session, slices: list[Slice], parallel: int, *, skip_truncated: bool) -> None:
+        if parallel < 1:
+            raise Invalid(f"{parallel} slices cannot be read at once: give 1 or more")
+        self.slices = tuple(slices)
+        self._session = session
+        self._parallel = parallel
+        self._skip_truncated = skip_truncated
+
+    def __repr__(self) -> str:
+        return f"BatchReader({len(self.slices)} slices, {self.total_bytes} bytes)"
+
+    @property
+    def total_bytes(self) -> int:
+        """How much there is to read, headers of events included."""
+        return sum(part.length for part in self.slices)
+
+    def arrow_batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """Record batches (event, segment, offset); those of one segment in order.  Raises Truncated."""
+        return self._gather(as_arrow())
+
+    def batches(self) -> AsyncIterator[list[bytes]]:
+        """Lists of events; those of one segment in order.  Raises Truncated."""
+        return self._gather(as_events)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The events one by one.  Raises Truncated."""
+        async for events in self.batches():
+            for event in events:
+                yield event
+
+    def _gather(self, parse: Callable[[EventCursor, Buffer], T | None]) -> AsyncIterator[T]:
+        return _Gathering(self._session, list(self.slices), parse, self._parallel, self._skip_truncated).run()
+
+
+# -- the next cut ---------------------------------------------------------------------------------
+
+
+async def locate(session: Session, stream: StreamName, segment: SegmentId, offset: int) -> int:
+    """An event boundary at or behind `offset`, at most the segment's end.  Raises NotFound."""
+    reply = await ask_store(session, stream, segment, lambda i, name, token: LocateOffset(i, name, offset, token))
+    return int(expect(reply, OffsetLocated, stream.segment(segment)).offset)
+
+
+async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
+    """A cut about `distance_bytes` behind `start`, spread evenly over its segments; `start` itself at the tail.
+
+    Where a segment was read to its end and sealed, its successors take its place, when all that they follow was.
+    `approximate`: ask the store, see above.  Raises NotFound, Invalid, Truncated."""
+    if distance_bytes < 1:
+        raise Invalid(f"the next cut cannot be {distance_bytes} bytes away")
+    stream = start.stream
+    progress = Progress(start.positions, None)
+    ended: set[SegmentId] = set()
+    while True:
+        infos = await segment_infos(session, stream, progress.positions)
+        fresh = [s for s, at in progress.positions.items() if s not in ended and _is_read(infos.get(s), s, at, stream)]
+        if not fresh:
+            break
+        for segment in fresh:
+            ended.add(segment)
+            progress.followed(segment, await _successors(session, stream, segment))
+    open_segments = [segment for segment in progress.positions if segment not in ended]
+    if not open_segments:
+        return StreamCut(stream, progress.positions)
+    step = max(distance_bytes // len(open_segments), 1)
+
+    async def one(segment: SegmentId) -> int:
+        at, end = progress.positions[segment], infos[segment].end_offset
+        if approximate:
+            return end if at + step >= end else min(await locate(session, stream, segment, at + step), end)
+        return await _walk(session, Slice(stream, segment, at, end), at + step)
+
+    located = await asyncio.gather(*map(one, open_segments))
+    return StreamCut(stream, progress.positions | dict(zip(open_segments, located, strict=True)))
+
+
+async def _walk(session: Session, part: Slice, target: int) -> int:
+    """The first event boundary of a slice at or behind `target`; its last one if there is none."""
+    walk = BoundaryWalk(part.start, target)
+    try:
+        async with aclosing(_pieces(session, part)) as pieces:
+            async for piece in pieces:
+                if walk.feed(piece):
+                    break
+    except NotFound as error:
+        raise Truncated(f"{error}: it was truncated away", -1) from None
+    return walk.last
+
+
+async def _successors(session: Session, stream: StreamName, segment: SegmentId) -> list[Successor]:
+    return await session.patiently(
+        lambda: session.controller.successors(stream, segment), history.QUESTION_PATIENCE_SECONDS
+    )
+
+
+def _is_read(info: SegmentInfo | None, segment: SegmentId, offset: int, stream: StreamName) -> bool:
+    """Whether a segment is sealed and `offset` its end.  Raises Truncated."""
+    name = stream.segment(segment)
+    if info is None:
+        raise Truncated(f"the cut is in segment {name}, which was truncated and is gone", -1)
+    if offset < info.start_offset:
+        raise Truncated(f"the cut is at {offset} of {name}, which begins at {info.start_offset} now", info.start_offset)
+    return info.sealed and offset >= info.end_offset

@@ -1,0 +1,169 @@
+"""Events of one segment, parsed from its pieces (pure).
+
+Pieces end anywhere; the half event at the end of one is kept and joined with what follows, once enough has come
+to complete it (so a large event is joined once, not at each piece).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sarit.client.core.framing import arrow_events, missing_bytes, parse_events
+from sarit.core.errors import Invalid
+from sarit.core.limits import EVENT_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from sarit.core.names import SegmentId
+    from sarit.env.ports import Buffer
+
+
+class Events:
+    """Events handed out one by one, and how far that got: `position` is always between two events.
+
+    The count of events left comes from the list's iterator itself, so handing one out costs nothing here.
+    """
+
+    __slots__ = ("_events", "end", "left", "segment", "start")
+
+    def __init__(self, segment: SegmentId, start: int, end: int, events: list[bytes]) -> None:
+        self.segment = segment
+        self.start = start
+        self.end = end
+        self._events = events
+        self.left: Iterator[bytes] = iter(events)
+
+    def __repr__(self) -> str:
+        return f"Events({self.segment}, {self.start} to {self.end}, {self.count_left()} left)"
+
+    def count_left(self) -> int:
+        """How many are not handed out yet."""
+        return int(self.left.__length_hint__())  # type: ignore[attr-defined]
+
+    def position(self) -> int:
+        """The offset behind the last event handed out."""
+        left = self.count_left()
+        if not left:
+            return self.end
+        done = len(self._events) - left
+        return self.start + sum(map(len, self._events[:done])) + EVENT_HEADER_BYTES * done
+
+    def table(self, schema: pa.Schema) -> pa.RecordBatch | None:
+        """What is left as a record batch; it counts as handed out."""
+        import numpy as np
+        import pyarrow as pa
+
+        start = self.position()
+        events = list(self.left)
+        if not events:
+            return None
+        lengths = np.fromiter(map(len, events), np.int64, len(events)) + EVENT_HEADER_BYTES
+        offsets = start + np.cumsum(lengths) - lengths
+        return record_batch(schema, pa.array(events, pa.binary()), self.segment, offsets)
+
+
+def check_most(most: int) -> None:
+    """At least one event is to be handed out.  Raises Invalid: none at all would read as the end, or go on for ever."""
+    if most < 1:
+        raise Invalid(f"at most {most} events at a time are none: give 1 or more")
+
+
+def record_batch(schema: pa.Schema, events: pa.Array, segment: SegmentId, offsets: Any) -> pa.RecordBatch:
+    """Events with their segment and the offset each begins at."""
+    import numpy as np
+    import pyarrow as pa
+
+    segments = np.full(len(events), segment.packed, np.int64)
+    return pa.RecordBatch.from_arrays([events, _int64_array(segments), _int64_array(offsets)], schema=schema)
+
+
+def _int64_array(values: Any) -> pa.Array:
+    """Of a numpy array, whose memory it shares.  `pa.array` would load pandas first, if there is one: half a second."""
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+def arrow_schema() -> pa.Schema:
+    """event binary, segment int64 (packed id), offset int64 (where the event begins in its segment)."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("event", pa.binary(), nullable=False),
+            pa.field("segment", pa.int64(), nullable=False),
+            pa.field("offset", pa.int64(), nullable=False),
+        ]
+    )
+
+
+class EventCursor:
+    """`offset` is where the bytes held (a half event) begin, and the next event with them."""
+
+    __slots__ = ("_held", "_held_bytes", "_missing", "offset", "segment")
+
+    def __init__(self, segment: SegmentId, offset: int) -> None:
+        self.segment = segment
+        self.offset = offset
+        self._held: list[Buffer] = []
+        self._held_bytes = 0
+        self._missing = 0
+
+    def __repr__(self) -> str:
+        return f"EventCursor({self.segment} at {self.offset}, {self._held_bytes} bytes of a half event)"
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a half event."""
+        return self._held_bytes
+
+    def _whole(self, piece: Buffer) -> Buffer | None:
+        """The piece behind what is held, if that may make a whole event."""
+        if not self._held:
+            return piece
+        self._held.append(piece)
+        self._held_bytes += len(piece)
+        self._missing -= len(piece)
+        if self._missing > 0:
+            return None
+        whole = b"".join(self._held)
+        self._held.clear()
+        return whole
+
+    def _keep(self, data: Buffer, used: int) -> None:
+        self.offset += used
+        self._held_bytes = len(data) - used
+        if self._held_bytes:
+            self._held = [memoryview(data)[used:]]
+            self._missing = missing_bytes(data, used)
+
+    def events(self, piece: Buffer) -> Events | None:
+        """The events that `piece` completes.  Raises Corrupt."""
+        data = self._whole(piece)
+        if data is None:
+            return None
+        events, used = parse_events(data, 0)
+        start = self.offset
+        self._keep(data, used)
+        return Events(self.segment, start, start + used, events) if events else None
+
+    def table(self, piece: Buffer, schema: pa.Schema) -> pa.RecordBatch | None:
+        """The events that `piece` completes as a record batch.  Raises Corrupt."""
+        import numpy as np
+        import pyarrow as pa
+
+        whole = self._whole(piece)
+        if whole is None:
+            return None
+        data = bytes(whole)
+        arrays, begins, used = arrow_events(data, 0)
+        start = self.offset
+        self._keep(data, used)
+        if not arrays:
+            return None
+        events = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+        offsets = begins[0] if len(begins) == 1 else np.concatenate(begins)
+        return record_batch(schema, events, self.segment, offsets + start)

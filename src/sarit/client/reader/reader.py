@@ -1,0 +1,363 @@
+"""The event reader: all segments of a stream from a cut on, in order per key, through all scaling.
+
+Fetchers (`fetch.py`) keep some bytes of every active segment at hand; the reader takes pieces from those that have
+any, in turn, and parses them.  Nothing is awaited per event: events come out of a list, and `position` finds the
+exact offset when it is asked for, not before.  `progress.py` says when successors may begin.
+
+A segment is finished, and its successors are asked for, when its last event was handed out, not when its last byte
+came: a position never lies before an event of a segment it has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
+from sarit.client.reader.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
+from sarit.client.reader.progress import Progress
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
+from sarit.core.limits import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    import pyarrow as pa
+
+    from sarit.client.core.session import Session
+    from sarit.core.names import SegmentId, StreamName
+
+    Bounds = Callable[[], Awaitable[tuple[StreamCut, StreamCut | None]]]
+
+FETCH_BYTES: Final = 64 * MIB
+
+T = TypeVar("T")
+
+
+class _Source:
+    """One active segment: its bytes and its events."""
+
+    __slots__ = ("cursor", "fetch", "queued")
+
+    def __init__(self, fetch: SegmentFetch, cursor: EventCursor) -> None:
+        self.fetch = fetch
+        self.cursor = cursor
+        self.queued = False
+
+
+class EventReader:
+    """Reads one stream.  Make one with `client.reader(...)`; for use by one task at a time.
+
+    Handing an event (or a batch) out counts as consuming it.
+    """
+
+    def __init__(self, session: Session, stream: StreamName, bounds: Bounds, *, skip_truncated: bool = False) -> None:
+        self.stream = stream
+        self._session = session
+        self._bounds = bounds
+        self._progress = Progress({}, None)
+        self._opened = False
+        self._skip_truncated = skip_truncated
+        self._sources: dict[SegmentId, _Source] = {}
+        self._ready: deque[_Source] = deque()
+        self._current: Events | None = None
+        self._rest: pa.RecordBatch | None = None
+        self._source: _Source | None = None
+        self._wake: asyncio.Future[None] | None = None
+        self._failure: Exception | None = None
+        self._schema: Any = None
+        self._closed = False
+        session.opened(self)
+
+    async def open(self) -> EventReader:
+        """Find out where to start (and end); the first read does it otherwise.  Raises NotFound, Unavailable."""
+        if not self._opened:
+            start, end = await self._bounds()
+            self._progress = Progress(start.positions, end.positions if end is not None else None)
+            self._begin(list(self._progress.positions))
+            self._opened = True
+        return self
+
+    def __repr__(self) -> str:
+        return f"EventReader({self.stream}, {len(self._sources)} segments, {self._progress!r})"
+
+    # -- reading ------------------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The events, one by one; waits at the tail; ends at the end given, or when the stream is sealed."""
+        while (current := await self.next_events()) is not None:
+            for event in current.left:
+                yield event
+
+    async def batches(self) -> AsyncIterator[list[bytes]]:
+        """The events in lists, as they come."""
+        while (current := await self.next_events()) is not None:
+            yield list(current.left)
+
+    async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
+        """Up to `most` events, at least one; an empty list at the end, and after `timeout` seconds without any.
+
+        Raises Invalid (`most` is below 1)."""
+        check_most(most)
+        try:
+            async with asyncio.timeout(timeout):
+                current = await self.next_events()
+        except TimeoutError:
+            return []
+        return [] if current is None else list(islice(current.left, most))
+
+    async def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
+        """Up to `most` events as a record batch (event, segment, offset); None at the end.
+
+        After `timeout` seconds without any the batch is empty.  Raises Invalid (`most` is below 1).
+        """
+        if most is not None:
+            check_most(most)
+        try:
+            async with asyncio.timeout(timeout):
+                if not await self.next_table():
+                    return None
+        except TimeoutError:
+            pass
+        return self.take_table(most)
+
+    async def next_table(self) -> bool:
+        """Have a record batch at hand, not handed out yet; False at the end.  Hand it out by `take_table`."""
+        if self._rest is None:
+            self._rest = await self._parsed_table()
+        return self._rest is not None
+
+    def take_table(self, most: int | None) -> pa.RecordBatch:
+        """Hand out up to `most` events of the record batch that is at hand; none when none is."""
+        batch, self._rest = self._rest, None
+        if batch is None:
+            return _empty(self._arrow_schema())
+        if most is not None and batch.num_rows > most:
+            self._rest = batch.slice(most)
+            return batch.slice(0, most)
+        return batch
+
+    async def arrow_batches(self, most: int | None = None) -> AsyncIterator[pa.RecordBatch]:
+        """The events in record batches, as they come."""
+        while (batch := await self.read_arrow(most)) is not None:
+            yield batch
+
+    def position(self) -> StreamCut:
+        """Behind the last event handed out, exactly: a reader started here goes on with the next."""
+        if not self._opened:
+            raise Invalid("the reader has not begun, it has no position yet: open() it first")
+        positions = dict(self._progress.positions)
+        if self._source is not None:
+            cursor = self._source.cursor
+            if self._rest is not None:
+                positions[cursor.segment] = self._rest.column(2)[0].as_py()
+            else:
+                positions[cursor.segment] = cursor.offset if self._current is None else self._current.position()
+        return StreamCut(self.stream, positions)
+
+    @property
+    def at_tail(self) -> bool:
+        """Whether, at last sight, there was nothing more to read right now."""
+        if not self._opened or self._ready or self._rest is not None or self.waiting_events() is not None:
+            return False
+        # The blocking face asks on another thread, while the loop begins successors: they are not at hand yet, then.
+        sources = map(self._sources.get, self._progress.unfinished())
+        return all(source is not None and source.fetch.all_taken for source in sources)
+
+    def close(self) -> None:
+        """Stop fetching."""
+        self._closed = True
+        self._session.closed(self)
+        for source in self._sources.values():
+            source.fetch.close()
+        self._notify()
+
+    def client_closed(self) -> None:
+        """The client ends before the reader."""
+        self.close()
+
+    async def __aenter__(self) -> EventReader:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    # -- from pieces to events ------------------------------------------------------------------
+
+    def waiting_events(self) -> Events | None:
+        """Events parsed and not handed out yet, if there are any."""
+        return self._current if self._current is not None and self._current.count_left() else None
+
+    async def next_events(self) -> Events | None:
+        """Events not handed out yet (at least one), None at the end.  Hand them out through `left`."""
+        if (waiting := self.waiting_events()) is not None:
+            return waiting
+        if self._rest is not None:
+            self._current = self._rest_as_events()
+            return self._current
+        while True:
+            self._settle()
+            source = await self._next_source()
+            if source is None:
+                return None
+            piece = source.fetch.take()
+            if piece is not None:
+                self._current = _parsed(self, source.cursor.events, piece)
+                self._source = source
+                if self._current is not None:
+                    return self._current
+
+    async def _parsed_table(self) -> pa.RecordBatch | None:
+        schema = self._arrow_schema()  # before anything is taken: there may be no pyarrow
+        if self._current is not None and (left := self._current.table(schema)) is not None:
+            return left
+        while True:
+            self._settle()
+            source = await self._next_source()
+            if source is None:
+                return None
+            piece = source.fetch.take()
+            if piece is not None:
+                batch = _parsed(self, source.cursor.table, piece, schema)
+                self._source = source
+                if batch is not None:
+                    return batch
+
+    def _rest_as_events(self) -> Events:
+        assert self._rest is not None
+        assert self._source is not None
+        rest, self._rest = self._rest, None
+        cursor = self._source.cursor
+        return Events(cursor.segment, rest.column(2)[0].as_py(), cursor.offset, rest.column(0).to_pylist())
+
+    def _arrow_schema(self) -> Any:
+        if self._schema is None:
+            self._schema = arrow_schema()
+        return self._schema
+
+    def _settle(self) -> None:
+        """What was handed out last is consumed: note it, and finish its segment if that was the end."""
+        self._current = None
+        source, self._source = self._source, None
+        if source is None:
+            return
+        segment = source.cursor.segment
+        self._progress.positions[segment] = source.cursor.offset
+        if source.fetch.exhausted:
+            self._finish(source)
+        else:
+            self._queue(source)
+
+    # -- which segments -----------------------------------------------------------------------
+
+    def _begin(self, segments: list[SegmentId]) -> None:
+        count = max(len(self._sources) + len(segments), 1)
+        read_bytes = min(max(FETCH_BYTES // (2 * count), LEAST_READ_BYTES), READ_BYTES)
+        for segment in segments:
+            offset = self._progress.positions[segment]
+            limit = self._progress.limit(segment)
+            fetch = SegmentFetch(self._session, self.stream, segment, offset, limit, self._notified, read_bytes)
+            self._sources[segment] = _Source(fetch, EventCursor(segment, offset))
+            fetch.start()
+
+    def _notified(self, fetch: SegmentFetch) -> None:
+        source = self._sources.get(fetch.segment)
+        if source is not None and source.fetch is fetch:
+            self._queue(source, always=True)
+
+    def _queue(self, source: _Source, *, always: bool = False) -> None:
+        if not source.queued and (always or source.fetch.ready):
+            source.queued = True
+            self._ready.append(source)
+            self._notify()
+
+    def _notify(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _next_source(self) -> _Source | None:
+        """A source with something to take; finished and failed ones are dealt with on the way."""
+        await self.open()
+        while True:
+            if self._failure is not None:
+                raise self._failure
+            if self._closed:
+                raise Invalid(f"the reader of {self.stream} is closed")
+            while self._ready:
+                source = self._ready.popleft()
+                source.queued = False
+                if source.fetch.failure is not None:
+                    self._failed(source, source.fetch.failure)
+                elif source.fetch.exhausted:
+                    self._finish(source)
+                elif source.fetch.ready:
+                    return source
+                if self._failure is not None:
+                    raise self._failure
+            if self._progress.done:
+                return None
+            self._wake = self._session.loop.create_future()
+            await self._wake
+
+    def _finish(self, source: _Source) -> None:
+        segment = source.cursor.segment
+        if self._sources.pop(segment, None) is None:
+            return
+        if source.cursor.held_bytes:
+            self._failure = Corrupt(f"{source.fetch.name} ends at {source.cursor.offset} in the middle of an event")
+            return
+        source.fetch.close()
+        if self._progress.stops_at_limit(segment):
+            self._progress.finished(segment)
+        else:
+            self._session.background.spawn(self._follow(segment), f"successors of {source.fetch.name}")
+
+    async def _follow(self, segment: SegmentId) -> None:
+        """Begin what may begin now that a segment was read to its end."""
+        controller = self._session.controller
+        try:
+            successors = await self._session.patiently(lambda: controller.successors(self.stream, segment))
+            if not self._closed:
+                self._begin(self._progress.followed(segment, successors))
+        except Exception as error:  # any: whoever reads would wait for ever for segments that do not begin
+            self._failure = error
+        self._notify()
+
+    def _failed(self, source: _Source, error: Exception) -> None:
+        segment, name = source.cursor.segment, source.fetch.name
+        del self._sources[segment]
+        if not isinstance(error, Truncated | NotFound):
+            self._failure = error
+        elif self._skip_truncated and isinstance(error, Truncated):
+            self._progress.positions[segment] = error.start_offset
+            self._begin([segment])
+        elif self._skip_truncated and self._progress.stops_at_limit(segment):
+            self._progress.finished(segment)
+        elif self._skip_truncated:
+            self._session.background.spawn(self._follow(segment), f"successors of {name}")
+        else:
+            start = error.start_offset if isinstance(error, Truncated) else -1
+            what = f"begins at {start} now" if start >= 0 else "is gone"
+            self._failure = Truncated(
+                f"the reader stands at {source.cursor.offset} of {name}, which was truncated and {what}: "
+                "start at the head (or at a younger position), or read with skip_truncated=True",
+                start,
+            )
+
+
+def _parsed(reader: EventReader, parse: Callable[..., T], *piece: Any) -> T:
+    """What a piece holds.  An error is for good: what follows would be parsed from somewhere in an event."""
+    try:
+        return parse(*piece)
+    except Exception as error:
+        reader._failure = error
+        raise
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

@@ -1,1 +1,0 @@
-"""Events on their way from segments: fetching ahead, parsing, the order through scaling."""

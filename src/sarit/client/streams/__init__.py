@@ -1,0 +1,1 @@
+"""One stream: epochs, scaling, byte streams, event time."""

@@ -1,0 +1,367 @@
+"""Byte streams: a stream of one segment as a plain sequence of bytes, no framing.
+
+Written through the same lanes as events, so nothing is lost or doubled by a broken connection.  A byte stream has
+one segment for ever: offsets mean nothing across segments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from sarit.client.core import segments
+from sarit.client.core.framing import CHUNK_BYTES, Chunk
+from sarit.client.reader.fetch import SegmentFetch
+from sarit.client.writer.appender_driver import LaneDriver
+from sarit.client.writer.flush_barrier import Mark
+from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
+from sarit.core.limits import MIB
+
+if TYPE_CHECKING:
+    from sarit.client.core.session import Session
+    from sarit.client.core.values import SegmentInfo
+    from sarit.core.names import SegmentId, StreamName
+
+BUFFER_BYTES: Final = 32 * MIB
+
+
+async def only_segment(session: Session, stream: StreamName) -> SegmentId:
+    """The segment of a byte stream.  Raises NotFound, Invalid when there are several."""
+    found = [r.segment for r in await session.patiently(lambda: session.controller.current_segments(stream), 30.0)]
+    if not found:
+        found = list(await session.controller.head_segments(stream))
+    if len(found) != 1:
+        raise Invalid(f"{stream} has {len(found)} segments: a byte stream has one; create it with segments=1")
+    return found[0]
+
+
+class ByteWriter:
+    """Appends bytes.  `write` neither blocks nor awaits; `flush` waits until all is durable."""
+
+    def __init__(self, session: Session, stream: StreamName) -> None:
+        self.stream = stream
+        self.held_bytes = 0
+        self.sent_blocks = 0
+        self._session = session
+        self._driver: LaneDriver | None = None
+        self._early: list[Chunk] = []
+        self._early_bytes = 0
+        self._opening: asyncio.Task[None] | None = None
+        self.failure: BaseException | None = None
+        self._closed = False
+        self._due = False
+        self._changed: asyncio.Future[None] | None = None
+        session.opened(self)
+
+    def __repr__(self) -> str:
+        return f"ByteWriter({self.stream}, {self.held_bytes} bytes not acknowledged)"
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append `data`; the number of bytes taken, which is all.  Raises the writer's failure."""
+        self.check()
+        view = memoryview(bytes(data))
+        for start in range(0, len(view), CHUNK_BYTES):
+            piece = view[start : start + CHUNK_BYTES]
+            chunk = Chunk(piece, len(piece), 1, plain=True)
+            if self._driver is None:
+                self._early.append(chunk)
+                self._early_bytes += chunk.length
+            else:
+                self._driver.add(chunk)
+        self._pump_soon()
+        return len(view)
+
+    async def drain(self) -> None:
+        """Wait while too many bytes are not acknowledged.  Raises the writer's failure."""
+        self.check()
+        while self.held_bytes + self._early_bytes > BUFFER_BYTES:
+            await asyncio.wait((self._change(),))
+            self.check()
+
+    async def flush(self) -> None:
+        """Wait until everything written is durable.  Raises the writer's failure."""
+        driver = await self._open()
+        if driver.lane.busy:
+            done: asyncio.Future[None] = self._session.loop.create_future()
+            mark = Mark(lambda: None if done.done() else done.set_result(None))
+            driver.lane.marks.append((driver.lane.accepted_events, mark))
+            driver.pump(urgent=True)
+            while not done.done():
+                await asyncio.wait((done, self._change()), return_when=asyncio.FIRST_COMPLETED)
+                self.check()
+
+    async def tell(self) -> int:
+        """The tail offset, behind everything written so far (flushes first)."""
+        await self.flush()
+        return (await self._info()).end_offset
+
+    async def head_offset(self) -> int:
+        """Where the stream begins: bytes below were truncated."""
+        return (await self._info()).start_offset
+
+    async def truncate(self, offset: int) -> None:
+        """Forget the bytes below `offset`.  Raises Invalid, Truncated."""
+        segment = await only_segment(self._session, self.stream)
+        await segments.truncate_segment(self._session, self.stream, segment, offset)
+
+    async def close(self) -> None:
+        """Flush, then release the writer.  Raises what `flush` raises; the writer is closed in any case."""
+        if self._closed:
+            return
+        try:
+            await self.flush()  # raises an earlier failure, too: nobody may have been told of it yet
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Release the writer without waiting; what is not acknowledged may or may not be stored."""
+        self._closed = True
+        self._session.closed(self)
+        if self._driver is not None:
+            self._driver.release()
+        self._notify()
+
+    def client_closed(self) -> None:
+        """The client ends before the writer: `close` will tell if anything may be lost."""
+        if self.held_bytes + self._early_bytes:
+            self.failed(
+                Invalid(f"the client was closed before the writer of {self.stream}: some bytes may be unstored")
+            )
+        else:
+            self.abandon()
+
+    async def __aenter__(self) -> ByteWriter:
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            self.abandon()
+
+    async def _info(self) -> SegmentInfo:
+        segment = await only_segment(self._session, self.stream)
+        return await segments.segment_info(self._session, self.stream, segment)
+
+    def check(self) -> None:
+        """Raises the writer's failure, or Invalid when it is closed."""
+        if self.failure is not None:
+            raise self.failure
+        if self._closed:
+            raise Invalid(f"the writer of {self.stream} is closed")
+
+    async def _open(self) -> LaneDriver:
+        self.check()
+        if self._driver is None:
+            self._begin()
+            assert self._opening is not None
+            await asyncio.shield(self._opening)
+            self.check()
+        assert self._driver is not None
+        return self._driver
+
+    def _begin(self) -> None:
+        if self._opening is None:
+            self._opening = self._session.background.spawn(self._find(), f"open {self.stream}")
+
+    async def _find(self) -> None:
+        try:
+            segment = await only_segment(self._session, self.stream)
+        except Exception as error:  # whatever it is: nobody else would tell those who wait
+            self.failed(error)
+            return
+        if self._closed:
+            return
+        self._driver = LaneDriver(self._session, self.stream, segment, self)
+        for chunk in self._early:
+            self._driver.add(chunk)
+        self._early.clear()
+        self._early_bytes = 0
+        self._pump()
+
+    def _pump_soon(self) -> None:
+        if self._driver is None:
+            self._begin()
+        elif not self._due:
+            self._due = True
+            self._session.loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._due = False
+        if self._driver is not None and not self._closed:
+            self._driver.pump()
+        self._notify()
+
+    def _change(self) -> asyncio.Future[None]:
+        """Done with the next progress or failure; shared by all that wait, so `await` it by `asyncio.wait` alone."""
+        if self._changed is None or self._changed.done():
+            self._changed = self._session.loop.create_future()
+        return self._changed
+
+    def _notify(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+    # -- what the lane reports --------------------------------------------------------------------
+
+    def progressed(self, driver: LaneDriver) -> None:
+        """The lane may send again."""
+        self._pump_soon()
+
+    def sealed(self, driver: LaneDriver, error: SaritError) -> None:
+        """The segment takes no more: a byte stream has no successors."""
+        self.failed(Sealed(f"byte stream {self.stream} is sealed (or was scaled): it takes no more bytes"))
+
+    def failed(self, error: BaseException) -> None:
+        """No retry can help."""
+        if self.failure is None:
+            self.failure = error
+        self._notify()
+
+
+class Adjoining:
+    """Parts of `count` bytes of a reader, which may skip what was truncated in between: then they begin anew there."""
+
+    __slots__ = ("_parts", "_reader", "_wanted", "left", "start")
+
+    def __init__(self, reader: ByteReader, count: int) -> None:
+        self._reader = reader
+        self._wanted = count
+        self._parts: list[bytes] = []
+        self.left = count
+        self.start = reader.tell()
+
+    def add(self, part: bytes) -> None:
+        """The reader has just handed out `part`."""
+        begin = self._reader.tell() - len(part)
+        if begin != self.start + self._wanted - self.left:
+            self.start, self.left = begin, self._wanted
+            self._parts.clear()
+        self._parts.append(part)
+        self.left -= len(part)
+
+    def whole(self) -> bytes:
+        """All of them as one."""
+        return b"".join(self._parts)
+
+
+class ByteReader:
+    """Reads bytes from `offset` on; waits at the tail.
+
+    Bytes that were truncated raise Truncated; with `skip_truncated` reading goes on behind them, as `tell` shows."""
+
+    def __init__(self, session: Session, stream: StreamName, offset: int = 0, *, skip_truncated: bool = False) -> None:
+        self.stream = stream
+        self._session = session
+        self._skip_truncated = skip_truncated
+        self._offset = offset
+        self._segment: SegmentId | None = None
+        self._fetch: SegmentFetch | None = None
+        self._piece = memoryview(b"")
+        self._moved = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"ByteReader({self.stream} at {self._offset})"
+
+    async def read(self, most: int = MIB, timeout: float | None = None) -> bytes:
+        """Up to `most` bytes, at least one; none at the end of a sealed stream, or after `timeout` seconds."""
+        try:
+            async with asyncio.timeout(timeout):
+                await self.fill()
+        except TimeoutError:
+            return b""
+        return self.take(most)
+
+    def take(self, most: int) -> bytes:
+        """Hand out up to `most` of the bytes that are at hand (`fill`)."""
+        data = bytes(self._piece[:most])
+        self._piece = self._piece[most:]
+        self._offset += len(data)
+        return data
+
+    async def read_exactly(self, count: int) -> bytes:
+        """`count` bytes that follow each other; fewer only at the end of a sealed stream.
+
+        A call that fails, or is cancelled, consumes nothing."""
+        parts = Adjoining(self, count)
+        try:
+            while parts.left and (part := await self.read(parts.left)):
+                parts.add(part)
+        except BaseException:
+            self.seek(parts.start)
+            raise
+        return parts.whole()
+
+    def tell(self) -> int:
+        """The offset of the next byte."""
+        return self._offset
+
+    def seek(self, offset: int) -> None:
+        """Go on reading at `offset`.  Raises Invalid when it is negative."""
+        if offset < 0:
+            raise Invalid(f"cannot seek to {offset}")
+        ahead = offset - self._offset
+        if 0 <= ahead <= len(self._piece):
+            self._piece = self._piece[ahead:]
+        else:
+            self._piece = memoryview(b"")
+            self.close()
+        self._offset = offset
+
+    async def head_offset(self) -> int:
+        """Where the stream begins: bytes below were truncated."""
+        return (await self._info()).start_offset
+
+    async def tail_offset(self) -> int:
+        """Behind the newest byte, as of now."""
+        return (await self._info()).end_offset
+
+    def close(self) -> None:
+        """Stop fetching; reading again begins anew."""
+        if self._fetch is not None:
+            self._fetch.close()
+            self._fetch = None
+
+    async def __aenter__(self) -> ByteReader:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    async def _only(self) -> SegmentId:
+        if self._segment is None:
+            self._segment = await only_segment(self._session, self.stream)
+        return self._segment
+
+    async def _info(self) -> SegmentInfo:
+        return await segments.segment_info(self._session, self.stream, await self._only())
+
+    async def fill(self) -> None:
+        """Have bytes at hand, unless at the end.  Raises Truncated, NotFound."""
+        if len(self._piece):
+            return
+        while True:
+            fetch = await self._fetching()
+            piece = fetch.take()
+            if piece is not None:
+                self._piece = memoryview(piece)
+                return
+            if fetch.failure is not None:
+                self._fetch = None
+                if not (self._skip_truncated and isinstance(fetch.failure, Truncated)):
+                    raise fetch.failure
+                self._offset = fetch.failure.start_offset
+                continue
+            if fetch.exhausted:
+                return
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def _fetching(self) -> SegmentFetch:
+        if self._fetch is None:
+            segment = await self._only()
+            self._fetch = SegmentFetch(
+                self._session, self.stream, segment, self._offset, None, lambda _: self._moved.set()
+            )
+            self._fetch.start()
+        return self._fetch

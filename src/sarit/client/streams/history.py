@@ -1,0 +1,93 @@
+"""The epochs of a stream: which segments it had, over which keys, and what lies between two cuts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sarit.client.core.values import SegmentRange
+from sarit.core.errors import Corrupt, NotFound
+from sarit.core.keyspace import KeyRange
+from sarit.core.names import SegmentId
+from sarit.rpc import convert
+from sarit.rpc.generated import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sarit.client.core.session import Session
+    from sarit.core.cuts import StreamCut
+    from sarit.core.names import StreamName
+
+QUESTION_PATIENCE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One generation of a stream's segments, by their ranges."""
+
+    number: int
+    segments: tuple[SegmentRange, ...]
+
+
+async def _ask(session: Session, stream: StreamName, method: Any, request: Any) -> Any:
+    return await session.patiently(lambda: session.controller.call(method, request), QUESTION_PATIENCE_SECONDS)
+
+
+async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
+    """One epoch.  Raises NotFound (the stream, or it has no such epoch)."""
+    request = pb.GetEpochSegmentsRequest(streamInfo=convert.stream_info(stream), epoch=number)
+    reply = await _ask(session, stream, session.controller.stub.getEpochSegments, request)
+    segments = (
+        SegmentRange(SegmentId.unpack(found.segmentId.segmentId), found.minKey, found.maxKey)
+        for found in reply.segmentRanges
+    )
+    return Epoch(number, tuple(sorted(segments, key=lambda found: found.low)))
+
+
+async def epochs(session: Session, stream: StreamName) -> list[Epoch]:
+    """All epochs that still hold data, from that of the head to the newest.  Raises NotFound."""
+    head = await session.patiently(lambda: session.controller.head_segments(stream), QUESTION_PATIENCE_SECONDS)
+    number = min(segment.epoch for segment in head)
+    found = [await epoch(session, stream, number)]
+    while True:
+        number += 1
+        try:
+            found.append(await epoch(session, stream, number))
+        except NotFound:
+            return found
+
+
+async def between(session: Session, start: StreamCut, end: StreamCut) -> list[SegmentId]:
+    """All segments from one cut to another, those of both cuts included.  Raises NotFound, Invalid."""
+    request = pb.StreamCutRange(
+        streamInfo=convert.stream_info(start.stream), to={s.packed: at for s, at in end.positions.items()}
+    )
+    getattr(request, "from").update({s.packed: at for s, at in start.positions.items()})
+    reply = await _ask(session, start.stream, session.controller.stub.getSegmentsBetween, request)
+    return sorted(SegmentId.unpack(found.segmentId) for found in reply.segments)
+
+
+class Ranges:
+    """The key ranges of a stream's segments, asked for once each."""
+
+    def __init__(self, session: Session, stream: StreamName) -> None:
+        self._session = session
+        self._stream = stream
+        self._known: dict[SegmentId, KeyRange] = {}
+
+    def __repr__(self) -> str:
+        return f"Ranges({self._stream}, {len(self._known)} known)"
+
+    async def of(self, segments: Iterable[SegmentId]) -> dict[SegmentId, KeyRange]:
+        """The ranges of these segments; all others are forgotten.  Raises NotFound."""
+        wanted = list(segments)
+        known = {segment: self._known[segment] for segment in wanted if segment in self._known}
+        for number in sorted({segment.epoch for segment in wanted if segment not in known}):
+            found = await epoch(self._session, self._stream, number)
+            known |= {r.segment: KeyRange(r.low, r.high) for r in found.segments if r.segment in wanted}
+        for segment in wanted:
+            if segment not in known:
+                raise Corrupt(f"{self._stream}: segment {segment} is not in the epoch that made it")
+        self._known = known
+        return known

@@ -1,0 +1,112 @@
+"""One stream by name: its epochs, scaling, batch reads, cuts by distance, event time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.client.reader import batch, pointers
+from sarit.client.streams import history, scaling
+from sarit.client.streams.event_time import TimeWindows
+from sarit.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    import pyarrow as pa
+
+    from sarit.client.aio import Client, Cut
+    from sarit.client.core.values import SegmentRange
+    from sarit.client.reader.batch import BatchReader, Slice
+    from sarit.client.reader.pointers import EventPointer
+    from sarit.client.streams.history import Epoch
+    from sarit.core.cuts import StreamCut
+    from sarit.core.names import SegmentId, StreamName
+
+
+class Stream:
+    """Make one with `client.stream("scope/stream")`; it asks nothing until it is used."""
+
+    def __init__(self, client: Client, name: StreamName) -> None:
+        self.name = name
+        self._client = client
+        self._session = client.session
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name})"
+
+    # -- segments -------------------------------------------------------------------------------
+
+    async def segments(self) -> list[SegmentRange]:
+        """The active segments by range; none when the stream is sealed.  Raises NotFound."""
+        return await self._session.patiently(lambda: self._session.controller.current_segments(self.name))
+
+    async def epochs(self) -> list[Epoch]:
+        """The generations of its segments, from the oldest that holds data to the newest.  Raises NotFound."""
+        return await history.epochs(self._session, self.name)
+
+    async def scale(self, segments: int) -> bool:
+        """Go on with so many segments of equal width; False when it has them.
+
+        Writers and readers go on meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed, or
+        somebody else scaled it meanwhile)."""
+        return await scaling.scale(
+            self._session, self.name, scaling.to_count(await scaling.active(self._session, self.name), segments)
+        )
+
+    async def split(self, segment: SegmentId, into: int = 2) -> bool:
+        """Replace one segment by several of equal width.  Raises NotFound, Invalid, Conflict."""
+        return await scaling.scale(
+            self._session, self.name, scaling.split(await scaling.active(self._session, self.name), segment, into)
+        )
+
+    async def merge(self, segments: Iterable[SegmentId]) -> bool:
+        """Replace neighbouring segments by one.  Raises NotFound, Invalid, Conflict."""
+        return await scaling.scale(
+            self._session, self.name, scaling.merge(await scaling.active(self._session, self.name), segments)
+        )
+
+    # -- batch reading --------------------------------------------------------------------------
+
+    async def batch(
+        self,
+        start: Cut = "head",
+        end: Cut = "tail",
+        *,
+        parallel: int = batch.DEFAULT_PARALLEL,
+        skip_truncated: bool = False,
+    ) -> BatchReader:
+        """Everything between two cuts, all segments at once, in no order; see `reading/batch.py`.
+
+        Raises NotFound, Invalid, Truncated (unless `skip_truncated`)."""
+        first, last = await self._cut(start), await self._cut(end)
+        slices = await batch.slices_between(self._session, first, last, skip_truncated=skip_truncated)
+        return batch.BatchReader(self._session, slices, parallel, skip_truncated=skip_truncated)
+
+    def read_slice(self, part: Slice) -> AsyncIterator[pa.RecordBatch]:
+        """One slice of a batch, which may have come from another process, as record batches.  Raises Truncated."""
+        return batch.read_slice(self._session, part, batch.as_arrow())
+
+    async def next_cut(self, start: Cut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
+        """A cut about so many bytes behind `start`; `start` itself at the tail.
+
+        It reads what lies between to find where events begin; `approximate`: it asks the store, at no cost, for streams
+        without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
+        return await batch.next_cut(self._session, await self._cut(start), distance_bytes, approximate=approximate)
+
+    async def _cut(self, which: Cut) -> StreamCut:
+        found = await self._client.cut(self.name, which)
+        if found is None:
+            raise Invalid('that cut has no bounds: give "head", "tail", a StreamCut or its text')
+        return found
+
+    async def fetch_event(self, pointer: EventPointer) -> bytes:
+        """One event again, by the pointer that came with it.  Raises Truncated (it is gone), Invalid, Unavailable."""
+        if pointer.stream != self.name:
+            raise Invalid(f"that points into {pointer.stream}, not into {self.name}")
+        return await pointers.fetch(self._session, pointer)
+
+    # -- event time -----------------------------------------------------------------------------
+
+    def time_windows(self) -> TimeWindows:
+        """Which times positions of one reader lie between; see `times.py`."""
+        return TimeWindows(self._session, self.name)

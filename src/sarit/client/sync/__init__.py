@@ -1,0 +1,1 @@
+"""Shared state over streams: revisioned streams, synchronizers, recipes."""

@@ -1,0 +1,179 @@
+"""Settings that many processes share: names with JSON values, the same everywhere, changed one change at a time.
+
+Format of the stream (a synchronizer's; the values are JSON in UTF-8):
+
+    initial   {"version": 1, "values": {"limit": 10}}
+    update    {"set": {"limit": 11}, "remove": ["old"]}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.client.sync.follower import Follower
+from sarit.core.errors import Corrupt, Invalid, SaritError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from sarit.client.core.session import Session
+    from sarit.client.sync.revisioned import Revision
+    from sarit.client.sync.synchronizer import StateSynchronizer
+
+log = logging.getLogger(__name__)
+
+VERSION: Final = 1
+MAX_VALUES_BYTES: Final = 1_000_000
+Values = dict[str, Any]
+
+
+def encode(values: Mapping[str, Any]) -> bytes:
+    """The initial state.  Raises Invalid when a value is not JSON, or all are too long together."""
+    data = _dumps({"version": VERSION, "values": values})
+    if len(data) > MAX_VALUES_BYTES:
+        raise Invalid(f"settings of {len(data)} bytes together; the most is {MAX_VALUES_BYTES}")
+    return data
+
+
+def decode(data: bytes) -> Values:
+    """Settings of `encode`'s bytes.  Raises Corrupt."""
+    try:
+        found = json.loads(data)
+        if found["version"] != VERSION:
+            raise Corrupt(f"settings of version {found['version']}; version {VERSION} is known: update this program")
+        return dict(found["values"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Corrupt("these are no shared settings") from None
+
+
+def apply(values: Values, update: bytes, _: Revision) -> Values:
+    """The settings after an update.  Raises Corrupt."""
+    try:
+        found = json.loads(update)
+        removed = set(found["remove"])
+        return {name: value for name, value in {**values, **found["set"]}.items() if name not in removed}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise Corrupt("this is not an update of shared settings") from None
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes | None:
+    """The update that leads from one to the other; None when they are equal.  Raises Invalid as `encode` does."""
+    if any(not isinstance(name, str) for name in after):
+        raise Invalid("names of settings are text")
+    encode(after)
+    changed = {name: after[name] for name in after if name not in before or _dumps(before[name]) != _dumps(after[name])}
+    removed = sorted(name for name in before if name not in after)
+    return _dumps({"set": changed, "remove": removed}) if changed or removed else None
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"a setting is no JSON: {error}") from None
+
+
+class SharedConfiguration:
+    """A copy of shared settings that keeps itself fresh.  Make one with `client.coordination.shared_configuration`."""
+
+    def __init__(self, session: Session, shared: StateSynchronizer[Values]) -> None:
+        self._session = session
+        self._shared = shared
+        self._follower = Follower(shared)
+        self._task: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"SharedConfiguration({self._shared!r})"
+
+    async def open(self, defaults: Mapping[str, Any]) -> SharedConfiguration:
+        """Fetch; whoever is first of all puts `defaults` there.  Raises Invalid, NotFound, Unavailable."""
+        await self._shared.initialize(encode(defaults))
+        self._session.opened(self)
+        self._task = self._session.background.spawn(self._run(), f"follow {self._shared.stream.stream}")
+        return self
+
+    @property
+    def values(self) -> Values:
+        """All settings, as last seen: a copy."""
+        return copy.deepcopy(self._shared.state)
+
+    @property
+    def version(self) -> int:
+        """Rises with every change, and now and then without one; the same number means the same settings everywhere."""
+        return self._shared.revision.offset
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """One setting, as last seen."""
+        return copy.deepcopy(self._shared.state.get(name, default))
+
+    async def refresh(self) -> None:
+        """See what was changed before this call."""
+        await self._shared.fetch()
+        self._follower.ring()
+
+    async def edit(self, change: Callable[[Values], object]) -> bool:
+        """Let `change` alter a copy of the newest settings; write the difference, if there is one; whether there was.
+
+        `change` is called again when somebody else was faster; an error it raises changes nothing.
+        Raises Invalid (not JSON, too long), Unavailable (it may have been written or not)."""
+
+        def decide(values: Values) -> list[bytes]:
+            after = copy.deepcopy(values)
+            change(after)
+            update = difference(values, after)
+            return [] if update is None else [update]
+
+        written = await self._shared.update(decide)
+        self._follower.ring()
+        return written
+
+    async def set(self, name: str, value: Any) -> None:
+        """Set one, whatever it was.  Raises as `edit` does."""
+        await self.edit(lambda values: values.__setitem__(name, value))
+
+    async def remove(self, name: str) -> bool:
+        """Remove one; False when it was not there.  Raises as `edit` does."""
+        return await self.edit(lambda values: values.pop(name, None))
+
+    async def changed(self, since: int) -> int:
+        """Wait until `version` is not `since`; the new one.  Raises the failure that ended the following."""
+        return await self._follower.until(lambda: None if self.version == since else self.version)
+
+    async def watch(self) -> AsyncIterator[Values]:
+        """The settings now, and again after every change; changes in quick succession may be seen as one."""
+        while True:
+            version = self.version
+            yield self.values
+            await self.changed(version)
+
+    async def close(self) -> None:
+        """Stop following."""
+        self._session.closed(self)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._follower.end()
+
+    def client_closed(self) -> None:
+        """The client ends first."""
+        self._follower.end(Invalid("the client was closed"))
+
+    async def __aenter__(self) -> SharedConfiguration:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._follower.wait(None)
+                await self._session.patiently(self.refresh)
+        except Exception as error:  # any: who waits for a change would wait for ever
+            log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
+            self._follower.end(error)

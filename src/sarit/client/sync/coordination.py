@@ -1,0 +1,97 @@
+"""What processes agree on, over streams: `client.coordination`.
+
+Each is a stream of one segment, made when it is first used; its scope must exist.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sarit.client.sync import configuration
+from sarit.client.sync import roster as rosters
+from sarit.client.sync.configuration import SharedConfiguration
+from sarit.client.sync.election import LeaderElection
+from sarit.client.sync.membership import DEFAULT_LEASE_SECONDS, Membership, begin
+from sarit.client.sync.revisioned import Revision, RevisionedStream, open_or_create
+from sarit.client.sync.synchronizer import COMPACT_AFTER_BYTES, StateSynchronizer
+from sarit.core.names import StreamName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from sarit.client.core.session import Session
+
+S = TypeVar("S")
+
+
+class Coordination:
+    """Belongs to one client.  All methods raise NotFound (the scope), Invalid (the name; several segments)."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"Coordination({self._session.controller!r})"
+
+    async def revisioned(self, stream: str | StreamName) -> RevisionedStream:
+        """A stream whose entries are appended on condition."""
+        return await open_or_create(self._session, _name(stream))
+
+    async def synchronizer(
+        self,
+        stream: str | StreamName,
+        initial: Callable[[bytes], S],
+        apply: Callable[[S, bytes, Revision], S],
+        *,
+        snapshot: Callable[[S], bytes] | None = None,
+        compact_after_bytes: int = COMPACT_AFTER_BYTES,
+    ) -> StateSynchronizer[S]:
+        """A shared state, fetched; `known` is False when nobody initialised it.  See `StateSynchronizer`."""
+        entries = await open_or_create(self._session, _name(stream))
+        made = StateSynchronizer(entries, initial, apply, snapshot=snapshot, compact_after_bytes=compact_after_bytes)
+        await made.fetch()
+        return made
+
+    async def membership(
+        self,
+        stream: str | StreamName,
+        name: str | None = None,
+        *,
+        data: str = "",
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        join: bool = True,
+    ) -> Membership:
+        """A place in a group; `join` False: only see who is in it.
+
+        `name`: of this member, in the group once; a random one when it is not given.  While it is taken, this member
+        waits (`joined`).  `lease_seconds`: after how long a silent member is taken off; the same for all of a group.
+        Raises Invalid also for these."""
+        name = (name or self._session.env.random.bytes(8).hex()) if join else None
+        rosters.check_member(name or "-", data)
+        shared = await self.synchronizer(stream, rosters.decode, rosters.apply, snapshot=rosters.encode)
+        await begin(shared, lease_seconds)
+        return await Membership(self._session, shared, name, data).open()
+
+    async def leader_election(
+        self,
+        stream: str | StreamName,
+        name: str | None = None,
+        *,
+        data: str = "",
+        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+    ) -> LeaderElection:
+        """A candidate; arguments as of `membership`."""
+        return LeaderElection(await self.membership(stream, name, data=data, lease_seconds=lease_seconds))
+
+    async def shared_configuration(
+        self, stream: str | StreamName, defaults: Mapping[str, Any] | None = None
+    ) -> SharedConfiguration:
+        """Settings that all who name the stream share; the very first one puts `defaults` there."""
+        shared = await self.synchronizer(
+            stream, configuration.decode, configuration.apply, snapshot=configuration.encode
+        )
+        return await SharedConfiguration(self._session, shared).open(defaults or {})
+
+
+def _name(stream: str | StreamName) -> StreamName:
+    return stream if isinstance(stream, StreamName) else StreamName.parse(stream)

@@ -1,0 +1,246 @@
+"""Who is there: the members of a group, and the end of those that die.
+
+Theory of operation.  The roster (`roster.py`) is a shared state.  A member beats four times a lease, by a conditional
+update: that it succeeds shows, too, that the member is still on the roster.  Everybody, members and watchers, fetches
+the roster when it changes and takes those off who were silent for a whole lease (`silence.py`) - on the condition
+that their count is still the same, so a beat that came in between saves its member.
+
+A member that finds itself off the roster joins again, under a new number.  `holds` is what it may rely on by itself:
+its last beat that succeeded was *sent* less than 0.8 leases ago.  Nobody can have taken it off by then, as others count
+a whole lease from a later moment, as long as clocks run at the same rate within a fifth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sarit.client.sync import roster as rosters
+from sarit.client.sync.failure_detector import Silence
+from sarit.client.sync.follower import Follower
+from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.client.core.session import Session
+    from sarit.client.sync.roster import Member, Roster
+    from sarit.client.sync.synchronizer import StateSynchronizer
+
+log = logging.getLogger(__name__)
+
+DEFAULT_LEASE_SECONDS: Final = 10.0
+MIN_LEASE_SECONDS: Final = 0.5
+MAX_LEASE_SECONDS: Final = 3600.0
+BEATS_PER_LEASE: Final = 4
+LOOKS_PER_LEASE: Final = 50
+SAFE_PART: Final = 0.8
+LEAVE_SECONDS: Final = 5.0
+
+T = TypeVar("T")
+
+
+async def begin(shared: StateSynchronizer[Roster], lease_seconds: float) -> None:
+    """Make the group if there is none.  Raises Invalid: no lease may be as long; the group has another."""
+    if not MIN_LEASE_SECONDS <= lease_seconds <= MAX_LEASE_SECONDS:
+        raise Invalid(f"a lease of {lease_seconds} s: it must be {MIN_LEASE_SECONDS} to {MAX_LEASE_SECONDS:.0f} s")
+    lease_ms = round(lease_seconds * 1000)
+    await shared.initialize(rosters.encode(rosters.empty(lease_ms)))
+    if shared.state.lease_ms != lease_ms:
+        raise Invalid(
+            f"the group {shared.stream.stream} has a lease of {shared.state.lease_ms / 1000} s, not {lease_seconds} s"
+        )
+
+
+class Membership:
+    """A place in a group, or a view of it.  Make one with `await client.coordination.membership(...)`."""
+
+    def __init__(self, session: Session, shared: StateSynchronizer[Roster], name: str | None, data: str) -> None:
+        """`name` None: watch, do not join."""
+        self.name = name
+        self._session = session
+        self._shared = shared
+        self._data = data
+        self._number: int | None = None
+        self._confirmed = 0.0
+        self._beat_due = 0.0
+        self._follower = Follower(shared)
+        self._turn_lock = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._asked_in = False  # whether the newest steps were to join
+        self.lease_seconds = shared.state.lease_ms / 1000
+        self._silence: Silence[int] = Silence(self.lease_seconds)
+
+    def __repr__(self) -> str:
+        return f"Membership({self._shared.stream.stream}, {self.name}, number {self._number})"
+
+    async def open(self) -> Membership:
+        """Join.  Raises NotFound, Unavailable."""
+        self._session.opened(self)
+        try:
+            await self._turn()
+        except BaseException:
+            self._session.closed(self)
+            self._follower.end()
+            raise
+        self._task = self._session.background.spawn(self._run(), f"member of {self._shared.stream.stream}")
+        return self
+
+    # -- what is known --------------------------------------------------------------------------
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Who is there, in the order of joining, as last seen."""
+        return tuple(sorted(self._shared.state.members.values(), key=lambda member: member.number))
+
+    @property
+    def number(self) -> int | None:
+        """This member's number; None while it is not in."""
+        return self._number
+
+    @property
+    def holds(self) -> bool:
+        """Whether this member is in, and certainly nobody has taken it off yet."""
+        return self._number is not None and self.left_seconds() > 0
+
+    def left_seconds(self) -> float:
+        """For how long that is certain without another beat."""
+        return self._confirmed + SAFE_PART * self.lease_seconds - self._session.env.clock.monotonic()
+
+    async def until(self, look: Callable[[], T | None], seconds: Callable[[], float | None] = lambda: None) -> T:
+        """What `look` finds, asked whenever this member looked around, and after `seconds()`, once it is not None."""
+        return await self._follower.until(look, seconds)
+
+    async def changed(self, since: tuple[Member, ...]) -> tuple[Member, ...]:
+        """Who is there, once it is not `since`.  Raises the failure that ended the membership."""
+        return await self.until(lambda: None if self.members == since else self.members)
+
+    # -- what a member does -----------------------------------------------------------------------
+
+    async def joined(self) -> int:
+        """Wait until this member is in (its name may have been taken); its number."""
+        self._check_named()
+        return await self.until(lambda: self._number)
+
+    async def describe(self, data: str) -> None:
+        """Replace this member's data.  Raises Invalid (too long)."""
+        rosters.check_member(self._check_named(), data)
+        async with self._turn_lock:
+            self._data = data
+            number = self._number
+            if number is not None:
+                await self._shared.update(lambda _: [rosters.describe(number, data)])
+        self._follower.ring()
+
+    async def rejoin(self) -> None:
+        """Go to the end of the order: leave and join in one step."""
+        name = self._check_named()
+
+        def decide(roster: Roster) -> list[bytes]:
+            leave = [] if roster.numbered(self._number) is None else [rosters.leave(self._number or 0)]
+            return [*leave, rosters.join(name, self._data)] if leave or name not in roster.members else []
+
+        async with self._turn_lock:
+            began = self._session.env.clock.monotonic()
+            if await self._shared.update(decide):
+                self._in(self._shared.state.members[name].number, began)
+        self._follower.ring()
+
+    def _check_named(self) -> str:
+        if self._follower.failure is not None:
+            raise self._follower.failure
+        if self.name is None:
+            raise Invalid("this one only watches the group")
+        return self.name
+
+    async def close(self) -> None:
+        """Leave, so that others need not wait for the end of the lease."""
+        self._session.closed(self)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._follower.end()
+        number, self._number = self._number, None
+        if number is not None:
+            try:
+                async with asyncio.timeout(LEAVE_SECONDS):
+                    await self._shared.update(lambda r: [rosters.leave(number)] if r.numbered(number) else [])
+            except (SaritError, TimeoutError) as error:
+                log.info("%s leaves by the end of its lease: %s", self.name, error)
+
+    def client_closed(self) -> None:
+        """The client ends before the membership: others see it at the end of the lease."""
+        self._number = None
+        self._follower.end(Invalid("the client was closed"))
+
+    async def __aenter__(self) -> Membership:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- the loop -------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        backoff = self._session.backoff()
+        try:
+            while True:
+                await asyncio.sleep(self.lease_seconds / LOOKS_PER_LEASE)
+                pause = max(0.0, self._beat_due - self._session.env.clock.monotonic())
+                try:
+                    await self._follower.wait(pause)
+                    await self._turn()
+                    backoff.reset()
+                except (Unavailable, Conflict) as error:
+                    await backoff.wait(error)
+        except Exception as error:  # any: who waits for a change would wait for ever
+            log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
+            self._number = None
+            self._follower.end(error)
+
+    async def _turn(self) -> None:
+        """Fetch, take off who is silent, beat or join when that is due."""
+        async with self._turn_lock:
+            await self._shared.fetch()
+            now = self._session.env.clock.monotonic()
+            silent = self._silence.look(self._shared.state.beats, now)
+            silent.pop(self._number or 0, None)
+            self._note_loss()
+            due = self.name is not None and (self._number is None or now >= self._beat_due)
+            if due or silent:
+                wrote = await self._shared.update(lambda roster: self._steps(roster, silent))
+                self._note_loss()
+                if self._number is not None:
+                    if wrote:
+                        self._in(self._number, now)
+                elif wrote and self.name is not None and self._asked_in:
+                    self._in(self._shared.state.members[self.name].number, now)
+            if now >= self._beat_due:
+                self._beat_due = now + self.lease_seconds / BEATS_PER_LEASE
+        self._follower.ring()
+
+    def _steps(self, roster: Roster, silent: dict[int, int]) -> list[bytes]:
+        """The updates that are due: members off that are still silent, then this one's beat or joining."""
+        gone = {number for number, beats in silent.items() if roster.beats.get(number) == beats}
+        steps = [rosters.leave(number) for number in sorted(gone)]
+        self._asked_in = False
+        if self.name is None:
+            return steps
+        if self._number is not None and roster.numbered(self._number) is not None:
+            return [*steps, rosters.beat(self._number)]
+        holder = roster.members.get(self.name)
+        if (holder is None or holder.number in gone) and len(roster.members) - len(gone) < rosters.MAX_MEMBERS:
+            self._asked_in = True
+            steps.append(rosters.join(self.name, self._data))
+        return steps
+
+    def _note_loss(self) -> None:
+        if self._number is not None and self._shared.state.numbered(self._number) is None:
+            log.warning("%r was taken off: it was silent for more than %s s", self, self.lease_seconds)
+            self._number = None
+
+    def _in(self, number: int, confirmed: float) -> None:
+        self._number, self._confirmed = number, confirmed
+        self._beat_due = confirmed + self.lease_seconds / BEATS_PER_LEASE

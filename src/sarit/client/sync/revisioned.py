@@ -1,0 +1,286 @@
+"""A revisioned stream: entries appended on the condition that nobody appended meanwhile.
+
+A stream of one segment, in the layout of Pravega's Java client, so that both can use one stream at once
+(client_behaviour.md par. 5; Pravega `RevisionedStreamClientImpl`, `ConditionalOutputStreamImpl`):
+
+    entry     0 int32, length int32, value; stored as an event is
+    revision  the offset behind an entry: what was written up to there.  The next entry begins there
+    mark      one attribute of the segment that holds an offset, changed by compare-and-set
+
+Theory of operation.  Every writer has an id of its own and numbers its attempts 1, 2, 3 ...; the store keeps the last
+number that succeeded *with* the data.  A conditional append is refused (`ConditionalCheckFailed`) unless the segment
+is exactly as long as expected; a refusal does not change the number.  When the connection is lost before the answer,
+the writer asks (SetupAppend, which waits for appends in flight): the number of the attempt or above says that it
+succeeded, a lower one that it did not and will not, so that it can be tried again.  An attempt is therefore done
+once or not at all, and its outcome is known unless patience runs out first (Unavailable: it may be either).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from sarit.client.core.connection import APPENDS, Connection
+from sarit.client.core.replies import error_of, expect
+from sarit.client.core.segments import ask_store, segment_info, truncate_segment
+from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated, Unavailable
+from sarit.core.limits import EVENT_HEADER_BYTES, MAX_EVENT_BYTES, MIB, NULL_ATTRIBUTE_VALUE
+from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
+from sarit.wire.commands import (
+    AppendBlockEnd,
+    AppendSetup,
+    ConditionalAppend,
+    ConditionalCheckFailed,
+    DataAppended,
+    GetSegmentAttribute,
+    ReadSegment,
+    SegmentAttribute,
+    SegmentAttributeUpdated,
+    SegmentIsSealed,
+    SegmentRead,
+    SetupAppend,
+    UpdateSegmentAttribute,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from sarit.client.core.session import Session
+    from sarit.core.names import SegmentId, StreamName
+
+MARK_ATTRIBUTE: Final = UUID("7df9a874-246c-c9d6-9397-cdd19ead68c5").bytes
+MAX_ENTRY_BYTES: Final = MAX_EVENT_BYTES - EVENT_HEADER_BYTES
+READ_BYTES: Final = MIB
+_HEADER: Final = struct.Struct(">ii")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Revision:
+    """A place in a revisioned stream.
+
+    `offset`: bytes from its beginning, behind the last entry that belongs to it.  `index`: which of several updates in
+    one entry; 0 but in what a synchronizer hands to `apply`.
+    """
+
+    offset: int
+    index: int = 0
+
+    def __post_init__(self) -> None:
+        if self.offset < 0 or self.index < 0:
+            raise Invalid(f"a revision at offset {self.offset}, index {self.index}: neither may be negative")
+
+
+class RevisionedStream:
+    """One stream of one segment.  Make one with `await client.coordination.revisioned("scope/stream")`.
+
+    Writes of one object go one after the other; reads at any time.  Every method raises NotFound when the stream is
+    gone and Unavailable when its store does not answer in time.
+    """
+
+    def __init__(self, session: Session, stream: StreamName, segment: SegmentId) -> None:
+        self.stream = stream
+        self.segment = segment
+        self.session = session
+        self._name = stream.segment(segment)
+        self._writer_id = session.env.random.bytes(16)
+        self._number = 0
+        self._connection: Connection | None = None
+        self._writing = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, session: Session, stream: StreamName) -> RevisionedStream:
+        """The revisioned stream of that name.  Raises NotFound, Invalid (it has several segments)."""
+        found = [r.segment for r in await session.patiently(lambda: session.controller.current_segments(stream), 30.0)]
+        if not found:  # sealed: it can be read still
+            found = list(await session.patiently(lambda: session.controller.head_segments(stream), 30.0))
+        if len(found) != 1:
+            raise Invalid(f"{stream} has {len(found)} segments: a revisioned stream has one for ever")
+        return cls(session, stream, found[0])
+
+    def __repr__(self) -> str:
+        return f"RevisionedStream({self.stream})"
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def fetch_latest(self) -> Revision:
+        """The revision behind the newest entry."""
+        return Revision((await self._info()).end_offset)
+
+    async def oldest(self) -> Revision:
+        """The revision the oldest entry begins at."""
+        return Revision((await self._info()).start_offset)
+
+    async def read_from(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
+        """The entries behind `start` that there are as of now, each with the revision behind it.
+
+        Raises Truncated (`start` lies below the oldest entry), Invalid (it lies beyond the newest), Corrupt."""
+        info = await self._info()
+        if start.offset < info.start_offset:
+            raise Truncated(f"{self._name}: offset {start.offset} was truncated", info.start_offset)
+        if start.offset > info.end_offset:
+            raise Invalid(f"{self._name}: offset {start.offset} lies beyond the end, {info.end_offset}")
+        if start.offset < info.end_offset:
+            async for found in self._entries(start, info.end_offset):
+                yield found
+
+    async def read_news(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
+        """As `read_from`, in one question instead of two, for one who knows that there is an entry behind `start`.
+
+        It waits for one when there is none.  Raises Truncated, Corrupt."""
+        async for found in self._entries(start, None):
+            yield found
+
+    async def _entries(self, start: Revision, end: int | None) -> AsyncIterator[tuple[Revision, bytes]]:
+        """Entries up to `end`, or up to where a read came to the tail."""
+        held, offset, at_tail = bytearray(), start.offset, False
+        while offset < end if end is not None else not at_tail or held:
+            wanted = READ_BYTES if end is None else min(READ_BYTES, end - offset - len(held))
+            data, at_tail = await self._read(offset + len(held), wanted)
+            held += data
+            at = 0
+            while (length := self._entry_length(held, at, offset)) is not None:
+                value = bytes(held[at + EVENT_HEADER_BYTES : at + length])
+                at += length
+                yield Revision(offset + at), value
+            del held[:at]
+            offset += at
+
+    def _entry_length(self, held: bytearray, at: int, offset: int) -> int | None:
+        """The length of the whole entry at `at`, header included; None when it is not all there."""
+        if len(held) - at < EVENT_HEADER_BYTES:
+            return None
+        kind, length = _HEADER.unpack_from(held, at)
+        if kind != 0 or not 0 <= length <= MAX_ENTRY_BYTES:
+            raise Corrupt(f"{self._name}: no entry begins at offset {offset + at}")
+        whole = EVENT_HEADER_BYTES + int(length)
+        return whole if len(held) - at >= whole else None
+
+    async def wait_beyond(self, revision: Revision) -> None:
+        """Wait until there may be more than `revision`: an entry, a truncation, a seal, or some seconds have passed."""
+        reply = await self._ask(lambda i, name, token: ReadSegment(name, revision.offset, 1, token, i))
+        if type(reply) not in (SegmentRead, SegmentIsSealed):
+            error = error_of(reply, self._name)
+            if not isinstance(error, Truncated):
+                raise error
+
+    async def _read(self, offset: int, length: int) -> tuple[bytes, bool]:
+        """Some bytes, one at the least, and whether they reach the tail; the caller knows that there are some."""
+        while True:
+            reply = await self._ask(lambda i, name, token: ReadSegment(name, offset, length, token, i))
+            read = expect(reply, SegmentRead, self._name)
+            if read.data:
+                return bytes(read.data), read.at_tail or read.end_of_segment
+
+    async def _info(self) -> Any:
+        return await segment_info(self.session, self.stream, self.segment)
+
+    async def _ask(self, make: Callable[[int, str, str], Any]) -> Any:
+        return await ask_store(self.session, self.stream, self.segment, make)
+
+    # -- writing --------------------------------------------------------------------------------
+
+    async def write_conditionally(self, expected: Revision, value: bytes) -> Revision | None:
+        """Append `value` if `expected` is the newest revision: the new newest one; None if it is not.
+
+        Raises Invalid (too long), Sealed; Unavailable: it may have been written or not."""
+        after = expected.offset + EVENT_HEADER_BYTES + len(value)
+        written = await self._append(
+            value, lambda number, request: ConditionalAppend(self._writer_id, number, expected.offset, value, request)
+        )
+        return Revision(after) if written else None
+
+    async def write_unconditionally(self, value: bytes) -> None:
+        """Append `value`.  Raises Invalid (too long), Sealed; Unavailable: it may have been written or not."""
+        data = _HEADER.pack(0, len(value)) + value
+        await self._append(
+            value, lambda number, request: AppendBlockEnd(self._writer_id, len(data), data, 1, number, request)
+        )
+
+    async def _append(self, value: bytes, make: Callable[[int, int], Any]) -> bool:
+        """One numbered append; False when its condition did not hold."""
+        if len(value) > MAX_ENTRY_BYTES:
+            raise Invalid(f"a value of {len(value)} bytes; the most is {MAX_ENTRY_BYTES}")
+        async with self._writing:
+            self._number += 1  # also after a refusal: so that every number stands for one attempt
+            backoff = self.session.backoff()
+            while True:
+                try:
+                    return await self._attempt(self._number, make)
+                except Unavailable as error:
+                    self._connection = None
+                    self.session.moved(self.stream, self.segment)
+                    await backoff.wait(error)
+                except BaseException:  # cancelled, refused: what the store knows of us must be asked again
+                    self._connection = None
+                    raise
+
+    async def _attempt(self, number: int, make: Callable[[int, int], Any]) -> bool:
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection, last = await self._set_up()
+            if last >= number:
+                return True  # the answer to it was lost
+        reply = await connection.ask(lambda request: make(number, request))
+        if type(reply) is ConditionalCheckFailed:
+            return False
+        if type(reply) is not DataAppended:
+            raise error_of(reply, self._name)
+        return True
+
+    async def _set_up(self) -> tuple[Connection, int]:
+        """A connection that knows this writer, and the last number of it that the store has."""
+        endpoint = await self.session.endpoint(self.stream, self.segment)
+        token = await self.session.controller.token(self.stream)
+        connection = await self.session.connections.to(endpoint, APPENDS)
+        reply = await connection.ask(lambda i: SetupAppend(i, self._writer_id, self._name, token))
+        last: int = expect(reply, AppendSetup, self._name).last_event_number
+        self._connection = connection
+        return connection, last
+
+    # -- mark and truncation ----------------------------------------------------------------------
+
+    async def get_mark(self) -> Revision | None:
+        """The revision that was marked, if one was."""
+        reply = await self._ask(lambda i, name, token: GetSegmentAttribute(i, name, MARK_ATTRIBUTE, token))
+        value = expect(reply, SegmentAttribute, self._name).value
+        return None if value == NULL_ATTRIBUTE_VALUE else Revision(value)
+
+    async def compare_and_set_mark(self, expected: Revision | None, new: Revision | None) -> bool:
+        """Set the mark to `new` if it is `expected` (None: there is none); whether it was."""
+        asked = 0
+
+        def make(request: int, name: str, token: str) -> UpdateSegmentAttribute:
+            nonlocal asked
+            asked += 1
+            values = [NULL_ATTRIBUTE_VALUE if mark is None else mark.offset for mark in (new, expected)]
+            return UpdateSegmentAttribute(request, name, MARK_ATTRIBUTE, values[0], values[1], token)
+
+        reply = await self._ask(make)
+        if expect(reply, SegmentAttributeUpdated, self._name).success:
+            return True
+        # The answer to an earlier question may have been lost, and the question have been the one that set it.
+        return asked > 1 and await self.get_mark() == new
+
+    async def truncate(self, revision: Revision) -> None:
+        """Forget the entries before `revision`; nothing happens when they are forgotten.  Raises Invalid."""
+        info = await self._info()
+        if revision.offset > info.end_offset:
+            raise Invalid(f"{self._name}: offset {revision.offset} lies beyond the end, {info.end_offset}")
+        try:
+            await truncate_segment(self.session, self.stream, self.segment, revision.offset)
+        except Truncated as error:
+            if error.start_offset < revision.offset:
+                raise
+
+
+async def open_or_create(session: Session, stream: StreamName) -> RevisionedStream:
+    """The revisioned stream of that name, created when there is none.  Raises NotFound (scope), Invalid."""
+    try:
+        return await RevisionedStream.open(session, stream)
+    except NotFound:
+        config = StreamConfig(ScalingPolicy(min_segments=1), RetentionPolicy(), ())
+        await session.patiently(lambda: session.controller.create_stream(stream, config), 30.0)
+        return await RevisionedStream.open(session, stream)

@@ -1,0 +1,152 @@
+"""The members of a group, as a shared state (pure).
+
+Members are numbered in the order in which they joined; a number is never used again.  Each raises its count of beats
+now and then.  Format of the stream (a synchronizer's; the values are JSON in UTF-8):
+
+    initial   {"version": 1, "lease_ms": 10000, "next": 3, "members": {"a": {"number": 2, "beats": 17, "data": ""}}}
+    update    {"join": "a", "data": ""}      the next number is its; nothing when the name is taken
+              {"leave": 2}                   whoever has that number is gone
+              {"beat": 2}                    its count rises by one
+              {"data": "…", "of": 2}         its data is replaced
+
+An update of a number that is gone changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.core.errors import Corrupt, Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.client.sync.revisioned import Revision
+
+VERSION: Final = 1
+MAX_MEMBERS: Final = 200
+MAX_NAME_CHARACTERS: Final = 250
+MAX_DATA_CHARACTERS: Final = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """`number`: its place in the order of joining, and its fencing token.  `data`: what it says of itself."""
+
+    name: str
+    number: int
+    data: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """`members` by name, in the order of their numbers; `beats` by number."""
+
+    lease_ms: int
+    next_number: int
+    members: Mapping[str, Member]
+    beats: Mapping[int, int]
+
+    def numbered(self, number: int | None) -> Member | None:
+        """The member of that number, if it is there."""
+        return next((member for member in self.members.values() if member.number == number), None)
+
+
+def empty(lease_ms: int) -> Roster:
+    """A group of nobody."""
+    return Roster(lease_ms, 1, {}, {})
+
+
+def check_member(name: str, data: str) -> None:
+    """Raises Invalid when these are too long, or there is no name."""
+    if not 0 < len(name) <= MAX_NAME_CHARACTERS:
+        raise Invalid(f"a member's name has 1 to {MAX_NAME_CHARACTERS} characters, not {len(name)}")
+    if len(data) > MAX_DATA_CHARACTERS:
+        raise Invalid(f"a member's data has at most {MAX_DATA_CHARACTERS} characters, not {len(data)}")
+
+
+# -- bytes ----------------------------------------------------------------------------------------
+
+
+def _update(**fields: Any) -> bytes:
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def join(name: str, data: str) -> bytes:
+    """The update that adds a member."""
+    return _update(join=name, data=data)
+
+
+def leave(number: int) -> bytes:
+    """The update that takes a member off."""
+    return _update(leave=number)
+
+
+def beat(number: int) -> bytes:
+    """The update that says that a member lives."""
+    return _update(beat=number)
+
+
+def describe(number: int, data: str) -> bytes:
+    """The update that replaces a member's data."""
+    return _update(data=data, of=number)
+
+
+def encode(roster: Roster) -> bytes:
+    """The initial state."""
+    members = {
+        name: {"number": member.number, "beats": roster.beats[member.number], "data": member.data}
+        for name, member in roster.members.items()
+    }
+    return _update(version=VERSION, lease_ms=roster.lease_ms, next=roster.next_number, members=members)
+
+
+def decode(data: bytes) -> Roster:
+    """A roster of `encode`'s bytes.  Raises Corrupt."""
+    try:
+        found = json.loads(data)
+        if found["version"] != VERSION:
+            raise Corrupt(f"a group of version {found['version']}; version {VERSION} is known: update this program")
+        members = {name: Member(name, int(m["number"]), str(m["data"])) for name, m in found["members"].items()}
+        beats = {int(m["number"]): int(m["beats"]) for m in found["members"].values()}
+        return Roster(int(found["lease_ms"]), int(found["next"]), members, beats)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        raise Corrupt("this is not the state of a group") from None
+
+
+def apply(roster: Roster, update: bytes, _: Revision) -> Roster:
+    """The roster after an update.  Raises Corrupt."""
+    try:
+        found = json.loads(update)
+        if "join" in found:
+            return _joined(roster, str(found["join"]), str(found["data"]))
+        number = int(found.get("leave") or found.get("beat") or found["of"])
+        member = roster.numbered(number)
+        if member is None:
+            return roster
+        if "beat" in found:
+            return replace(roster, beats={**roster.beats, number: roster.beats[number] + 1})
+        if "leave" in found:
+            return replace(
+                roster,
+                members={name: other for name, other in roster.members.items() if other.number != number},
+                beats={other: count for other, count in roster.beats.items() if other != number},
+            )
+        described = replace(member, data=str(found["data"]))
+        return replace(roster, members={**roster.members, member.name: described})
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        raise Corrupt("this is not an update of a group") from None
+
+
+def _joined(roster: Roster, name: str, data: str) -> Roster:
+    if name in roster.members:
+        return roster
+    number = roster.next_number
+    return replace(
+        roster,
+        next_number=number + 1,
+        members={**roster.members, name: Member(name, number, data)},
+        beats={**roster.beats, number: 0},
+    )

@@ -1,0 +1,306 @@
+"""A state that many processes share: each holds a copy, all apply the same updates in the same order.
+
+Updates are entries of a revisioned stream, in the layout of Pravega's Java client (client_behaviour.md par. 5; Pravega
+`StateSynchronizerImpl`, `UpdateOrInitSerializer`).  The value of an entry, all numbers int32 big-endian:
+
+    1, initial state                        the whole state, to the end
+    2, {length, update}, {length, update}…  one or more updates, all applied or none
+
+Theory of operation.  A process reads the entries it has not seen, decides on an update from the state it then has,
+and appends it on the condition that no other entry came between.  When one did, it reads and decides again.  So every
+decision is taken from the newest state, as if there were one process only.
+
+Compaction writes the whole state as a new initial one, sets the mark of the stream to the place before it, and
+truncates what lies before the *earlier* mark, so that a process which reads slowly is not cut off by one compaction.
+Who begins, begins at the mark; who was cut off begins there again.  Updates before the first initial state are
+passed over.
+
+Who wrote last knows the newest state without reading and would win every race against those who must read first.  So
+one that writes without a break lets others in for a moment after every 64 writes.
+
+Warning: `apply` and `initial` must be pure and give the same result in every process and every version of the
+program; `apply` must return a new state, and may not change the one it is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from sarit.client.sync.revisioned import Revision
+from sarit.core.errors import Conflict, Corrupt, NotFound, SaritError, Truncated
+from sarit.core.limits import EVENT_HEADER_BYTES, KIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sarit.client.sync.revisioned import RevisionedStream
+
+log = logging.getLogger(__name__)
+
+COMPACT_AFTER_BYTES: Final = 512 * KIB
+COMPACT_ONE_IN: Final = 20
+MAX_CONFLICTS: Final = 10_000
+MAX_PAUSE_SECONDS: Final = 0.05
+MAX_CONFLICT_PAUSE_SECONDS: Final = 0.004
+RUN_BEFORE_PAUSE: Final = 64
+PAUSE_WRITES: Final = 6
+NEW_CONFLICTS: Final = 8
+_INIT: Final = 1
+_UPDATES: Final = 2
+_INT: Final = struct.Struct(">i")
+
+S = TypeVar("S")
+
+
+def encode_initial(state: bytes) -> bytes:
+    """The entry of an initial state."""
+    return _INT.pack(_INIT) + state
+
+
+def encode_updates(updates: Iterable[bytes]) -> bytes:
+    """The entry of some updates."""
+    parts = [_INT.pack(_UPDATES)]
+    for update in updates:
+        parts += (_INT.pack(len(update)), update)
+    return b"".join(parts)
+
+
+def decode_entry(value: bytes) -> bytes | list[bytes]:
+    """An initial state, or a list of updates.  Raises Corrupt."""
+    kind = _INT.unpack_from(value)[0] if len(value) >= _INT.size else 0
+    if kind == _INIT:
+        return value[_INT.size :]
+    if kind != _UPDATES:
+        raise Corrupt("an entry that is neither an initial state nor updates: is this the stream of a synchronizer?")
+    updates: list[bytes] = []
+    at = _INT.size
+    while at < len(value):
+        length = _INT.unpack_from(value, at)[0] if at + _INT.size <= len(value) else -1
+        at += _INT.size
+        if length < 0 or at + length > len(value):
+            raise Corrupt("an entry of updates that ends in the middle of one")
+        updates.append(value[at : at + length])
+        at += length
+    return updates
+
+
+class StateSynchronizer(Generic[S]):
+    """One process's copy of a shared state.  Make one with `await client.coordination.synchronizer(...)`.
+
+    `initial` makes a state of the bytes of an initial one; `apply(state, update, revision)` makes the next state.
+    `snapshot`: bytes that `initial` makes the state of again; with it the stream is compacted by itself, now and then,
+    when `compact_after_bytes` have gathered behind the newest initial state.
+
+    Errors of those functions leave by the method that called them; the state is then the one before.
+    """
+
+    def __init__(
+        self,
+        stream: RevisionedStream,
+        initial: Callable[[bytes], S],
+        apply: Callable[[S, bytes, Revision], S],
+        *,
+        snapshot: Callable[[S], bytes] | None = None,
+        compact_after_bytes: int = COMPACT_AFTER_BYTES,
+    ) -> None:
+        self.stream = stream
+        self._initial = initial
+        self._apply = apply
+        self._snapshot = snapshot
+        self._compact_after_bytes = compact_after_bytes
+        self._held: tuple[S, Revision] | None = None
+        self._begun = 0  # the offset behind the newest initial state
+        self._turn = asyncio.Lock()
+        self._clock = stream.session.env.clock
+        self._run = 0  # how many writes followed each other without a break
+        self._ended = 0.0  # when the last one did, in seconds of the monotonic clock
+
+    def __repr__(self) -> str:
+        at = "no state" if self._held is None else f"state at {self._held[1].offset}"
+        return f"StateSynchronizer({self.stream.stream}, {at})"
+
+    @property
+    def known(self) -> bool:
+        """Whether there is a state: somebody initialised it, and it was fetched."""
+        return self._held is not None
+
+    @property
+    def state(self) -> S:
+        """The state as last fetched or updated by this process.  Raises NotFound when nobody initialised it."""
+        return self._expect()[0]
+
+    @property
+    def revision(self) -> Revision:
+        """What `state` is the outcome of.  Raises NotFound."""
+        return self._expect()[1]
+
+    def _expect(self) -> tuple[S, Revision]:
+        if self._held is None:
+            raise NotFound(f"{self.stream.stream} holds no state (yet): initialize it, or fetch what another has")
+        return self._held
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def fetch(self) -> None:
+        """Apply what was written since.  Raises Corrupt."""
+        async with self._turn:
+            await self._fetch()
+
+    async def _fetch(self, news: bool = False) -> None:
+        """`news`: it is known that there is an entry behind the one last seen."""
+        start, whole = (self._held[1], True) if self._held is not None else (await self._beginning(), False)
+        while True:
+            try:
+                read = self.stream.read_news if news else self.stream.read_from
+                async for revision, value in read(start):
+                    entry = decode_entry(value)
+                    if isinstance(entry, bytes):
+                        self._held, self._begun, whole = (self._initial(entry), revision), revision.offset, True
+                    elif self._held is not None and whole:
+                        self._held = (self._after(self._held[0], revision, entry), revision)
+                break
+            except Truncated:
+                start, whole, news = (
+                    await self._beginning(),
+                    False,
+                    False,
+                )  # what is held is old: only an initial state follows it
+        if self._held is not None and not whole:
+            raise Corrupt(
+                f"{self.stream.stream} was truncated, and no initial state follows: it was not compacted first"
+            )
+
+    async def _beginning(self) -> Revision:
+        """Where an initial state is to be found from."""
+        mark, oldest = await self.stream.get_mark(), await self.stream.oldest()
+        return oldest if mark is None else max(mark, oldest)
+
+    def _after(self, state: S, revision: Revision, updates: Iterable[bytes]) -> S:
+        for index, update in enumerate(updates):
+            state = self._apply(state, update, Revision(revision.offset, index))
+        return state
+
+    # -- writing --------------------------------------------------------------------------------
+
+    async def initialize(self, state: bytes) -> bool:
+        """Give the state its first value, if it has none yet; whether this call did.
+
+        Raises Sealed, Unavailable (it may have been written or not)."""
+        async with self._turn:
+            await self._fetch()
+            if self._held is not None:
+                return False
+            first = self._initial(state)
+            written = await self.stream.write_conditionally(Revision(0), encode_initial(state))
+            if written is not None:
+                self._held, self._begun = (first, written), written.offset
+                return True
+            await self._fetch()
+            self._expect()
+            return False
+
+    async def update(self, decide: Callable[[S], Sequence[bytes]]) -> bool:
+        """Write what `decide` makes of the newest state: updates that are applied all at once, or none to write none.
+
+        `decide` is called again when somebody else wrote meanwhile; what it raises leaves here, with nothing written.
+        Returns whether anything was written.  Raises NotFound (nobody initialised the state), Conflict (others were
+        faster ten thousand times), Invalid (too long), Sealed, Unavailable (it may have been written or not)."""
+        return await self._write_in_turn(decide)
+
+    async def update_unconditionally(self, updates: Sequence[bytes]) -> None:
+        """Write updates whatever the state is; this copy has them with the next `fetch`.
+
+        Raises Invalid, Sealed, Unavailable (they may have been written or not)."""
+        if updates:
+            await self.stream.write_unconditionally(encode_updates(updates))
+
+    async def compact(self, make: Callable[[S], bytes]) -> None:
+        """Write the whole state anew, as `make` makes it, and forget what came before the compaction before this one.
+
+        Raises as `update` does."""
+        async with self._turn:
+            before = await self._retry(lambda state, _: encode_initial(make(state)))
+            assert before is not None
+            await self._forget(before)
+
+    async def _write_in_turn(self, decide: Callable[[S], Sequence[bytes]]) -> bool:
+        def entry(state: S, _: Revision) -> bytes | None:
+            updates = decide(state)
+            return encode_updates(updates) if updates else None
+
+        async with self._turn:
+            began = self._clock.monotonic()
+            written = await self._retry(entry) is not None
+            if written:
+                await self._let_others_in(began)
+            if written and self._snapshot is not None and self._due():
+                await self._compact_by_itself(self._snapshot)
+            return written
+
+    async def _let_others_in(self, began: float) -> None:
+        """Pause after many writes without a break, for the time of some: enough to read and to write."""
+        ended = self._clock.monotonic()
+        took = ended - began
+        self._run = self._run + 1 if began - self._ended <= took else 1
+        self._ended = ended
+        if self._run >= RUN_BEFORE_PAUSE:
+            self._run = 0
+            await asyncio.sleep(min(PAUSE_WRITES * took, MAX_PAUSE_SECONDS))
+
+    async def _retry(self, make: Callable[[S, Revision], bytes | None]) -> Revision | None:
+        """Write what `make` makes of the newest state; the revision before it, None when it made nothing."""
+        if self._held is None:
+            await self._fetch()
+        for conflicts in range(MAX_CONFLICTS):
+            state, revision = self._expect()
+            value = make(state, revision)
+            if value is None:
+                await self._fetch()
+                if self.revision == revision:  # to do nothing, too, is decided from the newest state
+                    return None
+                continue
+            # Applied before it is written: an update that cannot be applied must never get into the stream.
+            after = Revision(revision.offset + EVENT_HEADER_BYTES + len(value))
+            entry = decode_entry(value)
+            fresh = isinstance(entry, bytes)
+            new = self._initial(entry) if isinstance(entry, bytes) else self._after(state, after, entry)
+            if await self.stream.write_conditionally(revision, value) is not None:
+                self._held = (new, after)
+                self._begun = after.offset if fresh else self._begun
+                return revision
+            if 0 < conflicts < NEW_CONFLICTS:  # who has tried for longer goes before
+                await asyncio.sleep(MAX_CONFLICT_PAUSE_SECONDS * self.stream.session.env.random.random())
+            await self._fetch(news=True)
+        raise Conflict(f"{self.stream.stream}: others were faster {MAX_CONFLICTS} times")
+
+    # -- compaction -----------------------------------------------------------------------------
+
+    def _due(self) -> bool:
+        """Whether to compact now; by chance, so that not everybody does."""
+        long = self.revision.offset - self._begun > self._compact_after_bytes
+        return long and self.stream.session.env.random.random() * COMPACT_ONE_IN < 1
+
+    async def _compact_by_itself(self, snapshot: Callable[[S], bytes]) -> None:
+        """One try.  The update before it was written, so that an error here is no reason to report one."""
+        state, revision = self._expect()
+        try:
+            value = snapshot(state)
+            written = await self.stream.write_conditionally(revision, encode_initial(value))
+            if written is not None:
+                self._held, self._begun = (state, written), written.offset
+                await self._forget(revision)
+        except SaritError as error:
+            log.warning("%s was not compacted, this time: %s", self.stream.stream, error)
+        except Exception:
+            log.exception("%s was not compacted: the snapshot failed", self.stream.stream)
+
+    async def _forget(self, before: Revision) -> None:
+        """Mark the place before a new initial state, and truncate at the mark before."""
+        old = await self.stream.get_mark()
+        if old is None or old < before:
+            await self.stream.compare_and_set_mark(old, before)
+        if old is not None:
+            await self.stream.truncate(old)

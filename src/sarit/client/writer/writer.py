@@ -1,0 +1,392 @@
+"""The event writer: `write` neither blocks nor awaits.
+
+The way of an event.  `write` puts it into the *intake*, a plain list, and counts its bytes down: that is all it
+does, about 0.1 µs.  The *pump* takes the intake in one go, finds the lane of each event, frames them in bulk and
+lets the lanes send (`lane.py` says when).  The pump runs
+
+* soon, when a write finds the writer *asleep* (nothing, or next to nothing, in flight): low latency;
+* when acknowledgements have come: events gathered meanwhile leave together;
+* when the intake is full (the room is used up): high throughput.
+
+The intake is flat: an event as `bytes`, before it its key as `str` if it has one, or a `Bulk` from `write_many`.  It
+is extended and cut at the front, both atomic under the GIL, and never replaced, so that the blocking face may fill it
+from other threads while the loop's thread empties it.  `_asleep` is written by the pump before it looks at the intake
+a last time, and read by `write` after it has appended: no wake-up is lost.
+
+A key's lane is looked up in a dict of recent keys, hashed only when it is not there; with one segment it is not
+looked up at all.  Events without keys stay with one segment for a while (`spread.py`).  Keys are kept beside the events
+until these are acknowledged, unhashed: only when a segment turns out to be sealed are its events placed anew by key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.client.streams import event_time as times
+from sarit.client.writer.bulk import Bulk, as_event, as_key
+from sarit.client.writer.flush_barrier import Mark
+from sarit.client.writer.partitioner import Spread
+from sarit.client.writer.segment_appender import FEW_BLOCKS
+from sarit.client.writer.targets import StreamTarget
+from sarit.core.errors import Invalid
+from sarit.core.limits import EVENT_HEADER_BYTES, KIB, MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.client.core.session import Session
+    from sarit.client.writer.targets import Target
+    from sarit.core.names import StreamName
+
+DEFAULT_BUFFER_BYTES: Final = 32 * MIB
+LEAST_ROOM_BYTES: Final = 64 * KIB
+MOST_ROOM_BYTES: Final = 512 * KIB
+
+
+class EventWriter:
+    """Writes events to one stream, exactly once each and in order per key.  For use on one event loop.
+
+    `buffer_bytes` bounds what `drain` lets pile up un-acknowledged.  `name` is what `note_time` notes under; a writer
+    that goes on with another's work takes its name.  Make one with `client.writer(...)`.
+    """
+
+    __slots__ = (
+        "_asleep",
+        "_buffer_bytes",
+        "_closed",
+        "_drained",
+        "_failure",
+        "_full",
+        "_gathering",
+        "_intake",
+        "_marks",
+        "_most_room",
+        "_name",
+        "_noted",
+        "_opening",
+        "_pump_due",
+        "_pumped",
+        "_put_both",
+        "_room",
+        "_session",
+        "_spread",
+        "_wake",
+        "_yield",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        stream: StreamName,
+        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+        target: Target | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.stream = stream
+        if buffer_bytes < 0:
+            raise Invalid(f"a buffer of {buffer_bytes} bytes: 0 or more, please")
+        self._name = name
+        self._noted = False
+        self._session = session
+        self._spread = Spread(session, target or StreamTarget(session, stream), self._progressed, self.fail)
+        self._buffer_bytes = buffer_bytes
+        self._intake: list[Any] = []
+        self._put_both = self._intake.extend
+        self._room = self._most_room = max(LEAST_ROOM_BYTES, min(buffer_bytes, MOST_ROOM_BYTES))
+        self._asleep = True
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._marks: dict[asyncio.Future[None], None] = {}
+        self._gathering: list[asyncio.Future[None]] = []  # those of `_marks` that are behind what is in the intake
+        self._opening: asyncio.Task[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._pump_due = False
+        self._yield = False
+        self._wake: Callable[[], None] = self.wake_soon
+        self._full: Callable[[], None] = self._pump_full
+        self._pumped: Callable[[], None] | None = None
+        session.opened(self)
+
+    def __repr__(self) -> str:
+        return f"EventWriter({self._spread!r}, {self._failure or 'well'})"
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def write(self, event: bytes | str, key: str | None = None) -> None:
+        """Write one event; it is durable when a later `flush` returns.
+
+        Events of one key stay in order; events without a key spread over the segments.  Raises the writer's failure,
+        if it has one; Invalid for something that is no event.
+        """
+        if event.__class__ is not bytes:
+            event = as_event(event)
+        if key is None:
+            self._intake.append(event)  # written like this the interpreter does it without a call
+        elif key.__class__ is str:
+            self._put_both((key, event))
+        else:
+            self._put_both((as_key(key), event))
+        self._room = room = self._room - len(event) - EVENT_HEADER_BYTES
+        if room < 0 or self._asleep:
+            self._gathered()
+
+    def write_many(self, events: Any, keys: Any = None) -> None:
+        """Write a batch: a list of bytes or str, or an Arrow array of binary or string.
+
+        `keys` is None, or one key (or None) per event, as a list or an Arrow array of string.
+        """
+        bulk = Bulk.of(events, keys)
+        if not bulk.count:
+            return
+        self._intake.append(bulk)
+        self._room -= bulk.length
+        if self._room < 0 or self._asleep:
+            self._gathered()
+
+    def _gathered(self) -> None:
+        """Something is to be done about the intake."""
+        if self._failure is not None:
+            self._intake.clear()
+            raise self._failure.with_traceback(None)
+        if self._closed:
+            self._intake.clear()
+            raise Invalid(f"the writer of {self.stream} is closed")
+        if self._room < 0:
+            self._full()
+        elif self._asleep:
+            self._asleep = False
+            self._wake()
+
+    def fronted(self, wake: Callable[[], None], full: Callable[[], None], pumped: Callable[[], None]) -> None:
+        """Let another thread write (`blocking/streams.py`): `wake` and `full` are called there; `pumped` is not."""
+        self._wake = wake
+        self._full = full
+        self._pumped = pumped
+
+    def wake_soon(self) -> None:
+        """Pump in the next turn of the loop."""
+        if not self._pump_due:
+            self._pump_due = True
+            self._session.loop.call_soon(self._pump)
+
+    def _progressed(self) -> None:
+        """A lane was acknowledged something, or may send again: pump, unless there is nothing left to see to."""
+        idle = self._asleep and not self._spread.held_bytes and not self._intake
+        if idle and (self._drained is None or self._drained.done()) and self._pumped is None:
+            return  # a slow writer is acknowledged after each of its turns: there the pump would come to nothing
+        self.wake_soon()
+
+    def _pump_full(self) -> None:
+        self._yield = True
+        self._pump()
+
+    # -- waiting ------------------------------------------------------------------------------
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What every further call raises, if anything."""
+        return self._failure
+
+    def pending_bytes(self) -> int:
+        """Bytes written and not acknowledged yet."""
+        return self._spread.held_bytes + self._most_room - self._room
+
+    async def drain(self) -> None:
+        """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure."""
+        if self._failure is not None:
+            raise self._failure.with_traceback(None)
+        while self.pending_bytes() > self._buffer_bytes:
+            self._pump()
+            if self._drained is None or self._drained.done():
+                self._drained = self._session.loop.create_future()
+            # By `wait`: several may wait for this one future, and one that is cancelled must not take it along.
+            await asyncio.wait((self._drained,))
+            self._yield = False
+            if self._failure is not None:
+                raise self._failure
+        if self._yield:
+            self._yield = False
+            await asyncio.sleep(0)
+
+    def mark(self) -> asyncio.Future[None]:
+        """A future that is done when everything written so far is durable; it fails as the writer does.
+
+        What is written right after it may leave together with what is before it, and is waited for then, too."""
+        return self._marked(self._spread.mark)
+
+    def ack(self) -> asyncio.Future[None]:
+        """As `mark`, for what was written since the last `ack`: other segments may be behind with what came before."""
+        return self._marked(self._spread.mark_given)
+
+    def _marked(self, place: Callable[[Mark], None]) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = self._session.loop.create_future()
+        if self._failure is not None:
+            future.set_exception(self._failure)
+            return future
+        if self._closed and self.pending_bytes():
+            future.set_exception(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
+            return future
+        self._marks[future] = None
+        spread = self._spread
+        if self._intake and (not spread.opened or spread.slots.only is not None):
+            # One lane gets it all: what is before this and behind the mark before leaves in one block most often, and
+            # framing each part by itself would cost more than all else that a mark does.  Before the writer is open
+            # there is no lane yet.
+            self._gathering.append(future)
+        else:
+            self._take_intake()
+            place(Mark(partial(self._passed, [future])))
+        if not self._pump_due and spread.due(self._most_room - self._room):
+            self.wake_soon()
+        return future
+
+    async def flush(self) -> None:
+        """Wait until everything written so far is durable.  Raises the writer's failure."""
+        marked = self.mark()
+        self._pump(urgent=True)
+        await marked
+
+    @property
+    def name(self) -> str:
+        """What it notes times under; a random one when none was given."""
+        if self._name is None:
+            self._name = self._session.env.random.bytes(16).hex()
+        return self._name
+
+    async def note_time(self, time: int) -> None:
+        """Flush, then note that all events of this writer so far are of `time` or before, and all to come of `time` or
+        later.  `time` is an integer in whatever unit the events' times are.
+
+        Readers learn of it by watermarks (`times.py`).  Raises the writer's failure, Invalid (it goes back)."""
+        await self.flush()
+        positions = await times.written_up_to(self._session, self.stream, self._spread.reached())
+        await times.note_time(self._session, self.stream, self.name, time, positions)
+        self._noted = True
+
+    async def close(self) -> None:
+        """Flush, then release the writer.  Raises what `flush` raises; the writer is closed in any case."""
+        if self._closed:
+            return
+        try:
+            await self.flush()  # raises an earlier failure, too: nobody may have been told of it yet
+        finally:
+            self.abandon()
+        if self._noted:
+            await times.forget_writer(self._session, self.stream, self.name)
+
+    def abandon(self) -> None:
+        """Release the writer without waiting; what is not acknowledged may or may not be stored, and whoever waits for
+        it is told so."""
+        if self._closed:
+            return
+        if self.pending_bytes():
+            self.fail(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
+        self._closed = True
+        self._release()
+
+    def client_closed(self) -> None:
+        """The client ends before the writer: `close` will tell if anything may be lost."""
+        if self.pending_bytes():
+            self.fail(Invalid(f"the client was closed before the writer of {self.stream}: some events may be unstored"))
+            self._release()
+        else:
+            self.abandon()
+
+    def _release(self) -> None:
+        self._asleep = True
+        self._session.closed(self)
+        if self._opening is not None:
+            self._opening.cancel()
+        self._spread.release()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        if self._pumped is not None:
+            self._pumped()
+
+    async def __aenter__(self) -> EventWriter:
+        return self
+
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            self.abandon()
+
+    # -- the pump -----------------------------------------------------------------------------
+
+    def _pump(self, urgent: bool = False) -> None:
+        """Empty the intake into the lanes and let them send."""
+        self._pump_due = False
+        if self._closed or self._failure is not None:
+            return
+        spread = self._spread
+        try:
+            self._take_intake()
+            spread.pump(urgent)
+        except Exception as error:  # a bug here must not look like a slow store
+            self.fail(error)
+            raise
+        if spread.opened and spread.sent_blocks < FEW_BLOCKS:
+            self._asleep = True
+            if self._intake:
+                self._asleep = False
+                self.wake_soon()
+        if self._drained is not None and self.pending_bytes() <= self._buffer_bytes and not self._drained.done():
+            self._drained.set_result(None)
+        if self._pumped is not None:
+            self._pumped()
+
+    def _take_intake(self) -> None:
+        if not self._spread.opened:
+            if self._opening is None:
+                self._opening = self._session.background.spawn(self._open(), f"open {self.stream}")
+            return
+        intake = self._intake
+        count = len(intake)
+        if count:
+            batch = intake[:count]
+            del intake[:count]
+            try:
+                self._spread.place_intake(batch)
+                if self._gathering:
+                    passed, self._gathering = self._gathering, []
+                    self._spread.mark(Mark(partial(self._passed, passed)))
+            except Exception as error:  # some of it is nowhere: no later flush may say that it is stored
+                self.fail(error)
+                raise
+        self._room = self._most_room
+
+    async def _open(self) -> None:
+        try:
+            await self._spread.open()
+            self._take_intake()
+        except Exception as error:  # any: those who wait for a flush would wait for ever
+            self.fail(error)
+            return
+        self._pump()
+
+    def fail(self, error: BaseException) -> None:
+        """The first failure is the writer's: every later call raises it."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        self._asleep = True
+        waiting = (*self._marks, self._drained)
+        self._marks.clear()
+        self._gathering.clear()
+        for future in waiting:
+            if future is not None and not future.done():
+                future.set_exception(error)
+                future.exception()
+        if self._pumped is not None:
+            self._pumped()
+
+    def _passed(self, futures: list[asyncio.Future[None]]) -> None:
+        """Everything before these marks is durable."""
+        for future in futures:
+            self._marks.pop(future, None)
+            if not future.done():
+                future.set_result(None)

@@ -1,0 +1,96 @@
+"""Scaling by rate, carried out: the stores put segments forward, the decision is made here, on rates read anew.
+
+Nothing is remembered: a request that is lost is made again, one that comes late finds other segments or other rates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from sarit.controller.model import autoscale, streams
+from sarit.core.coverage_probes import sometimes
+from sarit.core.errors import SaritError
+from sarit.core.names import SegmentId, parse_segment_name
+
+if TYPE_CHECKING:
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.model.records import StreamRecord
+    from sarit.controller.ports import Segments
+    from sarit.controller.streams import Streams
+    from sarit.core.metering import ScalingTimes, Wish
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.controller")
+
+# Segments put forward and not looked at yet; more are let go: their stores put them forward again.
+MAX_WISHES: Final = 10_000
+
+
+class AutoScale:
+    """Splits and merges segments of streams with a policy by rate."""
+
+    def __init__(self, catalog: Catalog, streams: Streams, segments: Segments, times: ScalingTimes, env: Env) -> None:
+        self._catalog = catalog
+        self._streams = streams
+        self._segments = segments
+        self._times = times
+        self._env = env
+        self._wishes: dict[str, Wish] = {}
+        self._wake = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<AutoScale, {len(self._wishes)} segments to look at>"
+
+    def asked(self, segment: str, wish: Wish) -> None:
+        """A store puts a segment forward.  Never waits."""
+        if len(self._wishes) < MAX_WISHES:
+            self._wishes[segment] = wish
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Look at what is put forward, for ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._wishes:
+                segment = next(iter(self._wishes))
+                wish = self._wishes.pop(segment)
+                try:
+                    await self.consider(segment)
+                except SaritError as error:
+                    _log.info("segment %s, put forward for a %s, is left as it is: %s", segment, wish.value, error)
+                except Exception:  # the other segments are looked at all the same
+                    _log.exception("segment %s is left as it is: scaling met a bug of ours", segment)
+
+    async def consider(self, segment: str) -> bool:
+        """Scale the stream of a segment if the rates call for it now; whether it was scaled.
+
+        Raises Unavailable, NotFound, Invalid (not the name of a stream's segment)."""
+        name, identity = parse_segment_name(segment)
+        found = await self._catalog.find(name)
+        if found is None:
+            return False
+        near = [s.segment for s in autoscale.concerned(found.record, identity.packed)]
+        if not near:
+            return False
+        names = [name.segment(SegmentId.unpack(s)) for s in near]
+        rates = dict(zip(near, await self._segments.rates(names), strict=True))
+        if autoscale.plan(found.record, identity.packed, rates, self._times) is None:
+            return False
+        planned: list[autoscale.Plan] = []
+
+        def decide(record: StreamRecord, _: object) -> StreamRecord:
+            planned.clear()
+            plan = autoscale.plan(record, identity.packed, rates, self._times)
+            if plan is None:
+                return record
+            planned.append(plan)
+            return streams.scale(record, plan.replaced, plan.ranges, self._env.clock.wall_ms())
+
+        await self._streams.change(name, decide)
+        for plan in planned:
+            sometimes("scaled_by_rate")
+            _log.info("%s: %d segments became %d by their rates", name, len(plan.replaced), len(plan.ranges))
+        return bool(planned)

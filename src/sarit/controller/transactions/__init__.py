@@ -1,0 +1,1 @@
+"""Transactions: begin, commit, abort, and how they ended."""

@@ -1,0 +1,1 @@
+"""A node: its composition, its settings, who owns its directories."""

@@ -1,0 +1,170 @@
+"""The controller's ports on a segment store of the same process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
+from sarit.core.errors import NotFound, Sealed, Truncated
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.metering import NO_RATES
+from sarit.store.server.control_handler import merge_batch
+from sarit.wire.append import Append
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.core.metering import Rates
+    from sarit.store.container.writer_session import WriterSession
+    from sarit.store.flow_control.load_meters import Meters
+    from sarit.store.store import SegmentStore
+
+# The writer of what the controller itself appends: of two at once, one is refused.
+_WRITER: Final = b"sarit-controller"
+
+
+class InProcessTables:
+    """`controller.ports.Tables`."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+
+    async def create(self, table: str) -> None:
+        """Create a table; Exists when it is there."""
+        await self._store.tables(table).create(table, 0)
+
+    async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
+        """Current values, None where absent."""
+        entries = await self._store.tables(table).get(table, keys)
+        return [None if entry is None else TableValue(entry.value or b"", entry.version) for entry in entries]
+
+    async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
+        """Apply all updates atomically; Conflict when an expectation does not hold."""
+        changes = [(update.key, update.value, update.expected) for update in updates]
+        fresh = {update.key for update in updates if update.fresh}
+        return await self._store.tables(table).update(table, changes, fresh=fresh)
+
+    async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
+        """Up to `limit` entries with start <= key (< end), ascending."""
+        entries = await self._store.tables(table).scan(table, start, end, limit)
+        return [(entry.key, TableValue(entry.value or b"", entry.version)) for entry in entries]
+
+    async def position(self, table: str) -> int:
+        """Where the table's next entry begins; NotFound."""
+        return (await self._store.tables(table).info(table)).length
+
+    async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
+        """Remove the table; NotFound, Exists (it must be empty and is not), Conflict (it was changed)."""
+        await self._store.tables(table).delete(table, must_be_empty, unchanged_since)
+
+
+class InProcessSegments:
+    """`controller.ports.Segments`."""
+
+    def __init__(self, store: SegmentStore, host: str, meters: Meters | None = None) -> None:
+        self._store = store
+        self._host = host
+        self._meters = meters
+        self.port = 0
+
+    async def create(
+        self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
+    ) -> None:
+        """Create an empty segment; Exists when it is there."""
+        await self._store.container(segment).create(
+            segment, scale_type=scale_type, target_rate=target_rate, rollover=rollover_bytes, fresh=fresh
+        )
+
+    async def create_table(self, segment: str, *, key_length: int) -> None:
+        """Create a table segment; Exists when it is there."""
+        await self._store.tables(segment).create(segment, key_length)
+
+    async def seal(self, segment: str) -> None:
+        """Seal; succeeds when sealed already; NotFound."""
+        try:
+            await self._store.container(segment).seal(segment)
+        except Sealed:
+            return
+
+    async def delete(self, segment: str) -> None:
+        """Delete; NotFound."""
+        await self._store.container(segment).delete(segment)
+
+    async def truncate(self, segment: str, offset: int) -> None:
+        """Raise the start offset; succeeds when it is there or above; NotFound, Invalid."""
+        try:
+            await self._store.container(segment).truncate(segment, offset)
+        except Truncated as error:
+            if offset > error.start_offset:
+                raise
+
+    async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
+        """Merge sources into target in order; the target's length after each."""
+        return await merge_batch(self._store, target, list(sources))
+
+    async def info(self, segment: str) -> SegmentInfo:
+        """Length, start and state; NotFound."""
+        info = await self._store.container(segment).info(segment)
+        return SegmentInfo(info.length, info.start_offset, info.sealed, info.modified_ms)
+
+    async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
+        """Record the scaling policy; NotFound."""
+        await self._store.container(segment).set_policy(segment, scale_type, target_rate)
+
+    async def rates(self, segments: Sequence[str]) -> list[Rates]:
+        """What each takes per second; nothing where nobody measures."""
+        return [NO_RATES if self._meters is None else self._meters.rates(segment) for segment in segments]
+
+    async def read(self, segment: str, offset: int, limit: int) -> bytes:
+        """Up to `limit` bytes from `offset`; NotFound, Truncated, Invalid."""
+        reads = self._store.reads(segment)
+        found = await reads.find(segment)
+        result = reads.from_memory(found, offset, limit) or await reads.from_chunks(found, offset, limit)
+        return b"".join(bytes(part) for part in result.parts)
+
+    async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
+        """Append one event at an offset; Conflict, NotFound, Sealed."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        session = await self._store.container(segment).set_up_writer(segment, _WRITER, _Reply(done))
+        try:
+            number = 1 if session.last == NULL_ATTRIBUTE_VALUE else session.last + 1
+            session.append(Append(_WRITER, [data], len(data), 1, number, 0), expected_offset)
+            await done
+        finally:
+            session.close()
+
+    async def get_attribute(self, segment: str, key: bytes) -> int:
+        """The value of an attribute, NULL_ATTRIBUTE_VALUE when it has none; NotFound."""
+        return await self._store.container(segment).get_attribute(segment, key)
+
+    async def update_attribute(self, segment: str, key: bytes, value: int, expected: int) -> bool:
+        """Compare and set; NotFound."""
+        return await self._store.container(segment).update_attribute(segment, key, value, expected)
+
+    def endpoint(self, segment: str) -> tuple[str, int]:
+        """Host and port of this node's store."""
+        return self._host, self.port
+
+
+class _Reply:
+    """`store.sessions.AppendReplies` for one append."""
+
+    def __init__(self, done: asyncio.Future[None]) -> None:
+        self._done = done
+
+    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
+        """It is durable."""
+        if not self._done.done():
+            self._done.set_result(None)
+
+    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
+        """It did not happen, or its outcome is unknown."""
+        if not self._done.done():
+            self._done.set_exception(error)
+
+    def gone(self, session: WriterSession) -> None:
+        """The append is refused, or done before."""
+
+
+__all__ = ["InProcessSegments", "InProcessTables", "NotFound"]

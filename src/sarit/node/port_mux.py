@@ -1,0 +1,95 @@
+"""Both protocols on one port.
+
+The first byte tells them apart: the wire protocol begins with Hello, whose type −127 starts with 0xff;
+HTTP/2 begins with "PRI".  The connection is handed to the right protocol with the bytes received so far.  One that
+has sent none for GREETING_SECONDS is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, cast
+
+from sarit.core.admission import Admission
+from sarit.rpc.grpc_server import GREETING_SECONDS, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WIRE_FIRST_BYTE: Final = 0xFF
+
+_log = logging.getLogger("sarit.node")
+
+
+class OnePort:
+    """Makes protocols that look at the first byte; at most `most` connections may be open that have sent none."""
+
+    def __init__(
+        self, wire: Callable[[], asyncio.BufferedProtocol], http: Callable[[], asyncio.Protocol], most: int
+    ) -> None:
+        self.wire = wire
+        self.http = http
+        self._admission = Admission(most)
+        self._waiting = 0
+
+    def __repr__(self) -> str:
+        return f"<OnePort, {self._waiting} connections have not spoken>"
+
+    def connection(self) -> asyncio.Protocol:
+        """A protocol for a new connection."""
+        if not self._admission.admits(self._waiting):
+            if self._admission.first_refusal():
+                _log.error("%d connections have sent nothing, the most allowed: new ones are closed", self._waiting)
+            return Refused()
+        self._waiting += 1
+        return _FirstByte(self)
+
+    def spoke(self) -> None:
+        """One that had sent nothing has, or has ended."""
+        self._waiting -= 1
+
+
+class _FirstByte(asyncio.Protocol):
+    """Looks at the first byte of a connection and steps aside."""
+
+    def __init__(self, port: OnePort) -> None:
+        self._port = port
+        self._transport: asyncio.Transport
+        self._patience: asyncio.TimerHandle
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport for whoever takes over."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._patience = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._transport.abort)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It never spoke."""
+        self._patience.cancel()
+        self._port.spoke()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over."""
+        self._patience.cancel()
+        self._port.spoke()
+        if data[0] == _WIRE_FIRST_BYTE:
+            wire = self._port.wire()
+            self._transport.set_protocol(wire)
+            wire.connection_made(self._transport)
+            feed(wire, self._transport, data)
+        else:
+            http = self._port.http()
+            self._transport.set_protocol(http)
+            http.connection_made(self._transport)
+            http.data_received(data)
+
+
+def feed(protocol: asyncio.BufferedProtocol, transport: asyncio.Transport, data: bytes) -> None:
+    """Give bytes to a buffered protocol, as a transport would: none once it is closed."""
+    view = memoryview(data)
+    while view and not transport.is_closing():
+        buffer = memoryview(protocol.get_buffer(len(view)))
+        size = min(len(buffer), len(view))
+        buffer[:size] = view[:size]
+        protocol.buffer_updated(size)
+        view = view[size:]

@@ -1,0 +1,208 @@
+"""A node in one process: picks the implementations, starts them in order, stops them in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from sarit.controller.server import Controller
+from sarit.core.errors import Invalid, SaritError
+from sarit.core.limits import SWITCH_INTERVAL_SECONDS
+from sarit.node.controller_adapter import InProcessSegments, InProcessTables
+from sarit.node.gc_scheduler import Looks
+from sarit.node.ownership import claim_chunks, claim_directory
+from sarit.node.signals import StopSignals, unless
+from sarit.store.flow_control.load_meters import Meters
+from sarit.store.server.listener import StoreServer
+from sarit.store.store import SegmentStore
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Env
+    from sarit.index.port import IndexProvider
+    from sarit.log.port import LogProvider
+    from sarit.node.ownership import Claimed
+    from sarit.node.settings import NodeConfig
+    from sarit.storage.port import ChunkStorage
+
+_log = logging.getLogger("sarit.node")
+
+_BACKLOG = 4096
+
+
+class Node:
+    """A store, a controller and their servers."""
+
+    def __init__(
+        self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage
+    ) -> None:
+        self.config = config
+        self.env = env
+        self.storage = storage
+        self.store = SegmentStore(env, logs, indexes, storage, config.limits, config.data_dir)
+        self.server = StoreServer(self.store, max_connections=config.max_connections)
+        self.meters = Meters(self.store, env.clock, config.times.scaling)
+        address = advertised_address(config)
+        self.segments = InProcessSegments(self.store, address, self.meters)
+        self.controller = Controller(
+            InProcessTables(self.store), self.segments, env, (address, config.controller_port), config.times
+        )
+        self.meters.ask = self.controller.autoscale.asked
+        self.controller_port = config.controller_port
+        self.store_port = config.store_port
+        self._api: asyncio.Server | None = None
+        self._metering: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Node {self.addresses()}>"
+
+    def addresses(self) -> str:
+        """Where it listens, for people."""
+        host = self.config.host
+        return f"controller {host}:{self.controller_port}, store {host}:{self.store_port}"
+
+    async def start(self) -> None:
+        """Recover and serve.  Raises Corrupt, Unavailable, OSError (a port is taken)."""
+        from sarit.node.port_mux import OnePort
+        from sarit.rpc.grpc_server import Door
+
+        await self.store.start()
+        await self.controller.start()
+        self._metering = asyncio.ensure_future(self.meters.run())
+        if not self.config.one_port:
+            self.store_port = await self.server.listen(self.config.host, self.config.store_port)
+        self.server.watch()
+        door = Door(self.controller.services(), self.config.max_api_connections)
+        entrance = door.connection
+        if self.config.one_port:
+            entrance = OnePort(self.server.connection, door.connection, self.config.max_api_connections).connection
+        self._api = await asyncio.get_running_loop().create_server(
+            entrance, bound_address(self.config.host), self.config.controller_port, backlog=_BACKLOG
+        )
+        if not self.config.controller_port:
+            self.controller_port = self._api.sockets[0].getsockname()[1]
+        if self.config.one_port:
+            self.store_port = self.controller_port
+        self.segments.port = self.store_port
+        self.controller.advertised = (self.controller.advertised[0], self.controller_port)
+
+    async def stop(self) -> None:
+        """Stop serving, flush what is not in long-term storage, close everything."""
+        if self._api is not None:
+            self._api.close()
+        if self._metering is not None:
+            self._metering.cancel()
+            await asyncio.gather(self._metering, return_exceptions=True)
+        await self.controller.stop()
+        await self.server.close()
+        await self.store.stop()
+
+
+def advertised_address(config: NodeConfig) -> str:
+    """The address clients are told: an address, not a name."""
+    host = config.advertised_host or config.host
+    if host in ("", "0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return bound_address(host)
+
+
+def bound_address(host: str) -> str:
+    """The one address of a host that the API listens at: the store's, which takes IPv4 where there is both."""
+    try:
+        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise Invalid(f"the host name {host!r} cannot be resolved: {error}") from None
+    return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
+
+
+async def open_node(config: NodeConfig, env: Env) -> Node:
+    """A node on real disks, not started yet.  The directory is claimed."""
+    from sarit.index.sqlite import SqliteIndexProvider
+    from sarit.log.local import LocalLogProvider
+    from sarit.storage.open import open_storage
+
+    directory = config.data_dir
+    env.files.make_dirs(f"{directory}/index")
+    url = config.storage_url or f"file://{directory}/chunks"
+    return Node(
+        config,
+        env,
+        LocalLogProvider(env, f"{directory}/log"),
+        SqliteIndexProvider(env, f"{directory}/index"),
+        await open_storage(url, env),
+    )
+
+
+async def _serve(config: NodeConfig, env: Env) -> None:
+    signals = StopSignals(env.clock)
+    signals.listen()
+    claimed = claim_directory(config, env)
+    nodes: list[Node] = []
+    ready = False
+    try:
+        # A recovery may take long: a stop ends it at any moment, for it has acknowledged nothing.
+        ready = await unless(signals.first, _start(config, env, claimed, nodes))
+        if ready:
+            _say(f"sarit is ready: {nodes[0].addresses()}, data in {config.data_dir}")
+            await signals.first.wait()
+            _log.info("stopping: flushing to long-term storage (a second signal skips that)")
+        else:
+            _log.info("stopping before it was ready")
+    finally:
+        if not ready:
+            signals.again.set()
+        for node in nodes:
+            await _stop(node, signals)
+        claimed.lock.close()
+    _say("sarit stopped; everything acknowledged is on disk")
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except OSError:  # who started the node does not listen (any more): clients do
+        sys.stdout = None  # else what is left in it fails the end of the process
+
+
+async def _start(config: NodeConfig, env: Env, claimed: Claimed, nodes: list[Node]) -> None:
+    """Start the node, which joins `nodes` once there is anything to be stopped."""
+    node = await open_node(config, env)
+    nodes.append(node)
+    await claim_chunks(config, env, node.storage, claimed)
+    await node.start()
+    Looks().begin()
+
+
+async def _stop(node: Node, signals: StopSignals) -> None:
+    async def hurry() -> None:
+        await signals.again.wait()
+        node.store.hurry()
+
+    hurrying = asyncio.ensure_future(hurry())
+    try:
+        await node.stop()
+    finally:
+        hurrying.cancel()
+
+
+def run(config: NodeConfig) -> None:
+    """Run a node until SIGTERM or SIGINT.  Raises SaritError, OSError when it cannot start."""
+    import uvloop
+
+    from sarit.env.real import real_env
+    from sarit.env.real_limits import raise_descriptor_limit
+
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    allowed = raise_descriptor_limit()
+    wanted, config = config, config.validated().within(allowed)
+    if config.max_connections < wanted.max_connections:
+        _log.warning(
+            "only %d files may be open: %d connections to the store and %d to the controller at most (see ulimit -n)",
+            allowed, config.max_connections, config.max_api_connections,
+        )  # fmt: skip
+    uvloop.run(_serve(config, real_env()))
+
+
+__all__ = ["Node", "SaritError", "claim_directory", "open_node", "run"]

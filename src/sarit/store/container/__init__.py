@@ -1,0 +1,1 @@
+"""One container: state, group commit, reads, tables, recovery."""

@@ -1,0 +1,245 @@
+"""Batches the operations of all clients into frames and applies them when they are durable.
+
+It clocks itself: while the log is busy with earlier frames, the next one gathers; there is
+no timer.  Up to MAX_FRAMES_IN_FLIGHT frames are with the log, so that its thread finds the
+next one waiting when a sync returns.  The first failure ends the pipeline: every operation
+not known to be durable gets an error whose outcome is unknown, and its owner recovers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Unavailable
+from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAMES_IN_FLIGHT
+from sarit.store.container.dirty_bytes import operation_bytes
+from sarit.store.container.operations import FORMAT_VERSION, FRAME_HEADER, MAX_OPERATION_BYTES, Append, Operation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sarit.env.ports import Buffer, Env
+    from sarit.log.port import DurableLog
+    from sarit.store.container.segment import Segment
+    from sarit.store.container.state import ContainerState
+
+Done = Callable[[BaseException | None], None]
+
+
+class GatheredFrame:
+    """Operations that will be durable together."""
+
+    __slots__ = ("began", "bytes", "done", "held_bytes", "number", "operations", "parts", "wall_ms")
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.began = 0.0
+        self.wall_ms = 0
+        self.parts: list[Buffer] = [b""]
+        self.bytes = FRAME_HEADER.size
+        # What its operations other than appends count for (`unflushed.py`).
+        self.held_bytes = 0
+        self.operations: list[Operation] = []
+        self.done: list[Done | None] = []
+
+
+class FramePipeline:
+    """Order of operations in, the same order of applied operations out."""
+
+    def __init__(
+        self,
+        env: Env,
+        log: DurableLog,
+        state: ContainerState,
+        on_failure: Callable[[BaseException], None],
+        on_durable: Callable[[float, int], None],
+    ) -> None:
+        self._env = env
+        self._log = log
+        self._state = state
+        self._on_failure = on_failure
+        self._on_durable = on_durable
+        self._loop = asyncio.get_running_loop()
+        self._gathering = GatheredFrame()
+        self._full: deque[GatheredFrame] = deque()
+        self._in_flight: deque[GatheredFrame] = deque()
+        self._scheduled = False
+        self._next_number = state.applied_frame + 1
+        self._failure: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<FramePipeline next {self._next_number}, in flight {len(self._in_flight)}>"
+
+    @property
+    def idle(self) -> bool:
+        """Whether every operation given is applied."""
+        return not (self._in_flight or self._full or self._gathering.done)
+
+    def add(self, operation: Operation, done: Done | None) -> None:
+        """Queue an operation; `done(None)` follows once it is durable and applied."""
+        if self._failure is not None:
+            raise Unavailable("the container is recovering") from self._failure
+        frame = self._gathering
+        if not frame.operations:
+            frame.began = self._env.clock.monotonic()
+        parts = len(frame.parts)
+        try:
+            size = operation.encode(frame.parts)
+            assert size <= MAX_OPERATION_BYTES, f"an operation of {size} bytes fits no frame"
+        except Exception as bug:
+            # The assigned state has moved and no frame will follow: what is built on it could not be replayed.
+            self.fail(bug)
+            raise
+        if frame.bytes + size > MAX_FRAME_BYTES:
+            frame = self._follow(frame, parts)
+        frame.bytes += size
+        if not isinstance(operation, Append):
+            held = operation_bytes(operation, size)
+            frame.held_bytes += held
+            self._state.take_operation(held)
+        frame.operations.append(operation)
+        frame.done.append(done)
+        if frame.bytes >= FRAME_TARGET_BYTES:
+            self._full.append(frame)
+            self._gathering = GatheredFrame()
+        if not self._scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
+            self._scheduled = True
+            self._loop.call_soon(self._cut)
+
+    def _follow(self, full: GatheredFrame, parts: int) -> GatheredFrame:
+        """A frame behind `full`, for what stands in that one from its `parts` on: together they would be too large."""
+        frame = self._gathering = GatheredFrame()
+        frame.began = self._env.clock.monotonic()
+        frame.parts += full.parts[parts:]
+        del full.parts[parts:]
+        self._full.append(full)
+        return frame
+
+    def barrier(self, done: Done) -> None:
+        """Call `done` once everything added so far is durable (at once when it is)."""
+        if self._failure is not None:
+            unavailable = Unavailable("the container is recovering")
+            unavailable.__cause__ = self._failure
+            done(unavailable)
+        elif self._gathering.operations:
+            previous = self._gathering.done[-1]
+            self._gathering.done[-1] = done if previous is None else _both(previous, done)
+        elif self._full or self._in_flight:
+            frame = (self._full or self._in_flight)[-1]
+            previous = frame.done[-1]
+            frame.done[-1] = done if previous is None else _both(previous, done)
+        else:
+            done(None)
+
+    async def settled(self) -> None:
+        """Wait until everything added so far is durable.  Raises Unavailable."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self.barrier(lambda error: settle(waiter, error))
+        await waiter
+
+    def fail(self, error: BaseException) -> None:
+        """End: report an unknown outcome to everybody who still waits."""
+        if self._failure is not None:
+            return
+        self._failure = error
+        frames = [*self._in_flight, *self._full, self._gathering]
+        self._in_flight.clear()
+        self._full.clear()
+        self._gathering = GatheredFrame()
+        bug = tell([self._on_failure], error)
+        unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
+        for frame in frames:
+            bug = tell(frame.done, unknown) or bug
+        if bug is not None:  # not raised: who fails a container has something to say of its own
+            self._loop.call_exception_handler({"message": "a bug while a container failed", "exception": bug})
+
+    def _cut(self) -> None:
+        self._scheduled = False
+        while len(self._in_flight) < MAX_FRAMES_IN_FLIGHT and self._failure is None:
+            if self._full:
+                frame = self._full.popleft()
+            elif self._gathering.operations:
+                frame, self._gathering = self._gathering, GatheredFrame()
+            else:
+                return
+            frame.number = self._next_number
+            self._next_number += 1
+            frame.wall_ms = self._env.clock.wall_ms()
+            frame.parts[0] = FRAME_HEADER.pack(FORMAT_VERSION, frame.wall_ms, len(frame.operations))
+            self._in_flight.append(frame)
+            self._log.append(frame.number, frame.parts, self._durable)
+
+    def _durable(self, error: BaseException | None) -> None:
+        """The oldest frame with the log is durable, or the log is dead."""
+        if self._failure is not None:
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        frame = self._in_flight.popleft()
+        state = self._state
+        try:
+            for operation in frame.operations:
+                state.apply(operation, frame.wall_ms)
+        except Exception as bug:  # an assertion: nothing may be acknowledged on top of it
+            self._in_flight.appendleft(frame)
+            self.fail(bug)
+            raise
+        state.applied_frame = frame.number
+        state.apply_operations(frame.held_bytes)
+        raised = tell(frame.done, None)
+        try:
+            self._on_durable(frame.began, frame.bytes)  # behind the answers: it may let appends go on, and refuse them
+        except Exception as failure:
+            raised = raised or failure
+        woken, state.woken = state.woken, []
+        for segment in woken:
+            raised = wake_all(segment) or raised
+        if raised is not None:  # somebody may wait for ever: what it reads or sends again is answered after a recovery
+            self.fail(raised)
+            raise raised
+        if not self._scheduled:
+            self._cut()
+
+
+def tell(those: Iterable[Callable[..., None] | None], *outcome: object) -> Exception | None:
+    """Call all of `those`, also behind one that raises; the first such bug."""
+    bug: Exception | None = None
+    left = iter(those)
+    while True:
+        try:
+            for call in left:
+                if call is not None:
+                    call(*outcome)
+            return bug
+        except Exception as failure:
+            bug = bug or failure
+
+
+def wake_all(segment: Segment) -> Exception | None:
+    """Wake whoever waits for something to tell about a segment, also behind one that raises; the first such bug."""
+    waiters, segment.waiters = segment.waiters, []
+    return tell(waiters)
+
+
+def settle(waiter: asyncio.Future[None], error: BaseException | None) -> None:
+    """Resolve a future once, unless its owner gave up."""
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(error)
+
+
+def _both(first: Done, second: Done) -> Done:
+    def call(error: BaseException | None) -> None:
+        try:
+            first(error)
+        finally:
+            second(error)
+
+    return call

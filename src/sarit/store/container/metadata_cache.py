@@ -1,0 +1,311 @@
+"""Which segments, attributes and chunk lists of a container are in memory.
+
+Everything a check needs is loaded here first; the check itself then runs in one synchronous
+step.  What was loaded stays valid while it is resident, because only this process changes
+the index.  A table entry read from the index is valid as long as no checkpoint has been
+committed since (`generation`) and nothing newer stands in memory.  Extents read while a commit
+is under way are not used: they may hold it or not, and whoever commits notes its extents then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sarit.core.coverage_probes import sometimes
+from sarit.core.errors import NotFound
+from sarit.core.limits import MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT, NULL_ATTRIBUTE_VALUE
+from sarit.index import keys
+from sarit.storage.layout import ChunkList, Extent, load_extent, load_slice
+from sarit.store.container.operations import Entry
+from sarit.store.container.range_scan_cache import RangeEnds
+from sarit.store.container.segment import Attribute, Segment, load_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence, Set
+
+    from sarit.index.port import Index, WriteBatch
+    from sarit.store.container.state import ContainerState
+
+_SCAN_ROWS = 1000
+_EVICTION_SCAN = 2000
+
+
+class LoadGivenUp(Exception):
+    """Who loaded a segment was cancelled: those who wait for it load it themselves."""
+
+
+class EntryCache:
+    """Table entries as the index holds them, absence included; bounded by bytes, oldest out first."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._bytes = 0
+        self._entries: dict[tuple[int, bytes], Entry | None] = {}
+
+    def get(self, segment: int, key: bytes) -> tuple[bool, Entry | None]:
+        """(known, entry)."""
+        at = (segment, key)
+        if at in self._entries:
+            return True, self._entries[at]
+        return False, None
+
+    def put(self, segment: int, key: bytes, entry: Entry | None) -> None:
+        """Remember what the index holds for a key."""
+        self.drop(segment, key)
+        self._entries[segment, key] = entry
+        self._bytes += _entry_bytes(key, entry)
+        while self._bytes > self._limit:
+            (_, old_key), old = next(iter(self._entries.items()))
+            del self._entries[next(iter(self._entries))]
+            self._bytes -= _entry_bytes(old_key, old)
+
+    def committed(self, segment: int, entry: Entry) -> None:
+        """The index holds this entry now.  A key that was removed is seldom asked for again: it takes no place."""
+        if entry.value is None:
+            self.drop(segment, entry.key)
+        else:
+            self.put(segment, entry.key, entry)
+
+    def drop(self, segment: int, key: bytes) -> None:
+        """Forget a key."""
+        at = (segment, key)
+        if at in self._entries:
+            self._bytes -= _entry_bytes(key, self._entries.pop(at))
+
+
+def _entry_bytes(key: bytes, entry: Entry | None) -> int:
+    return 200 + len(key) + (len(entry.value) if entry is not None and entry.value is not None else 0)
+
+
+class Residency:
+    """Loads from the index into a `ContainerState`, and evicts what is idle."""
+
+    def __init__(self, index: Index, state: ContainerState, max_segments: int, entry_cache_bytes: int) -> None:
+        self._index = index
+        self._state = state
+        self._max_segments = max_segments
+        self._loading: dict[str, asyncio.Future[Segment | None]] = {}
+        self.entries = EntryCache(entry_cache_bytes)
+        self.ends = RangeEnds()
+        self.generation = 0
+        self._committing = 0
+        self._settled = asyncio.Event()
+        self._settled.set()
+
+    async def commit(self, batch: WriteBatch) -> None:
+        """Commit to the index; the caller notes in memory what that changes before it awaits again."""
+        self._committing += 1
+        self._settled.clear()
+        try:
+            await self._index.commit(batch)
+        finally:
+            self.generation += 1
+            self._committing -= 1
+            if not self._committing:
+                self._settled.set()
+
+    async def find(self, name: str) -> Segment | None:
+        """The newest incarnation that is not deleted in the assigned state, or None."""
+        while True:
+            segment = self._state.names.get(name)
+            if segment is not None:
+                return None if segment.assigned_deleted else segment
+            loading = self._loading.get(name)
+            if loading is None:
+                return await self._load_by_name(name)
+            try:
+                found = await asyncio.shield(loading)
+            except LoadGivenUp:
+                continue
+            if name not in self._state.names and found is None:
+                return None
+
+    async def require(self, name: str) -> Segment:
+        """Like `find`.  Raises NotFound."""
+        segment = await self.find(name)
+        if segment is None:
+            raise NotFound(f"segment {name} does not exist")
+        return segment
+
+    async def by_id(self, segment_id: int) -> Segment:
+        """A segment that is known to be in memory or in the index (replay)."""
+        segment = self._state.segments.get(segment_id)
+        if segment is None:
+            (record,) = await self._index.get([keys.segment_key(segment_id)])
+            assert record is not None, f"segment {segment_id} is in the log but not in the index"
+            segment = load_segment(segment_id, record)
+            self._state.add(segment)
+        return segment
+
+    async def attribute(self, segment: Segment, key: bytes) -> Attribute:
+        """An attribute's resident value (NULL_ATTRIBUTE_VALUE when absent).  Pin the segment."""
+        found = segment.attributes.get(key)
+        if found is None:
+            stored: bytes | None = None
+            if segment.committed:  # else nothing of it is in the index, and a trip to its thread is saved
+                (stored,) = await self._index.get([keys.attribute_key(segment.id, key)])
+                found = segment.attributes.get(key)
+            if found is None:
+                value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
+                self._evict_attributes(segment)
+                found = segment.attributes[key] = Attribute(value)
+        return found
+
+    async def attributes(self, segment: Segment, wanted: Sequence[bytes]) -> None:
+        """Make all of `wanted` resident; they stay until the caller awaits again.  Pin the segment."""
+        while missing := [key for key in dict.fromkeys(wanted) if key not in segment.attributes]:
+            found: list[bytes | None] = [None] * len(missing)
+            if segment.committed:
+                found = await self._index.get([keys.attribute_key(segment.id, key) for key in missing])
+            self._evict_attributes(segment, set(wanted))
+            for key, stored in zip(missing, found, strict=True):
+                value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
+                segment.attributes.setdefault(key, Attribute(value))
+
+    async def chunks(self, segment: Segment) -> ChunkList:
+        """The extents a checkpoint has committed, resident from now on.  Pin the segment."""
+        while segment.chunks is None:
+            if not segment.committed:
+                segment.chunks = ChunkList()
+                break
+            extents = await self._settled_extents(segment.id)
+            if extents is not None and segment.chunks is None:
+                segment.chunks = ChunkList(extents)
+        return segment.chunks
+
+    async def reload_chunks(self, segment: Segment) -> None:
+        """Read the extents again: chunks that were named are gone.  Pin the segment.
+
+        The list is replaced, never taken away: a merge may count on it."""
+        while segment.chunks is not None and not segment.deleted:
+            extents = await self._settled_extents(segment.id)
+            sometimes("chunks_read_again")
+            if extents is not None and not segment.deleted:
+                segment.chunks = ChunkList(extents)
+                return
+
+    async def stored_entries(self, segment: Segment, wanted: Sequence[bytes]) -> dict[bytes, Entry | None]:
+        """What the index holds for keys of a table, as of one generation."""
+        while True:
+            generation = self.generation
+            out: dict[bytes, Entry | None] = {}
+            missing = []
+            for key in wanted:
+                known, entry = self.entries.get(segment.id, key)
+                if known:
+                    out[key] = entry
+                else:
+                    missing.append(key)
+            if not missing:
+                return out
+            if not segment.committed:
+                return out | dict.fromkeys(missing)
+            rows = await self._index.get([keys.entry_key(segment.id, key) for key in missing])
+            if generation != self.generation:
+                continue
+            for key, row in zip(missing, rows, strict=True):
+                version_value = None if row is None else keys.parse_entry_value(row)
+                found = None if version_value is None else Entry(key, version_value[1], version_value[0])
+                self.entries.put(segment.id, key, found)
+                out[key] = found
+            return out
+
+    async def stored_rows(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Up to `limit` rows of the index, as of one generation; fewer only at the end.
+
+        Short ends are kept until the next generation: the controller scans the same few ranges for each commit."""
+        known = self.ends.rows(self.generation, low, high)
+        if known is not None:
+            return known[:limit]
+        generation = self.generation
+        rows = await self._index.scan(low, high, limit)
+        if len(rows) < limit:
+            self.ends.put(generation, low, high, rows)
+        return rows
+
+    def evict(self) -> None:
+        """Forget idle segments while there are more than the bound."""
+        excess = len(self._state.segments) - self._max_segments
+        if excess <= 0:
+            return
+        oldest = list(self._state.segments.values())[: excess + _EVICTION_SCAN]
+        for segment in oldest:
+            if excess <= 0:
+                break
+            if segment.idle and not segment.cached:
+                sometimes("segment_evicted")
+                self._state.forget(segment)
+                excess -= 1
+
+    async def _load_by_name(self, name: str) -> Segment | None:
+        future: asyncio.Future[Segment | None] = asyncio.get_running_loop().create_future()
+        self._loading[name] = future
+        found: Segment | None = None
+        try:
+            (segment_id,) = await self._index.get([keys.name_key(name)])
+            if segment_id is not None:
+                number = keys.parse_id_value(segment_id)
+                (record,) = await self._index.get([keys.segment_key(number)])
+                assert record is not None, f"index names segment {name} but holds no record of it"
+                found = self._state.segments.get(number)
+                if found is None:
+                    self.evict()  # before: what is loaded now is not pinned yet
+                    found = load_segment(number, record)
+                    self._state.add(found)
+        except BaseException as error:
+            del self._loading[name]
+            # Who else waits must not be cancelled with the one that loads: its request would end without a reply.
+            future.set_exception(LoadGivenUp() if isinstance(error, asyncio.CancelledError) else error)
+            future.exception()  # somebody else may or may not wait for it
+            raise
+        del self._loading[name]
+        future.set_result(found)
+        return found
+
+    async def _settled_extents(self, segment_id: int) -> list[Extent] | None:
+        """The extents as of a moment at which no commit was under way; None when one came between."""
+        await self._settled.wait()
+        generation = self.generation
+        extents = await self.scan_extents(segment_id)
+        if self._committing or generation != self.generation:
+            sometimes("extents_read_beside_a_commit")
+            return None
+        return extents
+
+    async def scan_extents(self, segment_id: int) -> list[Extent]:
+        """The extents of a segment as the last checkpoint committed them, by offset."""
+        out: list[Extent] = []
+        for kind, load in ((keys.EXTENT, _chunk_extent), (keys.SLICE, _slice_extent)):
+            at, end = keys.segment_range(kind, segment_id)
+            while True:
+                rows = await self._index.scan(at, end, _SCAN_ROWS)
+                out.extend(load(key, value) for key, value in rows)
+                if len(rows) < _SCAN_ROWS:
+                    break
+                at = keys.after(rows[-1][0])
+        out.sort(key=lambda extent: extent.start)
+        return out
+
+    def _evict_attributes(self, segment: Segment, kept: Set[bytes] = frozenset()) -> None:
+        if len(segment.attributes) < MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT:
+            return
+        idle = [
+            key
+            for key, value in segment.attributes.items()
+            if value.owner is None
+            and value.assigned == value.applied
+            and key not in segment.dirty_attributes
+            and key not in segment.flushing_attributes
+            and key not in kept
+        ]
+        for key in idle[: MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT // 2]:
+            del segment.attributes[key]
+
+
+def _chunk_extent(key: bytes, value: bytes) -> Extent:
+    return load_extent(keys.parse_extent_key(key)[1], value)
+
+
+def _slice_extent(key: bytes, value: bytes) -> Extent:
+    return load_slice(keys.parse_slice_key(key)[1], value)

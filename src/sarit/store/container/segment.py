@@ -1,0 +1,259 @@
+"""One segment in memory, and its record in the index.
+
+A segment has two states.  *Assigned* is durable plus in flight: every check is made against
+it.  *Applied* is durable: every read is served from it.  An operation moves the first when
+it is accepted and the second when its frame is durable, in the same order.
+
+Bytes that no checkpoint has committed yet stand in `tail`, a list of blocks by offset.  The
+flusher gives a block the chunk it was written to; the next checkpoint commits that.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Corrupt
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.store.container.operations import Create, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.env.ports import Buffer
+    from sarit.storage.layout import ChunkList
+
+# Attribute that counts the events of a segment: kept in the segment record, not as a key.
+EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
+
+RECORD_VERSION: Final = 1
+_RECORD = struct.Struct(">BBBbIiqQQQqQqH")
+_SEALED = 1
+
+
+class Attribute:
+    """A 128-bit id's int64 value: assigned, applied, and the writer session that owns it."""
+
+    __slots__ = ("applied", "assigned", "owner")
+
+    def __init__(self, value: int) -> None:
+        self.assigned = value
+        self.applied = value
+        self.owner: object | None = None
+
+
+class Block:
+    """A run of a segment's bytes: in memory, in a chunk (of `chunk_bytes` in all), or both."""
+
+    __slots__ = ("chunk", "chunk_bytes", "chunk_offset", "length", "offset", "parts", "released")
+
+    def __init__(
+        self, offset: int, length: int, parts: Sequence[Buffer] | None, chunk: str | None = None, chunk_offset: int = 0
+    ) -> None:
+        self.offset = offset
+        self.length = length
+        self.parts = parts
+        self.chunk = chunk
+        self.chunk_offset = chunk_offset
+        self.chunk_bytes = chunk_offset + length
+        self.released = False
+
+    @property
+    def end(self) -> int:
+        """Offset after the last byte."""
+        return self.offset + self.length
+
+
+def block_offset(block: Block) -> int:
+    """Sort key of a list of blocks."""
+    return block.offset
+
+
+def slice_blocks(blocks: Sequence[Block], offset: int, limit: int) -> list[Buffer]:
+    """Up to `limit` bytes from `offset` out of in-memory blocks, without copying; they end at the first hole."""
+    out: list[Buffer] = []
+    at = bisect_right(blocks, offset, key=block_offset) - 1
+    if at < 0:
+        return out
+    while at < len(blocks) and limit > 0:
+        block = blocks[at]
+        if block.parts is None or not block.offset <= offset < block.end:
+            break
+        skip = offset - block.offset
+        for part in block.parts:
+            size = len(part)
+            if skip >= size:
+                skip -= size
+                continue
+            piece = part if not skip and size <= limit else memoryview(part)[skip : skip + limit]
+            skip = 0
+            out.append(piece)
+            limit -= len(piece)
+            if limit <= 0:
+                break
+        offset = block.end
+        at += 1
+    return out
+
+
+class TableState:
+    """What a table segment holds in memory above the index, newest first.
+
+    `pending`: in flight.  `dirty`: applied since the last snapshot.  `flushing`: in the
+    checkpoint under way.  Removals are entries with value None.
+    """
+
+    __slots__ = ("dirty", "flushing", "pending")
+
+    def __init__(self) -> None:
+        self.pending: dict[bytes, Entry] = {}
+        self.dirty: dict[bytes, Entry] = {}
+        self.flushing: dict[bytes, Entry] = {}
+
+
+class Segment:
+    """State of one incarnation of a segment name; `id` is never used again."""
+
+    __slots__ = (
+        "assigned_deleted",
+        "assigned_entries",
+        "assigned_events",
+        "assigned_length",
+        "assigned_sealed",
+        "assigned_start",
+        "attributes",
+        "cached",
+        "chunks",
+        "committed",
+        "compacting",
+        "created",
+        "deleted",
+        "dirty_attributes",
+        "entries",
+        "events",
+        "flushed",
+        "flushing_attributes",
+        "id",
+        "in_flight",
+        "key_length",
+        "kind",
+        "length",
+        "merged_into",
+        "modified_ms",
+        "name",
+        "pins",
+        "rollover_bytes",
+        "saved",
+        "scale_type",
+        "sealed",
+        "start",
+        "table",
+        "tail",
+        "target_rate",
+        "waiters",
+    )
+
+    def __init__(self, create: Create, modified_ms: int) -> None:
+        self.id = create.segment
+        self.name = create.name
+        self.kind = create.kind
+        self.key_length = create.key_length
+        self.scale_type = create.scale_type
+        self.target_rate = create.target_rate
+        self.rollover_bytes = create.rollover_bytes
+        self.modified_ms = modified_ms
+        # Assigned.
+        self.assigned_length = self.assigned_start = self.assigned_events = self.assigned_entries = 0
+        self.assigned_sealed = self.assigned_deleted = False
+        # Applied.
+        self.length = self.start = self.events = self.entries = 0
+        self.created = self.sealed = self.deleted = False
+        self.merged_into: int | None = None
+        # `flushed`: bytes below it stand in chunks that a checkpoint has committed.
+        self.flushed = 0
+        # `committed`: a record of this segment is in the index.
+        self.committed = False
+        # `saved`: that record tells everything applied so far.
+        self.saved = False
+        self.tail: list[Block] = []
+        self.cached: list[list[Block]] = []
+        self.chunks: ChunkList | None = None
+        self.compacting = False
+        self.attributes: dict[bytes, Attribute] = {}
+        self.dirty_attributes: set[bytes] = set()
+        self.flushing_attributes: set[bytes] = set()
+        self.table = TableState() if create.kind else None
+        self.in_flight = 0
+        self.pins = 0
+        self.waiters: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        state = "deleted" if self.deleted else "sealed" if self.sealed else "open"
+        return f"<Segment {self.id} {self.name!r} {state} [{self.start}, {self.length}) flushed {self.flushed}>"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the segment holds entries rather than bytes."""
+        return self.table is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing in memory is needed: the record can be loaded from the index again."""
+        return not (
+            not self.saved or self.in_flight or self.pins or self.tail or self.waiters or self.dirty_attributes
+            or self.flushing_attributes or not self.committed or self.assigned_deleted
+            or (self.table is not None and (self.table.pending or self.table.dirty or self.table.flushing))
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """Assert the invariants of one segment."""
+        assert 0 <= self.start <= self.length <= self.assigned_length, self
+        assert self.start <= self.assigned_start <= self.assigned_length, self
+        assert self.assigned_sealed or not self.sealed, self
+        if self.table is None:
+            at = None
+            for block in self.tail:
+                assert at is None or block.offset == at, self
+                at = block.end
+            assert not self.tail or (at == self.length and self.tail[0].offset <= max(self.flushed, self.start)), self
+
+    def record(self) -> bytes:
+        """The applied state as stored in the index (docs/formats/index.md)."""
+        name = self.name.encode()
+        return (
+            _RECORD.pack(
+                RECORD_VERSION, self.kind, _SEALED if self.sealed else 0, self.scale_type, self.key_length,
+                self.target_rate, self.rollover_bytes, self.start, self.length, self.events, self.modified_ms,
+                self.entries, 0, len(name),
+            )
+            + name
+        )  # fmt: skip
+
+
+def load_segment(segment_id: int, record: bytes) -> Segment:
+    """A segment from its index record.  Raises Corrupt."""
+    if len(record) < _RECORD.size or record[0] != RECORD_VERSION:
+        raise Corrupt(f"the index record of segment {segment_id} is of an unknown format")
+    (_, kind, flags, scale_type, key_length, rate, rollover, start, length, events, modified, entries, _, size) = (
+        _RECORD.unpack_from(record)
+    )
+    try:
+        name = record[_RECORD.size :].decode()
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"the index record of segment {segment_id} names it by no text") from error
+    if len(record) != _RECORD.size + size or start > length:
+        raise Corrupt(f"the index record of segment {segment_id} is damaged: {record[:80].hex()}")
+    segment = Segment(Create(segment_id, name, kind, key_length, scale_type, rate, rollover), modified)
+    segment.assigned_start = segment.start = start
+    segment.assigned_length = segment.length = segment.flushed = length
+    segment.assigned_events = segment.events = events
+    segment.assigned_entries = segment.entries = entries
+    segment.assigned_sealed = segment.sealed = bool(flags & _SEALED)
+    segment.created = segment.committed = segment.saved = True
+    return segment
+
+
+def is_null(value: int) -> bool:
+    """Whether an attribute value means absent."""
+    return value == NULL_ATTRIBUTE_VALUE

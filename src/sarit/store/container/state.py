@@ -1,0 +1,400 @@
+"""The state of one container: a pure function of the operations applied to it.
+
+Theory of operation.  A command is checked against the *assigned* state by a method here, which moves that
+state and returns the outcome as an operation.  When its frame is durable, `apply` moves the *applied* state.
+Replay after a crash moves both at once with the same code.  Nothing here awaits: what a check needs (the
+segment, a writer's attribute, table entries) has been made resident before.
+
+Warnings.  (1) A name may have two incarnations in memory: the old one deleted in the assigned state only, the
+new one created there only; `names` holds the newest.  (2) A snapshot in progress must see each segment as it
+was at its frame: `touch` is called before every applied change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
+from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
+from sarit.store.container.dirty_bytes import Unflushed
+from sarit.store.container.operations import (
+    ENTRY_HEADER_BYTES,
+    Append,
+    Create,
+    Delete,
+    Entry,
+    Merge,
+    Operation,
+    Seal,
+    SetAttributes,
+    SetPolicy,
+    Truncate,
+    UpdateTable,
+)
+from sarit.store.container.segment import Attribute, Block, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from sarit.env.ports import Buffer
+
+
+class WrongEventNumber(Conflict):
+    """The writer's stored number is not the one its connection knows."""
+
+
+def _untouched(_: Segment) -> None:
+    """No snapshot is in progress."""
+
+
+class ContainerState(Unflushed):
+    """All resident segments of a container, assigned and applied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: dict[str, Segment] = {}
+        self.segments: dict[int, Segment] = {}
+        self.next_segment_id = 1
+        self.applied_frame = 0
+        self.dirty: dict[int, Segment] = {}
+        self.garbage: set[str] = set()
+        self.truncated: dict[int, Segment] = {}
+        self.woken: list[Segment] = []
+        self.touch: Callable[[Segment], None] = _untouched
+
+    # -- residency ------------------------------------------------------------------------
+
+    def add(self, segment: Segment) -> None:
+        """Make a segment loaded from the index resident."""
+        assert segment.id not in self.segments, segment
+        self.segments[segment.id] = segment
+        self.names[segment.name] = segment
+
+    def forget(self, segment: Segment) -> None:
+        """Drop a segment that can be loaded again, or is deleted in index and memory."""
+        self.segments.pop(segment.id, None)
+        if self.names.get(segment.name) is segment:
+            del self.names[segment.name]
+
+    # -- checks against the assigned state: each returns the outcome -----------------------
+
+    def create(
+        self, name: str, *, kind: int, key_length: int, scale_type: int, target_rate: int, rollover: int
+    ) -> Create:
+        """A new segment.  The caller made sure that the index holds none of that name."""
+        present = self.names.get(name)
+        if present is not None and not present.assigned_deleted:
+            raise Exists(f"segment {name} exists")
+        operation = Create(self.next_segment_id, name, kind, key_length, scale_type, target_rate, rollover)
+        self.next_segment_id += 1
+        segment = Segment(operation, 0)
+        self.segments[segment.id] = segment
+        self.names[name] = segment
+        return operation
+
+    def append(
+        self,
+        segment: Segment,
+        attribute: Attribute,
+        owner: object,
+        previous: int,
+        *,
+        writer: bytes,
+        number: int,
+        events: int,
+        parts: Sequence[Buffer],
+        length: int,
+        expected_offset: int | None = None,
+    ) -> Append:
+        """Bytes at the end.  Raises NotFound, Sealed, WrongEventNumber, Conflict (offset)."""
+        if segment.assigned_deleted:
+            raise NotFound(f"segment {segment.name} does not exist")
+        if segment.assigned_sealed:
+            raise Sealed(f"segment {segment.name} is sealed")
+        if attribute.assigned != previous or attribute.owner is not owner:
+            raise WrongEventNumber(
+                f"writer {writer.hex()} on {segment.name}: its connection knows event {previous}, "
+                f"stored is {attribute.assigned}",
+                expected=previous,
+                actual=attribute.assigned,
+            )
+        offset = segment.assigned_length
+        if expected_offset is not None and expected_offset != offset:
+            raise Conflict(f"{segment.name} ends at {offset}", expected=expected_offset, actual=offset)
+        segment.assigned_length = offset + length
+        segment.assigned_events += events
+        attribute.assigned = number
+        self.take_block(length)
+        segment.in_flight += 1
+        return Append(segment.id, offset, parts, length, writer, number, events)
+
+    def seal(self, segment: Segment) -> Seal:
+        """Raises NotFound, Sealed (when it is sealed already)."""
+        self._require(segment)
+        if segment.assigned_sealed:
+            raise Sealed(f"segment {segment.name} is sealed")
+        segment.assigned_sealed = True
+        segment.in_flight += 1
+        return Seal(segment.id)
+
+    def truncate(self, segment: Segment, offset: int) -> Truncate:
+        """Raises NotFound, Truncated when `offset` is outside [start, length]."""
+        self._require(segment)
+        if not segment.assigned_start <= offset <= segment.assigned_length:
+            raise Truncated(
+                f"{segment.name} holds [{segment.assigned_start}, {segment.assigned_length}], not {offset}",
+                segment.assigned_start,
+            )
+        segment.assigned_start = offset
+        segment.in_flight += 1
+        return Truncate(segment.id, offset)
+
+    def delete(self, segment: Segment) -> Delete:
+        """Raises NotFound."""
+        self._require(segment)
+        segment.assigned_deleted = True
+        segment.in_flight += 1
+        return Delete(segment.id)
+
+    def merge(self, target: Segment, source: Segment, attributes: tuple[tuple[bytes, int], ...]) -> Merge:
+        """Source (whose chunk list is resident) moves to the end of target.
+
+        Raises NotFound, Sealed, Invalid (source truncated, or a table)."""
+        self._require(target)
+        self._require(source)
+        if target.assigned_sealed:
+            raise Sealed(f"segment {target.name} is sealed")
+        if source.assigned_start:
+            raise Invalid(f"segment {source.name} was truncated and cannot be merged")
+        if target.is_table or source.is_table:
+            raise Invalid("table segments cannot be merged")
+        assert source.chunks is not None or not source.flushed, source
+        assert not source.compacting, source
+        length = source.assigned_length
+        operation = Merge(target.id, source.id, target.assigned_length, length, source.assigned_events, attributes)
+        source.assigned_sealed = source.assigned_deleted = True
+        target.assigned_length += length
+        target.assigned_events += source.assigned_events
+        self._assign_attributes(target, attributes)
+        source.in_flight += 1
+        target.in_flight += 1
+        return operation
+
+    def set_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> SetAttributes:
+        """New values, already decided; the attributes are resident.  Raises NotFound."""
+        self._require(segment)
+        self._assign_attributes(segment, attributes)
+        segment.in_flight += 1
+        return SetAttributes(segment.id, attributes)
+
+    def set_policy(self, segment: Segment, scale_type: int, target_rate: int) -> SetPolicy:
+        """Raises NotFound."""
+        self._require(segment)
+        segment.in_flight += 1
+        return SetPolicy(segment.id, scale_type, target_rate)
+
+    def update_table(
+        self,
+        segment: Segment,
+        changes: Sequence[tuple[bytes, bytes | None, int]],
+        current: Callable[[bytes], Entry | None],
+        expected_length: int | None,
+    ) -> UpdateTable:
+        """Changes (key, value or None, expected version), all judged against the state before.
+
+        Raises NotFound, Conflict (`expected`/`actual` versions; NOT_EXISTS for an absent key),
+        Sealed, Truncated when `expected_length` is not the table's position."""
+        self._require(segment)
+        if segment.assigned_sealed:
+            raise Sealed(f"table {segment.name} is sealed")
+        if expected_length is not None and expected_length != segment.assigned_length:
+            raise Truncated(f"table {segment.name} is at {segment.assigned_length}", segment.assigned_length)
+        assert segment.table is not None
+        for key, _, expected in changes:
+            if expected != NO_VERSION:
+                entry = current(key)
+                actual = NOT_EXISTS if entry is None or entry.value is None else entry.version
+                if actual != expected:
+                    raise Conflict(f"table {segment.name}: key {key[:64]!r}", expected=expected, actual=actual)
+        position = segment.assigned_length
+        outcome = []
+        for key, value, _ in changes:
+            before = segment.table.pending.get(key) or current(key)
+            existed = before is not None and before.value is not None
+            if value is None and not existed:
+                continue
+            entry = Entry(key, value, position)
+            position += ENTRY_HEADER_BYTES + len(key) + len(value or b"")
+            segment.assigned_entries += (value is not None) - existed
+            segment.table.pending[key] = entry
+            outcome.append(entry)
+        segment.assigned_length = position
+        segment.in_flight += 1
+        return UpdateTable(segment.id, position, segment.assigned_entries, tuple(outcome))
+
+    def _require(self, segment: Segment) -> None:
+        if segment.assigned_deleted:
+            raise NotFound(f"segment {segment.name} does not exist")
+
+    def _assign_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> None:
+        for key, value in attributes:
+            segment.attributes.setdefault(key, Attribute(NULL_ATTRIBUTE_VALUE)).assigned = value
+
+    # -- applying --------------------------------------------------------------------------
+
+    def apply(self, operation: Operation, wall_ms: int) -> None:
+        """Move the applied state by an operation whose frame is durable."""
+        segment = self.segments[operation.segment]
+        self.touch(segment)
+        self.dirty[segment.id] = segment
+        segment.saved = False
+        segment.modified_ms = wall_ms
+        if isinstance(operation, Append):
+            self._apply_append(segment, operation)
+        elif isinstance(operation, UpdateTable):
+            self._apply_table(segment, operation)
+        elif isinstance(operation, Create):
+            segment.created = True
+            return
+        elif isinstance(operation, Seal):
+            segment.sealed = True
+        elif isinstance(operation, Truncate):
+            self._apply_truncate(segment, operation.offset)
+        elif isinstance(operation, Delete):
+            self._apply_delete(segment)
+        elif isinstance(operation, Merge):
+            self._apply_merge(segment, operation)
+        elif isinstance(operation, SetAttributes):
+            self._apply_attributes(segment, operation.attributes)
+        elif isinstance(operation, SetPolicy):
+            segment.scale_type = operation.scale_type
+            segment.target_rate = operation.target_rate
+        else:
+            assert_never(operation)
+        segment.in_flight -= 1
+        if segment.waiters:
+            self.woken.append(segment)
+
+    def replay(self, operation: Operation, wall_ms: int) -> None:
+        """Move both states by an operation read from the log; what it names is resident."""
+        if isinstance(operation, Create):
+            segment = Segment(operation, wall_ms)
+            self.segments[segment.id] = segment
+            self.names[segment.name] = segment
+            self.next_segment_id = max(self.next_segment_id, segment.id + 1)
+        else:
+            segment = self.segments[operation.segment]
+            segment.in_flight += 1
+            if isinstance(operation, Append):
+                self._replay_append(segment, operation)
+            elif isinstance(operation, UpdateTable):
+                segment.assigned_length = operation.length
+                segment.assigned_entries = operation.live
+            elif isinstance(operation, Seal):
+                segment.assigned_sealed = True
+            elif isinstance(operation, Truncate):
+                segment.assigned_start = operation.offset
+            elif isinstance(operation, Delete):
+                segment.assigned_deleted = True
+            elif isinstance(operation, Merge):
+                source = self.segments[operation.source]
+                source.assigned_sealed = source.assigned_deleted = True
+                source.in_flight += 1
+                segment.assigned_length += operation.length
+                segment.assigned_events += operation.events
+                self._assign_attributes(segment, operation.attributes)
+            elif isinstance(operation, SetAttributes):
+                self._assign_attributes(segment, operation.attributes)
+        self.apply(operation, wall_ms)
+
+    def _replay_append(self, segment: Segment, operation: Append) -> None:
+        assert operation.offset == segment.assigned_length, (operation.offset, segment)
+        segment.assigned_length += operation.length
+        segment.assigned_events += operation.events
+        self.take_block(operation.length)
+        attribute = segment.attributes.get(operation.writer)
+        if attribute is None:
+            attribute = segment.attributes[operation.writer] = Attribute(NULL_ATTRIBUTE_VALUE)
+        attribute.assigned = operation.event_number
+
+    def _apply_append(self, segment: Segment, operation: Append) -> None:
+        assert operation.offset == segment.length, (operation.offset, segment)
+        if operation.length:
+            segment.tail.append(Block(operation.offset, operation.length, operation.parts))
+        segment.length = operation.offset + operation.length
+        segment.events += operation.events
+        attribute = segment.attributes.get(operation.writer)
+        if attribute is None:  # evicted: it had this number before, and its session is closed
+            attribute = segment.attributes[operation.writer] = Attribute(operation.event_number)
+        attribute.applied = operation.event_number
+        segment.dirty_attributes.add(operation.writer)
+
+    def _apply_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> None:
+        for key, value in attributes:
+            segment.attributes.setdefault(key, Attribute(value)).applied = value  # evicted, if it had this value before
+            segment.dirty_attributes.add(key)
+
+    def _apply_table(self, segment: Segment, operation: UpdateTable) -> None:
+        table = segment.table
+        assert table is not None
+        for entry in operation.entries:
+            table.dirty[entry.key] = entry
+            if table.pending.get(entry.key) is entry:
+                del table.pending[entry.key]
+        segment.length = operation.length
+        segment.entries = operation.live
+
+    def _apply_truncate(self, segment: Segment, offset: int) -> None:
+        segment.start = offset
+        dropped = [block for block in segment.tail if block.end <= offset]
+        if dropped:
+            segment.flushed = dropped[-1].end
+            del segment.tail[: len(dropped)]
+            self._release(dropped, segment.tail[0].chunk if segment.tail else None)
+        self.truncated[segment.id] = segment
+
+    def _apply_delete(self, segment: Segment) -> None:
+        segment.deleted = True
+        self._release(segment.tail, None)
+        segment.tail = []
+
+    def _apply_merge(self, target: Segment, operation: Merge) -> None:
+        source = self.segments[operation.source]
+        self.touch(source)
+        self.dirty[source.id] = source
+        source.saved = False
+        assert source.chunks is not None or not source.flushed, source
+        if source.chunks is not None:
+            for extent in source.chunks:
+                parts = None if extent.chunk else (extent.inline,)
+                target.tail.append(
+                    Block(
+                        operation.offset + extent.start, extent.length, parts, extent.chunk or None, extent.chunk_offset
+                    )
+                )
+                if parts is not None:
+                    self.take_block(extent.length)
+        for block in source.tail:
+            block.offset += operation.offset
+            target.tail.append(block)
+        source.tail = []
+        source.deleted = True
+        source.merged_into = target.id
+        source.in_flight -= 1
+        target.length = operation.offset + operation.length
+        target.events += operation.events
+        self._apply_attributes(target, operation.attributes)
+        if source.waiters:
+            self.woken.append(source)
+
+    def _release(self, blocks: Sequence[Block], kept_chunk: str | None) -> None:
+        """Blocks nobody will read again: their bytes are free, their uncommitted chunks garbage.
+
+        `kept_chunk` also holds bytes of a block that stays."""
+        for block in blocks:
+            block.released = True
+            if block.chunk is None:
+                self.free_block(block.length)
+            elif block.chunk != kept_chunk:
+                self.garbage.add(block.chunk)
+            block.parts = None

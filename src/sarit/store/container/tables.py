@@ -1,0 +1,308 @@
+"""Table segments: versioned entries, conditional batches, iterators, delta reads.
+
+A version is the position in the table at which the entry would begin if the table were a
+file (wire.md par. 6); positions never repeat, so versions rise across keys.  Conditions are
+judged against the assigned state before the batch; reads are served from the applied state:
+entries not yet in the index overlay what the index holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
+from sarit.core.limits import (
+    MAX_TABLE_BATCH_BYTES,
+    MAX_TABLE_KEY_BYTES,
+    MAX_TABLE_PAGE_BYTES,
+    MAX_TABLE_VALUE_BYTES,
+    NOT_EXISTS,
+)
+from sarit.index import keys
+from sarit.store.container.operations import ENTRY_HEADER_BYTES, KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
+from sarit.store.flow_control.control_limit import wait_for_room
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from sarit.store.container.container import Container
+    from sarit.store.container.segment import Segment, TableState
+
+Change = tuple[bytes, bytes | None, int]
+
+# Rows of the index that are read at once: first, when nothing is known of their size, and at most, since each may be
+# of a MiB whatever those before it were.
+_LEAST_ROWS = 16
+_FIRST_ROWS = 64
+_PAGE_ROWS = 256
+
+
+class Tables:
+    """The table operations of one container."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    async def create(self, name: str, key_length: int, rollover: int = 0) -> None:
+        """Keys of any length for `key_length` 0, else of exactly that many bytes.  Raises Exists, Invalid."""
+        if not 0 <= key_length <= MAX_TABLE_KEY_BYTES:
+            raise Invalid(f"key length {key_length} is not in [0, {MAX_TABLE_KEY_BYTES}]")
+        kind = KIND_TABLE_FIXED if key_length else KIND_TABLE_HASH
+        await self._container.create(name, kind=kind, key_length=key_length, rollover=rollover)
+
+    async def delete(self, name: str, must_be_empty: bool, unchanged_since: int | None = None) -> None:
+        """Raises NotFound, Exists (not empty), Invalid (not supported by the fixed layout), Conflict (position)."""
+        await self._require(name)
+
+        def decide(segment: Segment) -> Delete:
+            if must_be_empty and segment.assigned_entries:
+                raise Exists(f"table {name} is not empty")
+            if unchanged_since not in (None, segment.assigned_length):
+                raise Conflict(f"table {name} changed", expected=unchanged_since, actual=segment.assigned_length)
+            return self._container.state.delete(segment)
+
+        await self._container.change(name, decide)
+
+    async def update(
+        self,
+        name: str,
+        changes: Sequence[Change],
+        expected_length: int | None = None,
+        *,
+        fresh: Collection[bytes] = (),
+    ) -> list[int]:
+        """Apply a batch atomically; the version of each change in order (NOT_EXISTS for a removal).
+
+        The index is not asked for keys that are `fresh`: the caller knows that they never were in the table.
+        Raises NotFound, Conflict, Invalid, Truncated (table position), Unavailable (no room)."""
+        await wait_for_room(self._container, name)
+        segment = await self._require(name)
+        _check_sizes(segment, changes)
+        residency = self._container.residency
+        table = segment.table
+        assert table is not None
+        segment.pins += 1
+        try:
+            wanted = list(dict.fromkeys(key for key, _, _ in changes))
+            while True:
+                unknown = [key for key in wanted if key not in fresh and _in_memory(table, key) is None]
+                generation = residency.generation
+                stored = await residency.stored_entries(segment, unknown) if unknown else {}
+                known = all(key in fresh or key in stored or _in_memory(table, key) is not None for key in wanted)
+                if known and (generation == residency.generation or not unknown):
+                    break
+
+            def current(key: bytes) -> Entry | None:
+                return _in_memory(table, key) or stored.get(key)
+
+            operation = self._container.state.update_table(segment, changes, current, expected_length)
+        except SaritError:
+            await self._container.pipeline.settled()
+            raise
+        finally:
+            segment.pins -= 1
+        await self._container.submit(operation)
+        versions = iter([entry.version for entry in operation.entries if entry.value is not None])
+        return [NOT_EXISTS if value is None else next(versions) for _, value, _ in changes]
+
+    async def get(self, name: str, wanted: Sequence[bytes]) -> list[Entry | None]:
+        """Applied entries in order, None where absent.  Raises NotFound."""
+        segment = await self._require(name)
+        table = segment.table
+        assert table is not None
+        segment.pins += 1
+        try:
+            while True:
+                generation = self._container.residency.generation
+                unknown = [key for key in wanted if _applied(table, key) is None]
+                stored = await self._container.residency.stored_entries(segment, unknown) if unknown else {}
+                # A checkpoint meanwhile moves entries from memory to the index: neither would show them.
+                if not unknown or generation == self._container.residency.generation:
+                    break
+        finally:
+            segment.pins -= 1
+        out = []
+        for key in wanted:
+            entry = _applied(table, key) or stored.get(key)
+            out.append(None if entry is None or entry.value is None else entry)
+        return out
+
+    async def scan(self, name: str, start: bytes, end: bytes | None, limit: int) -> list[Entry]:
+        """Applied entries with start <= key (< end) by key, at most `limit` and one page of bytes, of one moment."""
+        segment = await self._require(name)
+        while True:
+            alive, whole = await self._scan_some(segment, start, end, limit)
+            if alive or whole:
+                return _page(alive, limit)
+            # All that was looked at was removed meanwhile: look again, from the start, as it must be of one moment.
+
+    async def _scan_some(
+        self, segment: Segment, start: bytes, end: bytes | None, limit: int
+    ) -> tuple[list[Entry], bool]:
+        """Entries in order, some more than a page perhaps, and whether these are all there are up to `end`."""
+        table = segment.table
+        assert table is not None
+        residency = self._container.residency
+        segment.pins += 1
+        try:
+            while True:
+                generation = residency.generation
+                merged, last = await self._stored_page(segment, start, end, limit)
+                if generation == residency.generation:
+                    break
+        finally:
+            segment.pins -= 1
+        for overlay in (table.flushing, table.dirty):
+            merged |= {k: e for k, e in overlay.items() if k >= start and (end is None or k < end)}
+        # Rows of the index beyond what was looked at may come before overlay entries: stop there.
+        looked_at = sorted(key for key in merged if last is None or key <= last)
+        return [merged[key] for key in looked_at if merged[key].value is not None], last is None
+
+    async def _stored_page(
+        self, segment: Segment, start: bytes, end: bytes | None, limit: int
+    ) -> tuple[dict[bytes, Entry], bytes | None]:
+        """What the index holds, as much of it as makes a page with the overlay on it, and the last key looked at; None
+        when that is all.  In pieces: a page may be asked for with any limit, and rows may be large."""
+        found: dict[bytes, Entry] = {}
+        table, size, piece = segment.table, 0, max(1, min(limit, _FIRST_ROWS))
+        assert table is not None
+        if not segment.committed:
+            return found, None
+        low, high = keys.entry_range(segment.id, start, end)
+        while True:
+            rows = await self._container.residency.stored_rows(low, high, piece)
+            for row_key, row in rows:
+                _, key = keys.parse_entry_key(row_key)
+                if _applied(table, key) is None:
+                    version, value = keys.parse_entry_value(row)
+                    entry = found[key] = Entry(key, value, version)
+                    size += _serialized_bytes(entry)
+            if len(rows) < piece:
+                return found, None
+            if len(found) >= limit or size >= MAX_TABLE_PAGE_BYTES:
+                return found, key
+            low = rows[-1][0] + b"\0"
+            # As many as are wanted, more where the overlay hides most; no more bytes than a page, if they are alike.
+            each = max(1, sum(len(row) for _, row in rows) // len(rows))
+            wanted = max(limit - len(found), 4 * len(rows))
+            piece = max(_LEAST_ROWS, min(wanted, MAX_TABLE_PAGE_BYTES // each, _PAGE_ROWS))
+
+    async def delta(self, name: str, position: int, limit: int) -> tuple[list[Entry], bool, int]:
+        """Live entries written at or after `position`, whether the end was reached, and the next position.
+
+        Raises NotFound, Invalid (position behind the end, or the fixed layout)."""
+        segment = await self._require(name)
+        if segment.kind == KIND_TABLE_FIXED:
+            raise NotImplementedError("delta reads of a table with keys of fixed length")
+        if position > segment.length:
+            raise Invalid(f"position {position} is behind the end {segment.length} of table {name}")
+        if position == segment.length:
+            return [], True, 0
+        limit = min(limit, _PAGE_ROWS)  # as anything may be asked for
+        while True:
+            live, last = await self._delta_some(segment, position, limit)
+            if live or last is None:
+                break
+            position = last + 1  # all up to there was replaced meanwhile: those entries stand further on
+        page = _page(live, limit)
+        reached_end = last is None and len(page) == len(live)
+        return page, reached_end, segment.length if reached_end else page[-1].version + _serialized_bytes(page[-1])
+
+    async def _delta_some(self, segment: Segment, position: int, limit: int) -> tuple[list[Entry], int | None]:
+        """Live entries in order, and the last version looked at; None when these are all."""
+        table = segment.table
+        assert table is not None
+        segment.pins += 1
+        try:
+            while True:
+                generation = self._container.residency.generation
+                stored, last = await self._stored_versions(
+                    segment, position, limit + len(table.dirty) + len(table.flushing)
+                )
+                if generation == self._container.residency.generation:
+                    break
+        finally:
+            segment.pins -= 1
+        # As in a scan: rows beyond those looked at may come before overlay entries.
+        latest = stored | table.flushing | table.dirty
+        versions = sorted(
+            (e.version, e.key)
+            for e in latest.values()
+            if e.version >= position and e.value is not None and (last is None or e.version <= last)
+        )
+        return [latest[key] for _, key in versions], last
+
+    async def _stored_versions(
+        self, segment: Segment, position: int, most: int
+    ) -> tuple[dict[bytes, Entry], int | None]:
+        """What the index holds from `position` on, of at most so many rows, as much of it as makes a page, and the last
+        version looked at; None when that is all.  In pieces: entries may be large."""
+        found: dict[bytes, Entry] = {}
+        table, size, at, piece = segment.table, 0, 0, _LEAST_ROWS
+        assert table is not None
+        if not segment.committed:
+            return found, None
+        low, high = keys.offset_range(keys.VERSION, segment.id, position, segment.length + 1)
+        rows = await self._container.index.scan(low, high, most)
+        while at < len(rows) and size < MAX_TABLE_PAGE_BYTES:
+            wanted = [key for _, key in rows[at : at + piece] if _applied(table, key) is None]
+            at = min(at + piece, len(rows))
+            for entry in (await self._container.residency.stored_entries(segment, wanted)).values():
+                if entry is not None:
+                    found[entry.key] = entry
+                    size += _serialized_bytes(entry)
+            each = max(1, size // max(1, len(found)))
+            piece = max(_LEAST_ROWS, min(MAX_TABLE_PAGE_BYTES // each, _PAGE_ROWS))
+        whole = at == len(rows) < most
+        return found, None if whole else keys.parse_version_key(rows[at - 1][0])[1]
+
+    async def info(self, name: str) -> Segment:
+        """The table's segment (applied state).  Raises NotFound, Invalid."""
+        return await self._require(name)
+
+    async def _require(self, name: str) -> Segment:
+        segment = await self._container.residency.require(name)
+        if not segment.is_table:
+            raise Invalid(f"segment {name} is not a table segment")
+        if not segment.created:
+            await self._container.pipeline.settled()
+            if segment.deleted:
+                raise NotFound(f"table {name} does not exist")
+        return segment
+
+
+def _in_memory(table: TableState, key: bytes) -> Entry | None:
+    return table.pending.get(key) or _applied(table, key)
+
+
+def _applied(table: TableState, key: bytes) -> Entry | None:
+    return table.dirty.get(key) or table.flushing.get(key)
+
+
+def _serialized_bytes(entry: Entry) -> int:
+    return ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
+
+
+def _page(entries: Iterable[Entry], limit: int) -> list[Entry]:
+    out: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if len(out) >= limit or size >= MAX_TABLE_PAGE_BYTES:
+            break
+        out.append(entry)
+        size += _serialized_bytes(entry)
+    return out
+
+
+def _check_sizes(segment: Segment, changes: Sequence[Change]) -> None:
+    total = 0
+    for key, value, _ in changes:
+        if not key or len(key) > MAX_TABLE_KEY_BYTES:
+            raise Invalid(f"a table key has 1 to {MAX_TABLE_KEY_BYTES} bytes, not {len(key)}")
+        if segment.key_length and len(key) != segment.key_length:
+            raise Invalid(f"keys of table {segment.name} have {segment.key_length} bytes, not {len(key)}")
+        if value is not None and len(value) > MAX_TABLE_VALUE_BYTES:
+            raise Invalid(f"a table value has at most {MAX_TABLE_VALUE_BYTES} bytes, not {len(value)}")
+        total += ENTRY_HEADER_BYTES + len(key) + len(value or b"")  # more than a frame takes for it
+    if total > MAX_TABLE_BATCH_BYTES:
+        raise Invalid(f"a table batch has at most {MAX_TABLE_BATCH_BYTES} bytes, not {total}")

@@ -1,0 +1,1 @@
+"""What slows whom down, and how load is measured."""

@@ -1,0 +1,164 @@
+"""How much each segment takes: events and bytes per second, averaged over four windows (`core.metering`).
+
+Theory of operation.  Segments count their events and bytes anyway, so an append pays nothing for being metered: every
+few seconds the meters look at all segments in memory and put what was added since into the averages.  Transactions
+count when they are merged.  A segment that is not in memory has no writer connected and takes nothing; when it is
+loaded, its meter begins anew, and with it the cool-down.
+
+    average += (1 - e^(-elapsed/window)) (rate - average)        read as  average / (1 - e^(-age/window))
+
+The division takes out that the average began at 0, which it never was.
+
+Segments with a policy by rate whose rates call for it are put forward for a split or a merge through `ask`, which the
+composition binds to a controller; whether and how is decided there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from math import exp
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Unavailable
+from sarit.core.metering import NO_RATES, Rates, Wish, wish_of
+from sarit.core.names import is_transaction, is_transient
+from sarit.core.policies import ScaleType, ScalingPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.core.metering import ScalingTimes
+    from sarit.env.ports import Clock
+    from sarit.store.container.segment import Segment
+    from sarit.store.store import SegmentStore
+
+# Between two turns of the event loop: less than 1 ms of work.
+_SEGMENTS_AT_ONCE: Final = 100
+# Averages below this many events and bytes a second are nothing.
+_STILL: Final = 1e-6
+
+_BY_RATE: Final = frozenset((ScaleType.KILOBYTES_PER_SECOND, ScaleType.EVENTS_PER_SECOND))
+_ZERO: Final = (0.0, 0.0, 0.0, 0.0)
+
+
+class Meter:
+    """The averages of one segment."""
+
+    __slots__ = ("asked", "averages", "bytes", "events", "since", "still")
+
+    def __init__(self, segment: Segment, now: float) -> None:
+        self.events = segment.events
+        self.bytes = segment.length
+        self.since = now
+        self.asked: float | None = None
+        self.averages = [0.0] * 8
+        self.still = True
+
+    def add(self, segment: Segment, elapsed: float, weights: tuple[float, ...]) -> None:
+        """Put in what came in the last `elapsed` seconds."""
+        events, size = segment.events, segment.length
+        if self.still and events == self.events and size == self.bytes:
+            return
+        event_rate, byte_rate = (events - self.events) / elapsed, (size - self.bytes) / elapsed
+        self.events, self.bytes = events, size
+        old = self.averages
+        self.averages = [a + w * (event_rate - a) for a, w in zip(old[:4], weights, strict=True)]
+        self.averages += [a + w * (byte_rate - a) for a, w in zip(old[4:], weights, strict=True)]
+        self.still = max(self.averages) < _STILL
+
+
+class Meters:
+    """Meters of all segments of a store that are in memory."""
+
+    def __init__(self, store: SegmentStore, clock: Clock, times: ScalingTimes) -> None:
+        self._store = store
+        self._clock = clock
+        self._times = times
+        self._meters: dict[tuple[int, int], Meter] = {}
+        self._began = self._looked = clock.monotonic()
+        self.ask: Callable[[str, Wish], None] = _nobody_asked
+
+    def __repr__(self) -> str:
+        return f"<Meters of {len(self._meters)} segments>"
+
+    async def run(self) -> None:
+        """Measure for ever."""
+        while True:
+            await asyncio.sleep(self._times.interval)
+            await self.look()
+
+    async def look(self) -> None:
+        """Measure once."""
+        now = self._clock.monotonic()
+        elapsed, self._looked = now - self._looked, now
+        if elapsed <= 0:
+            return
+        weights = tuple(1 - exp(-elapsed / window) for window in self._times.windows)
+        kept: dict[tuple[int, int], Meter] = {}
+        for opened in self._store.opened():
+            number = opened.container.number
+            segments = iter(list(opened.container.state.segments.values()))
+            while batch := list(itertools.islice(segments, _SEGMENTS_AT_ONCE)):
+                for segment in batch:
+                    self._measure(number, segment, now, elapsed, weights, kept)
+                await asyncio.sleep(0)
+        self._meters = kept
+
+    def _measure(
+        self, container: int, segment: Segment, now: float, elapsed: float, weights: tuple[float, ...],
+        kept: dict[tuple[int, int], Meter],
+    ) -> None:  # fmt: skip
+        if segment.table is not None or segment.sealed or segment.deleted or not segment.created:
+            return
+        key = container, segment.id
+        meter = self._meters.get(key)
+        if meter is None:
+            if not _is_shadow(segment.name):
+                kept[key] = Meter(segment, now)
+            return
+        kept[key] = meter
+        meter.add(segment, elapsed, weights)
+        times = self._times
+        if now - meter.since < times.cool_down or (meter.asked is not None and now - meter.asked < times.mute):
+            return
+        if segment.scale_type in _BY_RATE:
+            policy = ScalingPolicy(ScaleType(segment.scale_type), segment.target_rate)
+            wish = wish_of(policy, self._rates(meter, now), times)
+            if wish is not Wish.NONE:
+                meter.asked = now
+                self.ask(segment.name, wish)
+
+    def rates(self, name: str) -> Rates:
+        """Of a segment of this store; of one that is not in memory: nothing, for as long as the store runs."""
+        now = self._clock.monotonic()
+        try:
+            container = self._store.container(name)
+        except Unavailable:
+            return NO_RATES
+        segment = container.state.names.get(name)
+        if segment is None:
+            return Rates(_ZERO, _ZERO, now - self._began)
+        meter = self._meters.get((container.number, segment.id))
+        return NO_RATES if meter is None else self._rates(meter, now)
+
+    def _rates(self, meter: Meter, now: float) -> Rates:
+        age = self._looked - meter.since
+        if age <= 0:
+            return Rates(_ZERO, _ZERO, now - meter.since)
+        two, five, ten, twenty = (1 / (1 - exp(-age / window)) for window in self._times.windows)
+        a = meter.averages
+        return Rates(
+            (a[0] * two, a[1] * five, a[2] * ten, a[3] * twenty),
+            (a[4] * two, a[5] * five, a[6] * ten, a[7] * twenty),
+            now - meter.since,
+        )
+
+
+def _is_shadow(name: str) -> bool:
+    """Whether a segment is there to be merged into another, and counts then."""
+    return is_transaction(name) or is_transient(name)
+
+
+def _nobody_asked(segment: str, wish: Wish) -> None:
+    """No controller is bound."""

@@ -1,0 +1,273 @@
+"""What the store does for every request that is not an append or a read of bytes.
+
+One method per command; each returns the reply or raises a kind of `core.errors`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed
+from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, MAX_WIRE_STRING_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.names import transient_segment
+from sarit.store.container.attributes import AttributeUpdate
+from sarit.store.container.operations import KIND_TABLE_FIXED, Entry
+from sarit.store.server.replies import error_reply, table_error_reply
+from sarit.wire import commands as wire
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Buffer
+    from sarit.store.store import SegmentStore
+
+Handler = Callable[[Any], Awaitable[wire.Command]]
+
+# The field that says which segment a request is about, whatever its command calls it.
+_SUBJECTS = ("segment", "target", "parent_segment")
+_TOKEN_PREFIX = b"\x01"
+_NO_OFFSET = -1
+# What TableRead adds to keys and values: lengths and a version for each, name and counts for all (wire.md 2 and 3).
+_ENTRY_OVERHEAD_BYTES = 24
+_TABLE_READ_OVERHEAD_BYTES = MAX_WIRE_STRING_BYTES + 32
+
+
+class Requests:
+    """Answers requests on behalf of a store; shared by all its connections."""
+
+    def __init__(self, store: SegmentStore) -> None:
+        self._store = store
+        self._handlers: dict[type, Handler] = {
+            wire.GetStreamSegmentInfo: self._info,
+            wire.GetSegmentAttribute: self._get_attribute,
+            wire.UpdateSegmentAttribute: self._update_attribute,
+            wire.CreateSegment: self._create,
+            wire.SealSegment: self._seal,
+            wire.TruncateSegment: self._truncate,
+            wire.DeleteSegment: self._delete,
+            wire.UpdateSegmentPolicy: self._update_policy,
+            wire.MergeSegments: self._merge,
+            wire.MergeSegmentsBatch: self._merge_batch,
+            wire.LocateOffset: self._locate,
+            wire.CreateTransientSegment: self._create_transient,
+            wire.GetTableSegmentInfo: self._table_info,
+            wire.CreateTableSegment: self._create_table,
+            wire.DeleteTableSegment: self._delete_table,
+            wire.UpdateTableEntries: self._update_table,
+            wire.RemoveTableKeys: self._remove_keys,
+            wire.ReadTable: self._read_table,
+            wire.ReadTableKeys: self._read_keys,
+            wire.ReadTableEntries: self._read_entries,
+            wire.ReadTableEntriesDelta: self._read_delta,
+        }
+
+    def handles(self, command: object) -> bool:
+        """Whether `answer` knows this request."""
+        return type(command) in self._handlers
+
+    async def answer(self, command: Any) -> wire.Command | None:
+        """The reply; None: close the connection."""
+        handler = self._handlers[type(command)]
+        try:
+            return await handler(command)
+        except (SaritError, NotImplementedError) as error:
+            segment = next(filter(None, (getattr(command, name, "") for name in _SUBJECTS)), "")
+            if isinstance(command, wire.TruncateSegment):
+                return error_reply(error, command.request_id, segment, command.truncation_offset)
+            return error_reply(error, command.request_id, segment)
+
+    # -- segments -----------------------------------------------------------------------------
+
+    async def _info(self, c: wire.GetStreamSegmentInfo) -> wire.Command:
+        info = await self._store.container(c.segment).info(c.segment)
+        return wire.StreamSegmentInfo(
+            c.request_id, c.segment, True, info.sealed, False, info.modified_ms, info.length, info.start_offset
+        )
+
+    async def _get_attribute(self, c: wire.GetSegmentAttribute) -> wire.Command:
+        value = await self._store.container(c.segment).get_attribute(c.segment, c.attribute_id)
+        return wire.SegmentAttribute(c.request_id, value)
+
+    async def _update_attribute(self, c: wire.UpdateSegmentAttribute) -> wire.Command:
+        done = await self._store.container(c.segment).update_attribute(
+            c.segment, c.attribute_id, c.new_value, c.expected_value
+        )
+        return wire.SegmentAttributeUpdated(c.request_id, done)
+
+    async def _create(self, c: wire.CreateSegment) -> wire.Command:
+        await self._store.container(c.segment).create(
+            c.segment, scale_type=c.scale_type, target_rate=c.target_rate, rollover=c.rollover_size_bytes
+        )
+        return wire.SegmentCreated(c.request_id, c.segment)
+
+    async def _create_transient(self, c: wire.CreateTransientSegment) -> wire.Command:
+        name = transient_segment(c.parent_segment, c.writer_id, self._store.env.random.bytes(16))
+        await self._store.container(name).residency.require(c.parent_segment)
+        await self._store.container(name).create(name)
+        return wire.SegmentCreated(c.request_id, name)
+
+    async def _seal(self, c: wire.SealSegment) -> wire.Command:
+        with suppress(Sealed):  # success is friendlier than SegmentIsSealed, and no client minds
+            await self._store.container(c.segment).seal(c.segment)
+        return wire.SegmentSealed(c.request_id, c.segment)
+
+    async def _truncate(self, c: wire.TruncateSegment) -> wire.Command:
+        await self._store.container(c.segment).truncate(c.segment, c.truncation_offset)
+        return wire.SegmentTruncated(c.request_id, c.segment)
+
+    async def _delete(self, c: wire.DeleteSegment) -> wire.Command:
+        await self._store.container(c.segment).delete(c.segment)
+        return wire.SegmentDeleted(c.request_id, c.segment)
+
+    async def _update_policy(self, c: wire.UpdateSegmentPolicy) -> wire.Command:
+        await self._store.container(c.segment).set_policy(c.segment, c.scale_type, c.target_rate)
+        return wire.SegmentPolicyUpdated(c.request_id, c.segment)
+
+    async def _merge(self, c: wire.MergeSegments) -> wire.Command:
+        container = self._store.container(c.target)
+        updates = tuple(
+            AttributeUpdate(update.attribute_id, update.update_type, update.new_value, update.old_value)
+            for update in c.attribute_updates
+        )
+        try:
+            length = await container.merge(c.target, c.source, updates)
+        except Conflict:
+            return wire.SegmentAttributeUpdated(c.request_id, False)
+        except NotFound as error:
+            reply = error_reply(error, c.request_id, c.source if str(error) == c.source else c.target)
+            assert reply is not None
+            return reply
+        return wire.SegmentsMerged(c.request_id, c.target, c.source, length)
+
+    async def _merge_batch(self, c: wire.MergeSegmentsBatch) -> wire.Command:
+        lengths = await merge_batch(self._store, c.target, list(c.sources))
+        return wire.SegmentsBatchMerged(c.request_id, c.target, tuple(zip(c.sources, lengths, strict=True)))
+
+    async def _locate(self, c: wire.LocateOffset) -> wire.Command:
+        info = await self._store.container(c.segment).info(c.segment)
+        offset = await self._store.reads(c.segment).event_boundary(c.segment, c.target_offset)
+        return wire.OffsetLocated(c.request_id, c.segment, min(offset, info.length))
+
+    # -- tables -------------------------------------------------------------------------------
+
+    async def _table_info(self, c: wire.GetTableSegmentInfo) -> wire.Command:
+        segment = await self._store.tables(c.segment).info(c.segment)
+        return wire.TableSegmentInfo(c.request_id, c.segment, 0, segment.length, segment.entries, segment.key_length)
+
+    async def _create_table(self, c: wire.CreateTableSegment) -> wire.Command:
+        await self._store.tables(c.segment).create(c.segment, c.key_length, c.rollover_size_bytes)
+        return wire.SegmentCreated(c.request_id, c.segment)
+
+    async def _delete_table(self, c: wire.DeleteTableSegment) -> wire.Command:
+        tables = self._store.tables(c.segment)
+        if c.must_be_empty and (await tables.info(c.segment)).kind == KIND_TABLE_FIXED:
+            raise NotImplementedError("deletion of a table with keys of fixed length on condition that it is empty")
+        try:
+            await tables.delete(c.segment, c.must_be_empty)
+        except Exists:
+            return wire.TableSegmentNotEmpty(c.request_id, c.segment, "")
+        return wire.SegmentDeleted(c.request_id, c.segment)
+
+    async def _update_table(self, c: wire.UpdateTableEntries) -> wire.Command:
+        changes = [(bytes(entry.key), bytes(entry.value), entry.version) for entry in c.entries]
+        try:
+            versions = await self._store.tables(c.segment).update(c.segment, changes, _position(c.table_segment_offset))
+        except SaritError as error:
+            return _table_reply(error, c, update=True)
+        return wire.TableEntriesUpdated(c.request_id, tuple(versions))
+
+    async def _remove_keys(self, c: wire.RemoveTableKeys) -> wire.Command:
+        changes = [(bytes(key.key), None, key.version) for key in c.keys]
+        try:
+            await self._store.tables(c.segment).update(c.segment, changes, _position(c.table_segment_offset))
+        except SaritError as error:
+            return _table_reply(error, c, update=False)
+        return wire.TableKeysRemoved(c.request_id, c.segment)
+
+    async def _read_table(self, c: wire.ReadTable) -> wire.Command:
+        wanted = [bytes(key.key) for key in c.keys]
+        found = await self._store.tables(c.segment).get(c.segment, wanted)
+        size = sum(map(len, wanted)) + sum(len(entry.value or b"") for entry in found if entry is not None)
+        if size + _ENTRY_OVERHEAD_BYTES * len(wanted) + _TABLE_READ_OVERHEAD_BYTES > MAX_WIRE_PAYLOAD_BYTES:
+            raise Invalid(f"the values of these {len(wanted)} keys do not fit in one reply: ask for fewer at once")
+        entries = (
+            wire.TableEntry(key, -1, b"") if entry is None else _wire_entry(entry)
+            for key, entry in zip(wanted, found, strict=True)
+        )
+        return wire.TableRead(c.request_id, c.segment, tuple(entries))
+
+    async def _read_keys(self, c: wire.ReadTableKeys) -> wire.Command:
+        page = await self._page(c, c.suggested_key_count)
+        keys = tuple(wire.TableKey(entry.key, entry.version) for entry in page)
+        return wire.TableKeysRead(c.request_id, c.segment, keys, _token(page, c.args.continuation_token))
+
+    async def _read_entries(self, c: wire.ReadTableEntries) -> wire.Command:
+        page = await self._page(c, c.suggested_entry_count)
+        entries = tuple(_wire_entry(entry) for entry in page)
+        return wire.TableEntriesRead(c.request_id, c.segment, entries, _token(page, c.args.continuation_token))
+
+    async def _page(self, c: wire.ReadTableKeys | wire.ReadTableEntries, count: int) -> list[Entry]:
+        tables = self._store.tables(c.segment)
+        fixed = (await tables.info(c.segment)).kind == KIND_TABLE_FIXED
+        token, first, last = bytes(c.args.continuation_token), bytes(c.args.from_key), bytes(c.args.to_key)
+        if count <= 0:
+            raise Invalid(f"a page of {count} entries was asked for")
+        if fixed:
+            if token:
+                raise Invalid("iterators over keys of fixed length go on by fromKey, not by continuation token")
+            return await tables.scan(c.segment, first, last + b"\0" if last else None, count)
+        if first or last:
+            raise Invalid("iterators over keys of any length take no key range")
+        start = token[1:] + b"\0" if token else b""
+        return await tables.scan(c.segment, start, None, count)
+
+    async def _read_delta(self, c: wire.ReadTableEntriesDelta) -> wire.Command:
+        page, reached_end, position = await self._store.tables(c.segment).delta(
+            c.segment, c.from_position, max(1, c.suggested_entry_count)
+        )
+        entries = tuple(_wire_entry(entry) for entry in page)
+        return wire.TableEntriesDeltaRead(c.request_id, c.segment, entries, False, reached_end, position)
+
+
+async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> list[int]:
+    """Merge sources into target in order; a missing source answers the target's length.  Raises NotFound (target).
+
+    All are in line before the first is waited for: many cost the disk little more than one."""
+    container = store.container(target)
+    lengths: list[int] = []
+    durable: list[asyncio.Future[None]] = []
+    try:
+        for source in sources:
+            try:
+                length, done = await container.begin_merge(target, source)
+                durable.append(done)
+            except NotFound:
+                length = await container.length(target)
+            lengths.append(length)
+    finally:
+        outcomes = await asyncio.gather(*durable, return_exceptions=True)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+    return lengths
+
+
+def _position(offset: int) -> int | None:
+    return None if offset in (_NO_OFFSET, NULL_ATTRIBUTE_VALUE) else offset
+
+
+def _table_reply(error: SaritError, c: wire.UpdateTableEntries | wire.RemoveTableKeys, *, update: bool) -> wire.Command:
+    reply = table_error_reply(error, c.request_id, c.segment, c.table_segment_offset, update=update)
+    if reply is None:
+        raise error
+    return reply
+
+
+def _wire_entry(entry: Entry) -> wire.TableEntry:
+    return wire.TableEntry(entry.key, entry.version, entry.value or b"")
+
+
+def _token(page: list[Entry], given: Buffer) -> bytes:
+    """Where the next page starts; an empty page ends the iteration, whatever its token."""
+    return _TOKEN_PREFIX + page[-1].key if page else bytes(given)

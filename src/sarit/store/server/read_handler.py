@@ -1,0 +1,190 @@
+"""Answers ReadSegment: at once from memory, as a task from chunks, or later at the tail.
+
+What has to wait passes the connection's turnstile before it reads anything: what is read for a client that takes no
+replies stays in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import SaritError
+from sarit.core.limits import (
+    CHUNK_READ_HELD_BYTES,
+    KIB,
+    MAX_PARKED_READS_PER_CONNECTION,
+    MAX_READ_BYTES,
+    MIB,
+    PARKED_READ_SECONDS,
+    REQUEST_OVERHEAD_BYTES,
+)
+from sarit.store.container.reads import ReadResult
+from sarit.store.server.replies import error_reply
+from sarit.wire import commands as wire
+from sarit.wire.commands import encode
+
+if TYPE_CHECKING:
+    from sarit.store.container.reads import Reads
+    from sarit.store.container.segment import Segment
+    from sarit.store.server.connection import StoreConnection
+    from sarit.store.store import SegmentStore
+
+# A reply of less is copied, or one of several blocks: in the line to a slow client, a view of some bytes would hold a
+# whole block of a chunk.
+# Readers ask for a little less than 1 MiB, and so much is not copied.
+_VIEWED_BYTES: Final = MIB - 64 * KIB
+# Shorter ones may round to nothing, and come again before the time is up.
+_SHORTEST_TIMER_SECONDS = 0.01
+
+
+class _Parked:
+    """A read that waits at the tail; called when there is something to tell about its segment."""
+
+    __slots__ = ("_requests", "command", "deadline", "reads", "segment")
+
+    def __init__(
+        self, requests: ReadRequests, reads: Reads, segment: Segment, command: wire.ReadSegment, deadline: float
+    ) -> None:
+        self._requests = requests
+        self.reads = reads
+        self.segment = segment
+        self.command = command
+        self.deadline = deadline
+
+    def __call__(self) -> None:
+        self._requests.wake(self)
+
+
+class ReadRequests:
+    """The reads of one connection."""
+
+    def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:
+        self._connection = connection
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        # In the order of their deadlines.  One timer serves all: a reader that follows the tail parks after each
+        # answer, and hardly ever for long.
+        self._parked: OrderedDict[_Parked, None] = OrderedDict()
+        self._timed = False
+
+    def read(self, command: wire.ReadSegment) -> None:
+        """Answer at once when memory can, else as a task."""
+        try:
+            reads = self._store.reads(command.segment)
+            segment = reads.resident(command.segment)
+            if segment is None or not segment.created or not self._connection.writable:
+                self._wait(reads, command)
+                return
+            self._read_segment(reads, segment, command)
+        except SaritError as error:
+            self._refuse_read(command, error)
+
+    def _read_segment(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
+        result = reads.from_memory(segment, command.offset, _limit(command))
+        if result is None:
+            self._wait(reads, command)
+        else:
+            self._answer(reads, segment, command, result)
+
+    def _answer(self, reads: Reads, segment: Segment, command: wire.ReadSegment, result: ReadResult) -> None:
+        if result.length or result.end_of_segment:
+            self._send_read(command, result)
+        else:
+            self._park(reads, segment, command)
+
+    def _wait(self, reads: Reads, command: wire.ReadSegment) -> None:
+        held = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
+        self._connection.spawn(self._read_later(reads, command), held)
+
+    async def _read_later(self, reads: Reads, command: wire.ReadSegment) -> None:
+        try:
+            async with self._connection.turnstile.room(CHUNK_READ_HELD_BYTES):
+                # Found last: nothing keeps it in memory while we wait.
+                segment = await reads.find(command.segment)
+                result = reads.from_memory(segment, command.offset, _limit(command))
+                if result is None:
+                    result = await reads.from_chunks(segment, command.offset, _limit(command))
+                    if result.length < _VIEWED_BYTES or len(result.parts) > 1:
+                        result.parts = [b"".join(result.parts)]
+                if result.length or result.end_of_segment:
+                    await self._connection.until_writable()
+                if not self._connection.closed:
+                    self._answer(reads, segment, command, result)
+        except SaritError as error:
+            self._refuse_read(command, error)
+
+    def _park(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
+        """Answer when there are bytes, the segment is sealed or gone, or some seconds have passed.
+
+        An empty answer is legal and harmless; without it a client with a time-out of 30 s drops
+        the connection."""
+        if not reads.alive:  # the container failed while the segment was looked for: nobody would wake this read
+            self._connection.close()
+            return
+        if len(self._parked) >= MAX_PARKED_READS_PER_CONNECTION:
+            self._connection.close(f"has {len(self._parked)} reads waiting at the tail, the most allowed")
+            return
+        # Names and tokens may be long, and reads that wait many.
+        command = wire.ReadSegment(segment.name, command.offset, command.suggested_length, "", command.request_id)
+        parked = _Parked(self, reads, segment, command, self._loop.time() + PARKED_READ_SECONDS)
+        self._parked[parked] = None
+        segment.waiters.append(parked)
+        if not self._timed:
+            self._timed = True
+            self._loop.call_later(PARKED_READ_SECONDS, self._expire)
+
+    def wake(self, parked: _Parked) -> None:
+        """There is something to tell about a segment whose reader waits; once."""
+        if parked in self._parked:
+            del self._parked[parked]
+            if not self._connection.closed:
+                self._unpark(parked.reads, parked.segment, parked.command)
+
+    def _expire(self) -> None:
+        """Answer the reads that have waited long enough; of a connection that is closed, forget all."""
+        self._timed = False
+        now = self._loop.time()
+        while self._parked:
+            parked = next(iter(self._parked))
+            left = parked.deadline - now
+            if left > 0 and not self._connection.closed:
+                self._timed = True
+                self._loop.call_later(max(left, _SHORTEST_TIMER_SECONDS), self._expire)
+                return
+            del self._parked[parked]
+            if parked in parked.segment.waiters:
+                parked.segment.waiters.remove(parked)
+            if not self._connection.closed:
+                self._send_read(parked.command, ReadResult([], 0, True, False))
+
+    def _unpark(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
+        if not reads.alive:
+            self._connection.close()
+        elif segment.sealed and not segment.deleted and command.offset >= segment.length:
+            self._connection.send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
+        elif not self._connection.writable:
+            self._wait(reads, command)
+        else:
+            try:
+                self._read_segment(reads, segment, command)
+            except SaritError as error:
+                self._refuse_read(command, error)
+
+    def _refuse_read(self, command: wire.ReadSegment, error: SaritError) -> None:
+        reply = error_reply(error, command.request_id, command.segment, command.offset)
+        if reply is None:
+            self._connection.close(f"read {command.segment}: {error}")
+        else:
+            self._connection.send(encode(reply))
+
+    def _send_read(self, command: wire.ReadSegment, result: ReadResult) -> None:
+        prefix, suffix = wire.segment_read_envelope(
+            command.segment, command.offset, result.at_tail, result.end_of_segment, result.length, command.request_id
+        )
+        self._connection.send_parts([prefix, *result.parts, suffix])
+
+
+def _limit(command: wire.ReadSegment) -> int:
+    return min(MAX_READ_BYTES, max(8, command.suggested_length))

@@ -1,0 +1,222 @@
+"""What a checkpoint commits to the index: one batch out of what was captured of each segment."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.names import is_transient
+from sarit.index import keys
+from sarit.index.port import WriteBatch
+from sarit.storage.layout import Extent
+from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Set
+
+    from sarit.store.container.container import Container
+    from sarit.store.container.operations import Entry
+    from sarit.store.container.segment import Block, Segment
+
+_SEGMENTS_PER_TURN = 200
+_TABLE_KEYS_PER_READ = 500
+
+
+class Taken:
+    """A block as it was at the snapshot: its offset and bytes then (until a chunk holds them), and the block itself."""
+
+    __slots__ = ("block", "offset", "parts")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.offset = block.offset
+        self.parts = block.parts
+
+    @property
+    def held_bytes(self) -> int:
+        """What memory holds for it, as long as it holds its bytes."""
+        return self.block.length + BLOCK_OVERHEAD_BYTES
+
+    def __repr__(self) -> str:
+        return f"<Taken {self.block.length} bytes at {self.offset}>"
+
+
+@dataclass(slots=True)
+class Captured:
+    """One segment as it was at the snapshot's frame."""
+
+    segment: Segment
+    gone: bool
+    merged: bool
+    record: bytes
+    length: int
+    start: int
+    blocks: list[Taken]
+    attributes: dict[bytes, int]
+    entries: dict[bytes, Entry]
+    truncated: bool
+    extents: list[Extent] = field(default_factory=list)
+    inlined: list[Block] = field(default_factory=list)
+
+
+def runs_of(blocks: list[Taken], limit: int) -> list[list[Taken]]:
+    """Adjacent blocks that stand in memory alone, in runs of at most `limit` bytes (one block at least)."""
+    runs: list[list[Taken]] = []
+    size = 0
+    end = -1
+    for taken in blocks:
+        block = taken.block
+        if block.chunk is not None or taken.parts is None:
+            end = -1
+            continue
+        if end != taken.offset or size + block.length > limit:
+            runs.append([])
+            size = 0
+        runs[-1].append(taken)
+        size += block.length
+        end = taken.offset + block.length
+    return runs
+
+
+def refer(item: Captured) -> None:
+    """Extents for the blocks that stand in chunks, adjacent ones joined; in order with those that are there."""
+    at = chunk_at = length = 0
+    chunk: str | None = None
+    for taken in item.blocks:
+        offset, block = taken.offset, taken.block
+        if block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset:
+            length += block.length
+            continue
+        if chunk is not None:
+            item.extents.append(Extent(at, length, chunk, chunk_at))
+        at, length, chunk, chunk_at = offset, block.length, block.chunk, block.chunk_offset
+    if chunk is not None:
+        item.extents.append(Extent(at, length, chunk, chunk_at))
+    item.extents.sort(key=lambda extent: extent.start)
+
+
+def settle(batch: WriteBatch, container: Container, sequence: int, failed: Set[int]) -> None:
+    """Tell that every chunk this epoch named up to `sequence` is referenced or known as garbage after this commit.
+
+    Each commit that names new chunks must: the sweep of a later epoch deletes what lies above (recovery.py), and the
+    numbers of `failed` writes, whose chunks may appear when they were deleted as garbage already."""
+    batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
+    batch.puts[settled_key(container.log.epoch)] = keys.attribute_value(sequence)
+    batch.puts[keys.meta_key("settled-from")] = keys.attribute_value(container.settled_from)
+    batch.puts.update((failed_key(container.log.epoch, number), b"") for number in sorted(failed))
+
+
+def settled_key(epoch: int) -> bytes:
+    """Where the highest chunk number that commits of an epoch settled is, until the epoch is swept."""
+    return keys.meta_key(f"settled/{epoch:010d}")
+
+
+def failed_key(epoch: int, sequence: int) -> bytes:
+    """The mark of a chunk number of an epoch whose write was reported as failed, until the epoch is swept."""
+    return keys.meta_key(f"failed/{epoch:010d}/{sequence:012d}")
+
+
+class BatchBuilder:
+    """Builds the batches of one container."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    async def build(
+        self,
+        captured: list[Captured],
+        frame: int,
+        next_segment: int,
+        garbage: set[str],
+        sequence: int,
+        failed: Set[int],
+    ) -> WriteBatch:
+        """One atomic change that makes the index hold the snapshot; `garbage` gathers chunks nobody names any more."""
+        batch = WriteBatch()
+        for turn, item in enumerate(captured):
+            if item.gone:
+                await self._batch_gone(item, batch, garbage)
+            else:
+                await self._batch_alive(item, batch, garbage)
+            if turn % _SEGMENTS_PER_TURN == _SEGMENTS_PER_TURN - 1:
+                await asyncio.sleep(0)
+        for chunk in sorted(garbage):
+            batch.puts[keys.garbage_key(chunk)] = b""
+        batch.puts[keys.meta_key("frame")] = keys.attribute_value(frame)
+        batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(next_segment)
+        settle(batch, self._container, sequence, failed)
+        batch.puts[keys.meta_key("epoch")] = keys.attribute_value(self._container.log.epoch)
+        return batch
+
+    async def _batch_gone(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+        segment = item.segment
+        if not segment.committed:
+            return
+        if not item.merged:  # of a table, too: appends to tables were once taken
+            garbage.update(extent.chunk for extent in await self._stored_extents(segment.id) if extent.chunk)
+        batch.deletes.add(keys.name_key(segment.name))
+        batch.deletes.add(keys.segment_key(segment.id))
+        batch.range_deletes.extend(keys.sweep_ranges(segment.id))
+        if is_transient(segment.name):
+            batch.deletes.add(keys.meta_key("transient/" + segment.name))
+
+    async def _batch_alive(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+        segment = item.segment
+        batch.puts[keys.segment_key(segment.id)] = item.record
+        if not segment.committed:
+            batch.puts[keys.name_key(segment.name)] = keys.id_value(segment.id)
+            if is_transient(segment.name):
+                batch.puts[keys.meta_key("transient/" + segment.name)] = b""
+        for attribute, value in item.attributes.items():
+            key = keys.attribute_key(segment.id, attribute)
+            if value == NULL_ATTRIBUTE_VALUE:
+                batch.deletes.add(key)
+            else:
+                batch.puts[key] = keys.attribute_value(value)
+        if item.truncated and segment.committed:
+            await self._batch_truncated(item, batch, garbage)
+        for extent in item.extents:
+            if extent.end > item.start:
+                batch.puts[stored_key(segment.id, extent)] = extent.record()
+            elif extent.chunk:
+                garbage.add(extent.chunk)
+        if item.entries:
+            await self._batch_entries(item, batch)
+
+    async def _batch_truncated(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+        """Extents that lie wholly below the new start go, and chunks that no other extent names."""
+        stored = await self._stored_extents(item.segment.id)
+        dropped = [extent for extent in stored if extent.end <= item.start]
+        batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
+        kept = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
+        garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in kept)
+
+    async def _batch_entries(self, item: Captured, batch: WriteBatch) -> None:
+        """New rows of a table; the version row of what each key held before goes."""
+        segment = item.segment
+        changed = list(item.entries.values())
+        for at in range(0, len(changed), _TABLE_KEYS_PER_READ):
+            page = changed[at : at + _TABLE_KEYS_PER_READ]
+            stored: dict[bytes, Entry | None] = {}
+            if segment.committed:
+                stored = await self._container.residency.stored_entries(segment, [entry.key for entry in page])
+            for entry in page:
+                old = stored.get(entry.key)
+                if old is not None:
+                    batch.deletes.add(keys.version_key(segment.id, old.version))
+                key = keys.entry_key(segment.id, entry.key)
+                if entry.value is None:
+                    batch.deletes.add(key)
+                else:
+                    batch.puts[key] = keys.entry_value(entry.version, entry.value)
+                    batch.puts[keys.version_key(segment.id, entry.version)] = entry.key
+
+    async def _stored_extents(self, segment_id: int) -> list[Extent]:
+        return await self._container.residency.scan_extents(segment_id)
+
+
+def stored_key(segment: int, extent: Extent) -> bytes:
+    """Where the record of a segment's extent, or its inline slice, is."""
+    return keys.extent_key(segment, extent.start) if extent.chunk else keys.slice_key(segment, extent.start)

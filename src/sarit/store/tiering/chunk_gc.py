@@ -1,0 +1,74 @@
+"""Deletes the chunks that commits of the index dropped, after them: the marks are in the batch that dropped them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from sarit.core.coverage_probes import sometimes
+from sarit.core.errors import Unavailable
+from sarit.core.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
+from sarit.index import keys
+from sarit.index.port import WriteBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sarit.storage.port import ChunkStorage
+    from sarit.store.container.container import Container
+
+T = TypeVar("T")
+
+_PER_CYCLE: Final = 1000
+_CYCLE_SECONDS: Final = 1.0
+_MOST_FAILURES: Final = 3
+
+
+async def delete_chunks(storage: ChunkStorage, names: Sequence[str]) -> list[Unavailable | None]:
+    """Delete these, MAX_CHUNK_DELETIONS_IN_FLIGHT at most, at once: for each what kept it, None when it is gone."""
+
+    async def delete(name: str) -> Unavailable | None:
+        try:
+            await storage.delete(name)
+        except Unavailable as error:
+            return error
+        return None
+
+    return await asyncio.gather(*map(delete, names))
+
+
+def in_flight(names: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The parts that are deleted one after the other."""
+    for at in range(0, len(names), MAX_CHUNK_DELETIONS_IN_FLIGHT):
+        yield names[at : at + MAX_CHUNK_DELETIONS_IN_FLIGHT]
+
+
+class Garbage:
+    """What a container's commits dropped, until it is deleted."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._next: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"<Garbage of {self._container!r}>"
+
+    async def collect(self) -> None:
+        """Delete for a while; what is left, or fails, at later cycles."""
+        container = self._container
+        low, high = keys.kind_range(keys.GARBAGE)
+        rows = await container.index.scan(self._next or low, high, _PER_CYCLE)
+        clock, failures = container.env.clock, 0
+        end = clock.monotonic() + _CYCLE_SECONDS
+        batch = WriteBatch()
+        self._next = None
+        for group in in_flight([key for key, _ in rows]):
+            if failures >= _MOST_FAILURES or clock.monotonic() >= end:
+                self._next = group[0]  # those that cannot be deleted do not keep the others
+                break
+            errors = await delete_chunks(container.storage, [*map(keys.parse_garbage_key, group)])
+            batch.deletes.update(key for key, error in zip(group, errors, strict=True) if error is None)
+            failures += len(errors) - errors.count(None)
+        if batch.deletes:
+            sometimes("garbage_deleted")
+            await container.index.commit(batch)

@@ -1,0 +1,149 @@
+"""Joins small chunks and slices of a segment into larger chunks, in the background.
+
+Runs between two checkpoints of a container, never beside one: appends pile up meanwhile, so it
+gives way while the node's memory runs short.  What is not joined now is joined when fewer come.
+
+The new chunk is durable before the commit that names it; the old ones become garbage in the same
+commit and are deleted after it.  A read that holds an old extent finds its chunk gone and asks for
+the extents again.
+
+A segment being compacted is not merged into another meanwhile (`Segment.compacting`): the
+merge moves extents, and must not move those that are about to be replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.coverage_probes import sometimes
+from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
+from sarit.core.limits import CHUNK_TARGET_BYTES, MIB
+from sarit.index import keys
+from sarit.index.port import WriteBatch
+from sarit.storage.layout import JOIN_EXTENTS, SMALL_EXTENT_BYTES, ChunkList, Extent, plan_compaction
+from sarit.store.tiering.checkpoint import settle
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Buffer
+    from sarit.store.container.container import Container
+    from sarit.store.container.segment import Segment
+
+# Gives a segment's next chunk, which begins at an offset, a name and its sequence number.
+NameChunk = Callable[["Segment", int], tuple[str, int]]
+
+_log = logging.getLogger("sarit.store")
+
+MAX_BYTES_PER_CYCLE: Final = 64 * MIB
+MAX_SEGMENTS_PER_CYCLE: Final = 64
+
+
+class StorageAway(Exception):
+    """Long-term storage gives or takes nothing now: later."""
+
+
+class Compactor:
+    """Knows which segments have gathered small extents, and joins them."""
+
+    def __init__(self, container: Container, failed_writes: set[int], small_bytes: int = SMALL_EXTENT_BYTES) -> None:
+        self._container = container
+        self._failed_writes = failed_writes
+        self._small_bytes = small_bytes
+        self._small: dict[int, int] = {}
+        self._damaged: set[int] = set()
+        self.joined = 0
+
+    def __repr__(self) -> str:
+        return f"<Compactor of {self._container!r}: {len(self._small)} segments with small extents>"
+
+    def note(self, segment: Segment, extents: list[Extent]) -> None:
+        """A checkpoint committed these extents of a segment."""
+        small = sum(extent.length < self._small_bytes for extent in extents)
+        if small:
+            self._small[segment.id] = self._small.get(segment.id, 0) + small
+
+    def forget(self, segment: Segment) -> None:
+        """A segment is gone."""
+        self._small.pop(segment.id, None)
+        self._damaged.discard(segment.id)
+
+    async def run(self, next_name: NameChunk) -> None:
+        """Join what is worth joining now, up to the bounds of one cycle.  Raises what the index raises."""
+        ready = [segment for segment, count in self._small.items() if count >= JOIN_EXTENTS]
+        budget = MAX_BYTES_PER_CYCLE
+        for segment_id in ready[:MAX_SEGMENTS_PER_CYCLE]:
+            if budget <= 0:
+                return
+            if self._container.budget.short:
+                sometimes("compaction_gave_way")
+                return
+            del self._small[segment_id]
+            segment = self._container.state.segments.get(segment_id)
+            if segment is None:
+                # Evicted: it is looked at again when it has grown again.
+                continue
+            if segment.assigned_deleted or segment.is_table or segment_id in self._damaged:
+                continue
+            segment.pins += 1
+            segment.compacting = True
+            try:
+                budget -= await self._compact(segment, next_name)
+            except StorageAway:
+                self._small[segment_id] = JOIN_EXTENTS
+                return
+            except Corrupt as error:  # who reads those bytes is told; all others are served on
+                self._damaged.add(segment_id)
+                _log.error("segment %s is not compacted any more: %s", segment.name, error)
+            finally:
+                segment.compacting = False
+                segment.pins -= 1
+
+    async def _compact(self, segment: Segment, next_name: NameChunk) -> int:
+        chunks = await self._container.residency.chunks(segment)
+        done = 0
+        for run in plan_compaction(chunks, small_bytes=self._small_bytes, target_bytes=CHUNK_TARGET_BYTES):
+            if done >= MAX_BYTES_PER_CYCLE or (done and self._container.budget.short):
+                self._small[segment.id] = JOIN_EXTENTS
+                break
+            await self._join(segment, chunks, run, next_name)
+            done += sum(extent.length for extent in run)
+        return done
+
+    async def _join(self, segment: Segment, chunks: ChunkList, run: list[Extent], next_name: NameChunk) -> None:
+        container = self._container
+        try:
+            parts = [await self._bytes(extent) for extent in run]
+        except (Unavailable, NotFound) as error:
+            raise StorageAway from error
+        name, sequence = next_name(segment, run[0].start)
+        batch = WriteBatch()
+        try:
+            await container.storage.write(name, parts, container.paces.flush)
+        except (Unavailable, Exists):
+            container.state.garbage.add(name)  # it may have been written
+            self._failed_writes.add(sequence)
+            raise StorageAway from None
+        joined = Extent(run[0].start, sum(extent.length for extent in run), name)
+        for extent in run:
+            key = keys.extent_key if extent.chunk else keys.slice_key
+            batch.deletes.add(key(segment.id, extent.start))
+        batch.puts[keys.extent_key(segment.id, joined.start)] = joined.record()
+        starts = {extent.start for extent in run}  # a run may have hundreds, when it gave way for long
+        kept = {extent.chunk for extent in chunks if extent.start not in starts}
+        for extent in run:
+            if extent.chunk and extent.chunk not in kept:
+                batch.puts[keys.garbage_key(extent.chunk)] = b""
+        settle(batch, container, sequence, self._failed_writes)
+        sometimes("extents_joining")
+        await container.residency.commit(batch)
+        if segment.chunks is not chunks:  # reloaded meanwhile, from before this commit
+            assert segment.chunks is not None, segment
+            segment.chunks.replace(run[0].start, [joined])
+        chunks.replace(run[0].start, [joined])
+        self.joined += len(run)
+
+    async def _bytes(self, extent: Extent) -> Buffer:
+        if not extent.chunk:
+            return extent.inline
+        return await self._container.storage.read(extent.chunk, extent.chunk_offset, extent.length)

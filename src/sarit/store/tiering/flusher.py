@@ -1,0 +1,387 @@
+"""Moves applied bytes to long-term storage and checkpoints the container.
+
+One cycle: (1) take a snapshot of the applied state at one frame; (2) write runs of bytes as
+new immutable chunks, with which they leave memory beyond what the cache may hold; (3) commit
+chunk lists, records, attributes and table entries, with "flushed up to frame n", to the index
+in one batch; (4) drop the bytes from memory (the rest of them stays in the cache for a while)
+and truncate the log below the frame.
+
+The snapshot copies nothing but references: each dirty segment is captured the first time it
+is about to change, or in turn.  Runs too small for a chunk of their own go into the index.
+
+Chunk names carry epoch and a sequence number; every commit records the highest number it
+settles.  A chunk of an older epoch above that number was never referenced: recovery's sweep
+deletes it.  Chunks dropped by a commit are recorded as garbage in the same batch and deleted
+only after it.  While a chunk cannot be written, storage may be full: room.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sarit.core.coverage_probes import sometimes
+from sarit.core.errors import Exists, SaritError, Unavailable
+from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, SMALL_SLICE_BYTES
+from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
+from sarit.storage.names import epoch_prefix
+from sarit.store.tiering.checkpoint import BatchBuilder, Captured, Taken, refer, runs_of
+from sarit.store.tiering.chunk_gc import Garbage
+from sarit.store.tiering.compaction import Compactor
+from sarit.store.tiering.early_reclaim import Room
+
+if TYPE_CHECKING:
+    from sarit.store.container.container import Container
+    from sarit.store.container.operations import Entry
+    from sarit.store.container.segment import Segment
+
+_log = logging.getLogger(__name__)
+
+_CAPTURES_PER_TURN = 200
+_RETRY_SECONDS = 0.5
+_MAX_RETRY_SECONDS = 10.0
+_SCAN_ROWS = 1000
+_COMMITS_REMEMBERED = 10_000
+_PATIENCE = 2
+_LOOKS_WHILE_PATIENT = 8  # an interval: memory may run short meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLimits:
+    """When to flush, and what is small; tests shrink them."""
+
+    interval_seconds: float = FLUSH_INTERVAL_SECONDS
+    trigger_bytes: int = 48 * MIB
+    chunk_bytes: int = CHUNK_TARGET_BYTES
+    small_slice_bytes: int = SMALL_SLICE_BYTES
+    concurrent_writes: int = 3
+    concurrent_small_writes: int = 16
+    small_extent_bytes: int = SMALL_EXTENT_BYTES
+
+
+@dataclass(slots=True)
+class FlushStatistics:
+    """Counters since the container opened; seconds and bytes."""
+
+    checkpoints: int = 0
+    chunks: int = 0
+    chunk_bytes: int = 0
+    commit_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_COMMITS_REMEMBERED))
+    storage_errors: int = 0
+
+
+class Flusher:
+    """The background task of one container."""
+
+    def __init__(self, container: Container, limits: FlushLimits, chunk_sequence: int) -> None:
+        self._container = container
+        self._limits = limits
+        self._sequence = chunk_sequence
+        self._builder = BatchBuilder(container)
+        self._wake = asyncio.Event()
+        self._writes = asyncio.Semaphore(limits.concurrent_writes)
+        # A busy loop looks every 20 ms or so at what has ended: so long would the threads wait after a few small ones.
+        self._small_writes = asyncio.Semaphore(limits.concurrent_small_writes)
+        self._pending: dict[int, Segment] = {}
+        self._captured: dict[int, Captured] = {}
+        self._truncated: dict[int, Segment] = {}
+        self._room: Room | None = None
+        # Their chunk numbers, until a checkpoint has told them.
+        self._failed_writes: set[int] = set()
+        self._storage_away = False
+        self._ending = False
+        self._under_way = False
+        self.checkpoint_frame = container.state.applied_frame
+        self.statistics = FlushStatistics()
+        self.garbage = Garbage(container)
+        self.compactor = Compactor(container, self._failed_writes, limits.small_extent_bytes)
+
+    def __repr__(self) -> str:
+        return f"<Flusher of {self._container!r} at frame {self.checkpoint_frame}>"
+
+    def poke(self) -> None:
+        """Look now whether there is enough to flush."""
+        self._wake.set()
+
+    def end(self) -> None:
+        """Let `run` return when its cycle is done."""
+        self._ending = True
+        self._wake.set()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a checkpoint or a compaction was given up: no checkpoint may follow.
+
+        What a checkpoint had captured is in the log alone; a chunk that a compaction wrote would never be swept once
+        another commit of this epoch settled its number."""
+        return self._under_way
+
+    async def run(self) -> None:
+        """Flush until ended or cancelled; an index that fails ends the container's epoch."""
+        container = self._container
+        last = container.env.clock.monotonic()
+        idle = False
+        while container.failure is None and not self._ending:
+            patience = self._patience()
+            wait = last + patience * self._limits.interval_seconds - container.env.clock.monotonic()
+            # What is in flight counts as un-flushed, but cannot be flushed yet: do not spin on it.
+            if wait > 0 and (idle or container.state.unflushed_bytes < patience * self._limits.trigger_bytes):
+                idle = False
+                self._wake.clear()
+                if patience > 1:
+                    wait = min(wait, self._limits.interval_seconds / _LOOKS_WHILE_PATIENT)
+                timer = asyncio.get_running_loop().call_later(wait, self._wake.set)
+                try:
+                    await self._wake.wait()
+                finally:
+                    timer.cancel()
+                continue
+            last = container.env.clock.monotonic()
+            try:
+                idle = not await self.checkpoint()
+                await self._compact()
+                await self.garbage.collect()
+            except SaritError as error:
+                container.fail(error)
+                return
+            except Exception as error:  # a bug: recovery begins from what is known to be right
+                container.fail(error)
+                raise
+
+    def _patience(self) -> int:
+        """How many times as long, and up to as many more bytes, as usual to gather: where many segments grew by little
+        each, as many small chunks would be written, to be joined later."""
+        state, budget, limits = self._container.state, self._container.budget, self._limits
+        size = state.unflushed_bytes
+        many = limits.trigger_bytes // 4 <= size < len(state.dirty) * limits.small_extent_bytes
+        full = budget.disk_full or self._container.log.short_of_room  # a flush gives the log's room back
+        return _PATIENCE if many and not full and not budget.short else 1
+
+    # -- one checkpoint -----------------------------------------------------------------------
+
+    async def checkpoint(self) -> bool:
+        """Make the index hold everything applied now.  False when there was nothing to do."""
+        state = self._container.state
+        if not state.dirty and not state.garbage:
+            return False
+        assert not self._under_way, "a checkpoint was given up: the next one would truncate the log above its changes"
+        self._under_way = True
+        frame = state.applied_frame
+        covered = state.cover_operations()
+        next_segment = state.next_segment_id
+        garbage, state.garbage = state.garbage, set()
+        self._truncated, state.truncated = state.truncated, {}
+        self._pending, state.dirty = state.dirty, {}
+        self._captured = {}
+        self._room = Room(self._container)
+        state.touch = self._touch
+        while self._pending:
+            for segment in list(self._pending.values())[:_CAPTURES_PER_TURN]:
+                self._touch(segment)
+            await asyncio.sleep(0)
+        captured = list(self._captured.values())
+        sometimes("checkpoint_captured")
+        await self._write_runs(captured, garbage)
+        sometimes("checkpoint_chunks_written")
+        clock = self._container.env.clock
+        started = clock.monotonic()
+        failed = self._failed_writes
+        batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence, failed)
+        await self._container.residency.commit(batch)
+        failed.clear()
+        self.statistics.commit_seconds.append(clock.monotonic() - started)
+        self.statistics.checkpoints += 1
+        sometimes("checkpoint_committed")
+        state.free_operations(covered)
+        state.written_bytes = 0
+        self._committed(captured, frame)
+        self._captured = {}  # it holds bytes of what was inlined, which are the cache's to keep now
+        self._under_way = False
+        return True
+
+    def _touch(self, segment: Segment) -> None:
+        if self._pending.pop(segment.id, None) is None:
+            return
+        gone = segment.deleted
+        attributes: dict[bytes, int] = {}
+        entries: dict[bytes, Entry] = {}
+        if not gone:
+            attributes = {key: segment.attributes[key].applied for key in segment.dirty_attributes}
+            segment.flushing_attributes = segment.dirty_attributes
+            segment.dirty_attributes = set()
+            if segment.table is not None:
+                entries = segment.table.flushing = segment.table.dirty
+                segment.table.dirty = {}
+        self._captured[segment.id] = Captured(
+            segment, gone, segment.merged_into is not None, b"" if gone else segment.record(),
+            segment.length, segment.start, list(map(Taken, segment.tail)),
+            attributes, entries, segment.id in self._truncated,
+        )  # fmt: skip
+
+    async def _compact(self) -> None:
+        self._under_way = True
+        await self.compactor.run(self._name_chunk)
+        self._under_way = False
+
+    # -- chunks ---------------------------------------------------------------------------------
+
+    async def _write_runs(self, captured: list[Captured], garbage: set[str]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for item in captured:
+                for run in runs_of(item.blocks, self._limits.chunk_bytes):
+                    size = sum(taken.block.length for taken in run)
+                    if size < self._limits.small_slice_bytes:
+                        self._inline(item, run)
+                        continue
+                    turns = self._small_writes if size < self._limits.small_extent_bytes else self._writes
+                    await turns.acquire()
+                    tasks.create_task(self._write_chunk(item, run, garbage, turns))
+        for item in captured:
+            refer(item)
+
+    def _inline(self, item: Captured, run: list[Taken]) -> None:
+        data = b"".join(bytes(part) for taken in run for part in taken.parts or ())
+        item.extents.append(Extent(run[0].offset, len(data), inline=data))
+        item.inlined.extend(taken.block for taken in run)
+
+    async def _write_chunk(self, item: Captured, run: list[Taken], garbage: set[str], turns: asyncio.Semaphore) -> None:
+        container = self._container
+        try:
+            parts = [part for taken in run for part in taken.parts or ()]
+            delay = _RETRY_SECONDS
+            while True:
+                name, sequence = self._name_chunk(item.segment, run[0].offset)
+                try:
+                    await container.storage.write(name, parts, container.paces.flush)
+                    break
+                except (Unavailable, Exists) as error:
+                    self._tell(error)
+                    # The write may have happened: another name, and this one is garbage.
+                    sometimes("chunk_written_again")
+                    garbage.add(name)
+                    self._failed_writes.add(sequence)
+                    self.statistics.storage_errors += 1
+                    await self._make_room()
+                    await asyncio.sleep(delay)
+                    delay = min(delay * 2, _MAX_RETRY_SECONDS)
+            self._tell(None)
+            self.statistics.chunks += 1
+            self.statistics.chunk_bytes += sum(taken.block.length for taken in run)
+            self._mark(run, name)
+        finally:
+            turns.release()
+
+    def _tell(self, error: SaritError | None) -> None:
+        """Log once that long-term storage takes no chunks, for which writers may be slowed, and once that it does."""
+        if self._storage_away != (error is not None):
+            self._storage_away = error is not None
+            what = "chunks again" if error is None else f"no chunks: {error}"
+            _log.warning("container %d: long-term storage takes %s", self._container.number, what)
+
+    async def _make_room(self) -> None:
+        """Storage took no chunk, perhaps because it is full: delete what nobody can reach any more (room.py)."""
+        room, self._room = self._room, None
+        if room is None:
+            return  # another chunk that waits is at it
+        state = self._container.state
+        captured = [item.segment for item in self._captured.values()]
+        deleted = [segment for segment in (*captured, *state.dirty.values()) if segment.deleted]
+        try:
+            await room.drop([*deleted, *self._truncated.values(), *state.truncated.values()])
+            await self.garbage.collect()
+        except SaritError as error:  # the index: as in `run`, but this is a task of a group
+            self._container.fail(error)
+        finally:
+            self._room = room
+
+    def _name_chunk(self, segment: Segment, start: int) -> tuple[str, int]:
+        """A name never used before, and its sequence number."""
+        self._sequence += 1
+        prefix = epoch_prefix(self._container.number, self._container.log.epoch)
+        return f"{prefix}/{self._sequence:012d}-s{segment.id}-{start}", self._sequence
+
+    def _mark(self, run: list[Taken], name: str) -> None:
+        """The blocks of `run` stand in chunk `name` now; their bytes leave memory when what is written is much.
+
+        Also those that were released meanwhile (truncated, deleted): this checkpoint is of a moment at which they were
+        there, and extents have no gaps.  The next one takes them out, and a chunk that holds nothing else."""
+        state = self._container.state
+        held = sum(taken.held_bytes for taken in run)
+        kept = self._container.budget.keeps_written(held)
+        if kept:
+            state.written_bytes += held
+        else:
+            sometimes("written_left_memory")
+        at = 0
+        chunk_bytes = sum(taken.block.length for taken in run)
+        for taken in run:
+            block = taken.block
+            block.chunk = name
+            block.chunk_bytes = chunk_bytes
+            block.chunk_offset = at
+            if not block.released:
+                state.free_block(block.length)
+            taken.parts = None
+            if not kept:
+                block.parts = None
+            at += block.length
+        if all(taken.block.released for taken in run):
+            sometimes("chunk_written_for_nothing")
+            state.garbage.add(name)
+        self._container.account()
+
+    # -- after the commit -----------------------------------------------------------------------
+
+    def _committed(self, captured: list[Captured], frame: int) -> None:
+        container = self._container
+        for item in captured:
+            segment = item.segment
+            if item.gone:
+                container.state.forget(segment)
+                self.compactor.forget(segment)
+                continue
+            segment.committed = True
+            segment.saved = segment.id not in container.state.dirty
+            segment.flushing_attributes = set()
+            if segment.table is not None:
+                segment.table.flushing = {}
+                for entry in item.entries.values():
+                    container.residency.entries.committed(segment.id, entry)
+            if segment.deleted:
+                # What was merged meanwhile stands in the target's tail, and in memory until that is checkpointed.
+                container.state.written_bytes += sum(
+                    taken.held_bytes
+                    for taken in item.blocks
+                    if taken.block.chunk is not None and taken.block.parts is not None
+                )
+            else:
+                self._drop_flushed(item)
+                self.compactor.note(segment, item.extents)
+        self.checkpoint_frame = frame
+        container.log.truncate(frame + 1)
+        container.account()
+        container.residency.evict()
+
+    def _drop_flushed(self, item: Captured) -> None:
+        segment = item.segment
+        for block in item.inlined:
+            if not block.released and block.chunk is None:
+                self._container.state.free_block(block.length)
+        count = 0
+        for block in segment.tail:
+            if block.end > item.length:
+                break
+            count += 1
+        flushed = segment.tail[:count]
+        del segment.tail[:count]
+        if not segment.is_table:
+            segment.flushed = max(segment.flushed, item.length)
+        if segment.chunks is not None:
+            segment.chunks.truncate(item.start)
+            for extent in item.extents:
+                if extent.end > item.start:
+                    segment.chunks.append(extent)
+        self._container.budget.keep(segment, flushed)

@@ -1,0 +1,73 @@
+"""Calls of the controller that end because the connection is lost leave nothing behind in the task that made them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from grpclib.exceptions import StreamTerminatedError
+from grpclib.utils import Wrapper
+
+from sarit.client.core.controller import ControllerClient
+from sarit.core.errors import Unavailable
+
+
+async def lost(request: object, timeout: float) -> None:
+    """A call as grpclib ends it: it cancels the task that waits, and raises what happened there."""
+    wrapper = Wrapper()
+    with wrapper:
+        asyncio.get_running_loop().call_soon(wrapper.cancel, StreamTerminatedError("connection lost"))
+        await asyncio.sleep(timeout)
+
+
+def run(main) -> None:
+    async def with_client() -> None:
+        await main(ControllerClient("127.0.0.1", 1))
+
+    asyncio.run(with_client())
+
+
+def test_a_timeout_around_a_lost_call_is_a_timeout() -> None:
+    """CancelledError came out of it, and ended the task that it was not meant for (simulation seed 2891700047)."""
+
+    async def main(client: ControllerClient) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                with pytest.raises(Unavailable):
+                    await client.call(lost, None)
+                await asyncio.sleep(60)
+        task = asyncio.current_task()
+        assert task is not None
+        assert not task.cancelling()
+
+    run(main)
+
+
+def test_who_is_cancelled_while_the_connection_is_lost_is_cancelled() -> None:
+    async def main(client: ControllerClient) -> None:
+        calling = asyncio.ensure_future(client.call(lost, None))
+        await asyncio.sleep(0)  # it runs,
+        await asyncio.sleep(0)  # its call begins: what is called soon comes next
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+
+    run(main)
+
+
+def test_a_call_that_is_cancelled_ends() -> None:
+    ended = []
+
+    async def waits(request: object, timeout: float) -> None:
+        try:
+            await asyncio.sleep(timeout)
+        finally:
+            ended.append(request)
+
+    async def main(client: ControllerClient) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await client.call(waits, "asked")
+        assert ended == ["asked"]
+
+    run(main)

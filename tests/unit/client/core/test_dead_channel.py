@@ -1,0 +1,126 @@
+"""A channel to the controller that does not answer any more is left; one that answers somebody is not."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from grpclib.const import Cardinality, Handler
+from grpclib.server import Server
+
+from sarit.client.core.controller import ControllerClient
+from sarit.core.errors import Unavailable
+from sarit.rpc.generated import controller_pb2 as pb
+
+
+class Controller:
+    """Answers whether a scope exists; for scope "held" when `free` is set."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.free = asyncio.Event()
+
+    def __mapping__(self):
+        return {self.path: Handler(self.exists, Cardinality.UNARY_UNARY, pb.ScopeInfo, pb.ExistsResponse)}
+
+    async def exists(self, stream) -> None:
+        if (await stream.recv_message()).scope == "held":
+            await self.free.wait()
+        await stream.send_message(pb.ExistsResponse(exists=True))
+
+
+class Path:
+    """The way to a port; the first `dead` connections swallow everything and say nothing."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.made = self.dead = 0
+        self.serving: list[asyncio.Task] = []
+
+    async def serve(self, reader, writer) -> None:
+        self.serving.append(asyncio.current_task())
+        self.made += 1
+        number = self.made
+        answers, questions = await asyncio.open_connection("127.0.0.1", self.port)
+
+        async def pump(source, target) -> None:
+            while data := await source.read(65536):
+                if number > self.dead:
+                    target.write(data)
+            target.close()
+
+        await asyncio.gather(pump(reader, questions), pump(answers, writer))
+
+
+@asynccontextmanager
+async def controller():
+    made = Controller(ControllerClient("127.0.0.1", 1).stub.checkScopeExists.name)
+    server = Server([made])
+    await server.start("127.0.0.1", 0)
+    path = Path(server._server.sockets[0].getsockname()[1])
+    front = await asyncio.start_server(path.serve, "127.0.0.1", 0)
+    client = ControllerClient("127.0.0.1", front.sockets[0].getsockname()[1])
+    try:
+        async with asyncio.timeout(20):
+            yield made, path, client
+            await client.close()
+            await asyncio.gather(*path.serving)
+    finally:
+        front.close()
+        server.close()
+
+
+async def ask(client: ControllerClient, scope: str, seconds: float = 10.0) -> bool:
+    return (await client.call(client.stub.checkScopeExists, pb.ScopeInfo(scope=scope), seconds)).exists
+
+
+def test_a_channel_on_which_nothing_comes_is_left() -> None:
+    """Over a path that had died without a word, every call was tried on the same connection until patience ended."""
+
+    async def go() -> None:
+        async with controller() as (_, path, client):
+            assert await ask(client, "s")
+            path.dead = 1
+            beside = asyncio.create_task(ask(client, "s", 0.3))
+            with pytest.raises(Unavailable, match="did not answer within"):
+                await ask(client, "s", 0.1)
+            assert await ask(client, "s")
+            assert not beside.done()
+            with pytest.raises(Unavailable, match="did not answer within"):
+                await beside
+            assert path.made == 2
+            assert not client._left
+
+    asyncio.run(go())
+
+
+def test_what_has_begun_on_a_channel_that_is_left_goes_on() -> None:
+    """One call takes long, and nothing else came in its time: the path is well, and what began late is answered."""
+
+    async def go() -> None:
+        async with controller() as (made, _, client):
+            assert await ask(client, "s")
+            slow = asyncio.create_task(ask(client, "held", 0.1))
+            late = asyncio.create_task(ask(client, "held"))
+            with pytest.raises(Unavailable, match="did not answer within"):
+                await slow
+            made.free.set()
+            assert await late
+
+    asyncio.run(go())
+
+
+def test_a_channel_on_which_others_are_answered_is_kept() -> None:
+    async def go() -> None:
+        async with controller() as (made, path, client):
+            assert await ask(client, "s")
+            held = asyncio.create_task(ask(client, "held"))
+            slow = asyncio.create_task(ask(client, "held", 0.1))
+            await asyncio.sleep(0)  # both have begun
+            assert await ask(client, "s")
+            with pytest.raises(Unavailable):
+                await slow
+            made.free.set()
+            assert await held
+            assert path.made == 1
+
+    asyncio.run(go())

@@ -1,0 +1,131 @@
+"""What shows that a connection lives: bytes, either way, and not whole commands alone."""
+
+import asyncio
+
+import pytest
+
+from sarit.client.core.connection import DEAD_AFTER_TICKS, Connection
+from sarit.wire import commands as c
+
+HELLO = c.encode(c.Hello(17, 5))
+REPLY = c.encode(c.SegmentRead("s/t/0", 0, False, False, b"x" * 100_000, 1))
+
+
+class Transport:
+    """`full`: the socket takes nothing, all that is written waits."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.full = False
+        self.aborted = False
+
+    def write(self, data: bytes) -> None:
+        if self.full:
+            self.waiting += len(data)
+
+    def writelines(self, parts) -> None:
+        self.write(b"".join(parts))
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def on_connection(test):
+    """Run a test with a connection that was greeted; its clock is the test's calls of `tick`."""
+
+    async def go() -> None:
+        transport, connection = Transport(), Connection("a store")
+        connection.connection_made(transport)
+        arrive(connection, HELLO)
+        await connection.greeted
+        tick(connection)
+        assert not connection.closed
+        test(transport, connection)
+        connection.connection_lost(None)
+
+    def run() -> None:
+        asyncio.run(go())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def arrive(connection: Connection, data: bytes) -> None:
+    while data:
+        buffer = connection.get_buffer(-1)
+        count = min(len(buffer), len(data))
+        buffer[:count] = data[:count]
+        connection.buffer_updated(count)
+        data = data[count:]
+
+
+def tick(connection: Connection, times: int = 1) -> None:
+    for _ in range(times):
+        connection._tick.cancel()
+        connection._keep_alive()
+
+
+@on_connection
+def test_a_reply_that_takes_long_to_arrive_is_waited_for(transport, connection) -> None:
+    """A link too slow for one reply in 40 s was given up each time, and the reply asked for anew."""
+    step = len(REPLY) // 50
+    for at in range(0, len(REPLY) - step, step):
+        arrive(connection, REPLY[at : at + step])
+        tick(connection)
+        assert not connection.closed
+    tick(connection, DEAD_AFTER_TICKS)
+    assert connection.closed
+    assert transport.aborted
+
+
+@on_connection
+def test_an_append_that_takes_long_to_be_sent_is_waited_for(transport, connection) -> None:
+    transport.full = True
+    connection.send([bytes(1_000_000)])
+    for _ in range(50):
+        tick(connection)
+        assert not connection.closed
+        transport.waiting -= 10_000
+    tick(connection, DEAD_AFTER_TICKS + 1)
+    assert connection.closed
+
+
+@pytest.mark.parametrize("written", [0, 1, 100_000])
+def test_what_only_waits_is_no_sign_of_life(written) -> None:
+    @on_connection
+    def test(transport, connection) -> None:
+        transport.full = True
+        connection.send([bytes(1_000_000)])
+        for _ in range(DEAD_AFTER_TICKS):
+            assert not connection.closed
+            connection.send([bytes(written)])
+            tick(connection)
+        assert connection.closed
+
+    test()
+
+
+@on_connection
+def test_a_queue_that_grows_while_the_store_takes_from_it_is_a_sign_of_life(transport, connection) -> None:
+    transport.full = True
+    for _ in range(3 * DEAD_AFTER_TICKS):
+        connection.send([b"x" * 2_000_000])
+        transport.waiting -= 1_000_000
+        tick(connection)
+        assert not connection.closed
+
+
+@on_connection
+def test_a_store_that_takes_nothing_is_given_up_however_much_is_sent(transport, connection) -> None:
+    transport.full = True
+    for _ in range(2 * DEAD_AFTER_TICKS):
+        if not connection.closed:
+            connection.send([b"x" * 1000])
+            tick(connection)
+    assert connection.closed

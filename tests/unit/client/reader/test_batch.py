@@ -1,0 +1,218 @@
+"""Batch reads between two cuts, and cuts by distance, on a real node."""
+
+import pickle
+import random
+from itertools import pairwise
+
+import pytest
+
+from sarit.client.core.framing import frame_events
+from sarit.client.reader.batch import Slice
+from sarit.client.reader.boundaries import BoundaryWalk
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
+from sarit.core.names import SegmentId, StreamName
+from tests.unit.client.nodes import in_keys, on_node
+
+
+async def fill(made, count: int, first: int = 0) -> None:
+    async with made.client.writer("s/t") as writer:
+        for number in range(first, first + count):
+            writer.write(b"%d:%d" % (number % 9, number), key=str(number % 9))
+
+
+async def events_of(batch) -> list[int]:
+    return sorted([int(event.partition(b":")[2]) async for event in batch])
+
+
+@on_node
+async def test_everything_between_two_cuts_whatever_came_after(made) -> None:
+    await made.client.create_stream("s/t", segments=3)
+    stream = made.client.stream("s/t")
+    await fill(made, 1000)
+    first = await made.client.stream_cut_tail("s/t")
+    await fill(made, 1000, 1000)
+    await stream.scale(5)
+    await fill(made, 1000, 2000)
+    await stream.scale(2)
+    await fill(made, 1000, 3000)
+    second = await made.client.stream_cut_tail("s/t")
+    await fill(made, 1000, 4000)
+    batch = await stream.batch(first, second)
+    assert await events_of(batch) == list(range(1000, 4000))
+    assert await events_of(batch) == list(range(1000, 4000))
+    rows = [pair async for found in batch.arrow_batches() for pair in zip(*found.to_pydict().values(), strict=True)]
+    assert sorted(int(event.partition(b":")[2]) for event, _, _ in rows) == list(range(1000, 4000))
+    for part in batch.slices:
+        offsets = [at for _, segment, at in rows if segment == part.segment.packed]
+        assert (offsets[0], offsets) == (part.start, sorted(offsets))
+    assert await events_of(await stream.batch()) == list(range(5000))
+    assert await events_of(await stream.batch(parallel=1)) == list(range(5000))
+    assert await events_of(await stream.batch(second, second)) == []
+    part = pickle.loads(pickle.dumps(batch.slices[0]))
+    counted = [found.num_rows async for found in stream.read_slice(part)]
+    assert sum(counted) == len([1 for _, segment, _ in rows if segment == part.segment.packed])
+
+
+@on_node
+async def test_cuts_by_distance_tile_history_through_scales(made) -> None:
+    await made.client.create_stream("s/t", segments=2)
+    stream = made.client.stream("s/t")
+    rng = random.Random(5)
+    async with made.client.writer("s/t") as writer:
+        for number in range(6000):
+            size = rng.choice([0, 0, 10, 3000])
+            writer.write(b"%d:%d" % (number % 9, number) + b":" * size, key=str(number % 9))
+            if number in (2000, 4000):
+                writer.write(b"large" * 2_000_000, key="large")
+                await writer.flush()
+                await stream.scale(5 if number == 2000 else 1)
+    found = await pieces(stream, await made.client.stream_cut_head("s/t"), 500_000)
+    sizes = [sum(map(len, piece)) for piece in found]
+    assert max(size for size in sizes if size < 10_000_000) < 600_000
+    events = [event for piece in found for event in piece if not event.startswith(b"large")]
+    assert in_keys([event.rstrip(b":") for event in events]) == {
+        b"%d" % key: list(range(key, 6000, 9)) for key in range(9)
+    }
+    assert sum(map(len, found)) == 6002
+    tail = await made.client.stream_cut_tail("s/t")
+    assert await stream.next_cut(tail, 1000) == tail
+    with pytest.raises(Invalid, match="cannot be 0 bytes away"):
+        await stream.next_cut(tail, 0)
+
+
+async def pieces(stream, cut: StreamCut, distance: int, approximate: bool = False) -> list[list[bytes]]:
+    cuts = [cut]
+    while len(cuts) < 2 or cuts[-1] != cuts[-2]:
+        cuts.append(await stream.next_cut(cuts[-1], distance, approximate=approximate))
+    return [[event async for event in await stream.batch(a, b)] for a, b in pairwise(cuts)]
+
+
+@on_node
+async def test_the_store_knows_boundaries_of_small_events(made) -> None:
+    await made.client.create_stream("s/t")
+    async with made.client.writer("s/t") as writer:
+        for number in range(2000):
+            writer.write(b"%d:%d" % (number % 9, number), key=str(number % 9))
+            if number % 50 == 0:
+                await writer.flush()
+    stream = made.client.stream("s/t")
+    found = await pieces(stream, await made.client.stream_cut_head("s/t"), 2000, approximate=True)
+    assert len(found) > 10
+    assert sorted(int(e.partition(b":")[2]) for piece in found for e in piece) == list(range(2000))
+
+
+@on_node
+async def test_what_was_truncated_is_an_error_or_left_out(made) -> None:
+    await made.client.create_stream("s/t", segments=2)
+    stream = made.client.stream("s/t")
+    head = await made.client.stream_cut_head("s/t")
+    await fill(made, 1000)
+    middle = await made.client.stream_cut_tail("s/t")
+    await fill(made, 1000, 1000)
+    before = await stream.batch(head, "tail")
+    await made.client.truncate_stream("s/t", cut=middle)
+    with pytest.raises(Truncated, match="was truncated and begins at"):
+        await stream.batch(head, "tail")
+    with pytest.raises(Truncated):
+        await events_of(before)
+    with pytest.raises(Truncated):
+        await stream.next_cut(head, 100)
+    assert await events_of(await stream.batch(head, "tail", skip_truncated=True)) == list(range(1000, 2000))
+    await stream.scale(1)
+    await fill(made, 1000, 2000)
+    after = await made.client.stream_cut_tail("s/t")
+    await made.client.truncate_stream("s/t", cut=after)
+    await fill(made, 10, 3000)
+    with pytest.raises(Truncated):
+        await stream.batch(middle, "tail")
+    assert await events_of(await stream.batch(middle, "tail", skip_truncated=True)) == list(range(3000, 3010))
+
+
+@on_node
+async def test_a_truncation_after_the_slices_were_made_takes_only_what_is_gone(made) -> None:
+    await made.client.create_stream("s/t", segments=2)
+    stream = made.client.stream("s/t")
+    await fill(made, 1000)
+    middle = await made.client.stream_cut_tail("s/t")
+    await fill(made, 1000, 1000)
+    batch = await stream.batch(skip_truncated=True)
+    await made.client.truncate_stream("s/t", cut=middle)
+    assert await events_of(batch) == list(range(1000, 2000))
+    assert sum([found.num_rows async for found in batch.arrow_batches()]) == 1000
+    tail = await made.client.stream_cut_tail("s/t")
+    await fill(made, 10, 2000)
+    await made.client.truncate_stream("s/t", cut=tail)
+    assert await events_of(batch) == []
+    await stream.scale(1)
+    await made.client.truncate_stream("s/t", cut=await made.client.stream_cut_tail("s/t"))
+    assert await events_of(batch) == []
+
+
+@on_node
+async def test_cuts_that_cannot_be(made) -> None:
+    await made.client.create_stream("s/t", segments=2)
+    await made.client.create_stream("s/u", segments=2)
+    await fill(made, 100)
+    stream = made.client.stream("s/t")
+    tail = await made.client.stream_cut_tail("s/t")
+    with pytest.raises(Invalid, match="cut of s/u"):
+        await stream.batch(await made.client.stream_cut_head("s/u"))
+    with pytest.raises(Invalid):
+        await stream.batch(tail, "head")
+    with pytest.raises(Invalid):
+        await stream.batch("head", StreamCut(tail.stream, {SegmentId(0, 0): 0}))
+    with pytest.raises(Invalid):
+        await stream.batch("head", StreamCut(tail.stream, {segment: 1 << 40 for segment in tail.positions}))
+    with pytest.raises(Invalid, match="1 or more"):
+        await stream.batch(parallel=0)
+    with pytest.raises(NotFound):
+        await made.client.stream("s/none").batch()
+    inside = StreamCut(tail.stream, {segment: 3 for segment in tail.positions})
+    with pytest.raises(Corrupt, match="middle of an event"):
+        await events_of(await stream.batch("head", inside))
+
+
+@on_node
+async def test_a_reader_that_stops_early_leaves_nothing_running(made) -> None:
+    await made.client.create_stream("s/t", segments=4)
+    async with made.client.writer("s/t") as writer:
+        for number in range(200):
+            writer.write(b"x" * 50_000, key=str(number))
+    batch = await made.client.stream("s/t").batch()
+    before = len(made.client.session.background._tasks)
+    batches = batch.batches()
+    assert await anext(batches)
+    await batches.aclose()
+    assert len(made.client.session.background._tasks) <= before + 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_walks_find_the_first_boundary_behind_a_target(seed: int) -> None:
+    rng = random.Random(seed)
+    events = [bytes(rng.choice([0, 1, 5, 5, 5, 5, 5, 300])) for _ in range(200)]
+    data, start = frame_events(events), 1000
+    bounds = [start]
+    for event in events:
+        bounds.append(bounds[-1] + 8 + len(event))
+    target = start + rng.randrange(len(data))
+    walk, at = BoundaryWalk(start, target), 0
+    while at < len(data):
+        size = rng.randrange(1, 40 if rng.random() < 0.5 else 2000)
+        if walk.feed(memoryview(data)[at : at + size]):
+            break
+        at += size
+    assert walk.last == min(bound for bound in bounds if bound >= target)
+
+
+def test_walks_end_before_half_an_event() -> None:
+    data = frame_events([b"one", b"three"])
+    walk = BoundaryWalk(0, 1000)
+    assert not walk.feed(data[:-1])
+    assert walk.last == 11
+    with pytest.raises(Corrupt):
+        BoundaryWalk(0, 5).feed(b"\xff" * 16)
+
+
+def test_a_slice_knows_its_length() -> None:
+    assert Slice(StreamName("s", "t"), SegmentId(0, 0), 5, 9).length == 4

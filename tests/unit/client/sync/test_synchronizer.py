@@ -1,0 +1,230 @@
+"""The state synchronizer: everybody has the same state, decisions are taken from the newest, history is forgotten."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from sarit.client.sync.revisioned import Revision
+from sarit.client.sync.synchronizer import StateSynchronizer, decode_entry, encode_initial, encode_updates
+from sarit.core.errors import Corrupt, Invalid, NotFound
+from tests.unit.client.nodes import on_node
+
+
+def apply(state: tuple[str, ...], update: bytes, revision: Revision) -> tuple[str, ...]:
+    if update == b"poison":
+        raise ValueError("poison")
+    return (*state, f"{update.decode()}@{revision.offset}.{revision.index}")
+
+
+def initial(data: bytes) -> tuple[str, ...]:
+    return tuple(data.decode().split(",")) if data else ()
+
+
+def snapshot(state: tuple[str, ...]) -> bytes:
+    return ",".join(state).encode()
+
+
+async def opened(made, **options) -> StateSynchronizer[tuple[str, ...]]:
+    return await made.client.coordination.synchronizer("s/state", initial, apply, **options)
+
+
+async def counter(made, **options) -> StateSynchronizer[int]:
+    return await made.client.coordination.synchronizer(
+        "s/counter",
+        lambda data: int(data),
+        lambda state, update, _: state + int(update),
+        snapshot=lambda state: b"%d" % state,
+        **options,
+    )
+
+
+def test_entries_as_java_has_them() -> None:
+    assert encode_initial(b"ab") == bytes.fromhex("00000001 6162")
+    assert encode_updates([b"a", b"", b"bcd"]) == bytes.fromhex("00000002 00000001 61 00000000 00000003 626364")
+    assert decode_entry(bytes.fromhex("00000001 6162")) == b"ab"
+    assert decode_entry(bytes.fromhex("00000002 00000001 61 00000000")) == [b"a", b""]
+    for broken in ("", "000001", "00000003 61", "00000002 00000002 61", "00000002 000000", "00000002 ffffffff"):
+        with pytest.raises(Corrupt):
+            decode_entry(bytes.fromhex(broken))
+
+
+@on_node
+async def test_all_copies_are_equal(made) -> None:
+    one, two = await opened(made), await opened(made)
+    assert not one.known
+    with pytest.raises(NotFound):
+        _ = one.state
+    with pytest.raises(NotFound):
+        await one.update(lambda _: [b"x"])
+    assert await one.initialize(b"begin")
+    assert not await two.initialize(b"other")
+    assert two.state == ("begin",)
+    assert await one.update(lambda _: [b"a", b"b"])
+    await two.update_unconditionally([b"c"])
+    assert not await two.update(lambda state: [] if len(state) == 4 else [b"wrong"])
+    await one.fetch()
+    assert one.state == two.state == ("begin", "a@39.0", "b@39.1", "c@56.0")
+    assert one.revision == two.revision == Revision(56)
+
+
+@on_node
+async def test_of_many_that_initialise_one_does(made) -> None:
+    copies = [await opened(made) for _ in range(6)]
+    done = await asyncio.gather(*(copy.initialize(b"%d" % n) for n, copy in enumerate(copies)))
+    assert done.count(True) == 1
+    assert {copy.state for copy in copies} == {(str(done.index(True)),)}
+
+
+@on_node
+async def test_a_decision_is_taken_from_the_newest_state(made) -> None:
+    """Counters that read, add one and write: none is lost, though all conflict and connections break."""
+    copies = [await counter(made, compact_after_bytes=500) for _ in range(6)]
+    await copies[0].initialize(b"0")
+    seen: list[int] = []
+
+    async def count(copy: StateSynchronizer[int]) -> None:
+        for _ in range(40):
+            decided = []
+            await copy.update(lambda state, decided=decided: [decided.append(state) or b"1"])
+            seen.append(decided[-1])
+
+    async def cut() -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            made.cut_connections()
+
+    cutting = asyncio.ensure_future(cut())
+    await asyncio.gather(*map(count, copies))
+    cutting.cancel()
+    await copies[0].fetch()
+    assert copies[0].state == 240
+    assert sorted(seen) == list(range(240))
+    assert (await copies[0].stream.oldest()).offset > 0, "it was never compacted"
+    assert (await counter(made)).state == 240
+
+
+@on_node
+async def test_who_writes_without_a_break_does_not_keep_others_out(made) -> None:
+    busy, other = await counter(made), await counter(made)
+    await busy.initialize(b"0")
+    ended = False
+
+    async def hammer() -> int:
+        count = 0
+        while not ended:
+            await busy.update(lambda _: [b"1"])
+            count += 1
+        return count
+
+    hammering = asyncio.ensure_future(hammer())
+    async with asyncio.timeout(20):
+        for _ in range(5):
+            before = busy.state
+            await other.update(lambda _: [b"1000000"])
+            while busy.state == before:
+                await asyncio.sleep(0)
+    ended = True
+    count = await hammering
+    await other.fetch()
+    assert other.state == 5_000_000 + count
+
+
+@on_node
+async def test_to_do_nothing_is_decided_from_the_newest_state_too(made) -> None:
+    one, two = await opened(made), await opened(made)
+    await one.initialize(b"")
+    await two.fetch()
+    await one.update(lambda _: [b"a"])
+    assert await two.update(lambda state: [b"b"] if state else [])
+    assert [value.partition("@")[0] for value in two.state] == ["a", "b"]
+
+
+@on_node
+async def test_what_cannot_be_applied_is_never_written(made) -> None:
+    one = await opened(made)
+    await one.initialize(b"")
+    before = one.revision
+    with pytest.raises(ValueError, match="poison"):
+        await one.update(lambda _: [b"good", b"poison"])
+    with pytest.raises(ZeroDivisionError):
+        await one.update(lambda _: [b"%d" % (1 // 0)])
+    with pytest.raises(Invalid):
+        await one.update(lambda _: [bytes(8_400_000).replace(b"\0", b"x")])
+    assert await one.stream.fetch_latest() == before == one.revision
+    assert one.state == ()
+    await one.update(lambda _: [b"good"])
+
+
+@on_node
+async def test_compaction_forgets_and_nobody_is_lost(made) -> None:
+    stays, slow = await opened(made), await opened(made)
+    await stays.initialize(b"begin")
+    await slow.fetch()
+    states = []
+    for turn in range(4):
+        for n in range(3):
+            await stays.update(lambda _, n=n, turn=turn: [b"%d-%d" % (turn, n)])
+        await stays.compact(snapshot)
+        states.append(stays.state)
+        fresh = await opened(made)
+        assert fresh.state == stays.state
+        assert fresh.revision == stays.revision
+    mark, oldest = await stays.stream.get_mark(), await stays.stream.oldest()
+    assert Revision(0) < oldest < mark < stays.revision
+    kinds = [type(decode_entry(value)) async for _, value in stays.stream.read_from(oldest)]
+    assert kinds == [bytes, list, list, list, bytes], "truncated at the mark before"
+    await slow.update(lambda state: [] if state == states[-1] else [b"an old state"])
+    assert slow.state == stays.state
+
+
+@on_node
+async def test_a_truncation_without_a_state_behind_it_is_said(made) -> None:
+    one, two = await opened(made), await opened(made)
+    await one.initialize(b"begin")
+    await two.fetch()
+    await one.update(lambda _: [b"a"])
+    await one.update(lambda _: [b"b"])
+    await one.stream.truncate(one.revision)
+    with pytest.raises(Corrupt):
+        await two.fetch()
+    assert two.state == ("begin",)
+    assert not (await opened(made)).known
+    await one.compact(snapshot)
+    await two.fetch()
+    assert two.state == one.state
+
+
+@on_node
+async def test_updates_before_the_first_initial_state_are_passed_over(made) -> None:
+    entries = await made.client.coordination.revisioned("s/state")
+    await entries.write_unconditionally(encode_updates([b"early"]))
+    one = await opened(made)
+    assert not one.known
+    await entries.write_unconditionally(encode_initial(b"begin"))
+    await one.fetch()
+    assert one.state == ("begin",)
+
+
+@on_node
+async def test_a_foreign_stream_is_said(made) -> None:
+    await made.client.create_stream("s/state")
+    async with made.client.writer("s/state") as writer:
+        writer.write(b"an event")
+    with pytest.raises(Corrupt, match="synchronizer"):
+        await opened(made)
+
+
+@on_node
+async def test_compaction_is_by_chance_and_only_when_due(made) -> None:
+    draws = itertools.cycle([0.5, 0.01])
+    one = await counter(made, compact_after_bytes=100)
+    await one.initialize(b"0")
+    chance = type("Chance", (), {"random": staticmethod(lambda: next(draws))})
+    one.stream.session.env = type("World", (), {"clock": one._clock, "random": chance})
+    marks = []
+    for _ in range(40):
+        await one.update(lambda _: [b"1"])
+        marks.append(await one.stream.get_mark())
+    changes = sum(a != b for a, b in itertools.pairwise(marks))
+    assert 3 <= changes <= 6, "after about every 100 bytes: six updates of 17, then a draw"

@@ -1,0 +1,209 @@
+"""How far a writer has come, through scales that it meets half done."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from sarit.client.core.framing import split_events
+from sarit.client.core.values import SegmentRange, Successor
+from sarit.client.writer.bulk import Bulk
+from sarit.client.writer.partitioner import STAY_BYTES, STAY_SECONDS, Spread
+from sarit.core.errors import Corrupt
+from sarit.core.names import SegmentId, StreamName
+from tests.unit.controller.fakes import fake_env
+
+A, B = SegmentId(0, 0), SegmentId(0, 1)
+AB = SegmentId(1, 2)
+LEFT, RIGHT = SegmentId(2, 3), SegmentId(2, 4)
+FOLLOWS = {
+    A: [Successor(AB, 0.0, 1.0, frozenset((A, B)))],
+    B: [Successor(AB, 0.0, 1.0, frozenset((A, B)))],
+    AB: [Successor(LEFT, 0.0, 0.5, frozenset((AB,))), Successor(RIGHT, 0.5, 1.0, frozenset((AB,)))],
+}
+
+
+class Target:
+    """A stream of two segments that are merged, then split."""
+
+    stream = StreamName("s", "t")
+
+    async def ranges(self) -> list[SegmentRange]:
+        return [SegmentRange(A, 0.0, 0.5), SegmentRange(B, 0.5, 1.0)]
+
+    async def successors(self, segment: SegmentId) -> list[Successor]:
+        return FOLLOWS[segment]
+
+    def name(self, segment: SegmentId) -> str:
+        return self.stream.segment(segment)
+
+
+class Session:
+    """Nothing is sent in these tests."""
+
+    env = fake_env()
+
+    def backoff(self) -> Any:
+        return None
+
+    def follows(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:
+        pass
+
+
+async def spread() -> Spread:
+    made = Spread(Session(), Target(), lambda: None, lambda error: None)  # type: ignore[arg-type]
+    await made.open()
+    return made
+
+
+def acknowledge(made: Spread, *segments: SegmentId) -> None:
+    for driver in made.drivers():
+        if driver.segment in segments:
+            driver.lane.acked_events += 1
+
+
+async def sealed(made: Spread, segment: SegmentId) -> None:
+    (driver,) = [driver for driver in made.drivers() if driver.segment == segment]
+    await made._move_on(driver)
+
+
+def test_segments_that_hold_events_count() -> None:
+    async def main() -> None:
+        made = await spread()
+        assert made.reached() == []
+        acknowledge(made, A)
+        assert made.reached() == [A]
+        acknowledge(made, B)
+        assert sorted(made.reached()) == [A, B]
+
+    asyncio.run(main())
+
+
+def test_a_segment_does_not_count_when_what_follows_it_does() -> None:
+    """In the middle of a merge, B is not sealed yet: a note of B behind one of AB was refused (simulation seed 30)."""
+
+    async def main() -> None:
+        made = await spread()
+        acknowledge(made, A)
+        await sealed(made, A)
+        acknowledge(made, AB)
+        assert made.reached() == [AB]
+        acknowledge(made, B)
+        assert made.reached() == [AB]
+
+    asyncio.run(main())
+
+
+def test_what_was_written_to_a_segment_counts_when_the_writer_has_left_it() -> None:
+    async def main() -> None:
+        made = await spread()
+        acknowledge(made, A, B)
+        await sealed(made, A)
+        assert sorted(made.reached()) == [A, B], "nothing is in its successor yet"
+        await sealed(made, B)
+        await sealed(made, AB)
+        acknowledge(made, RIGHT)
+        assert sorted(made.reached()) == [A, RIGHT]
+
+    asyncio.run(main())
+
+
+def held(made: Spread) -> dict[SegmentId, int]:
+    return {driver.segment: driver.lane.accepted_events for driver in made.drivers()}
+
+
+def test_events_without_keys_stay_with_a_segment_for_a_while() -> None:
+    """Else a writer of many small batches keeps all segments at work at once, and each batch waits for its own sync."""
+
+    async def main() -> None:
+        made = await spread()
+        event = b"x" * 1016
+        first = made.any_driver()
+        for _ in range(STAY_BYTES // 1024):
+            assert made.any_driver() is first, "neither the bytes nor the time are over"
+            made.place([event], None)
+        assert sorted(held(made).values()) == [0, STAY_BYTES // 1024]
+        others = set()
+        for _ in range(50):
+            made.place([event] * (STAY_BYTES // 1024), None)
+            others.add(made.any_driver().segment)
+        assert others == {A, B}, "after so many bytes another is drawn"
+
+    asyncio.run(main())
+
+
+def test_a_slow_writer_draws_a_segment_for_each_event() -> None:
+    async def main() -> None:
+        made = await spread()
+        clock: Any = made._session.env.clock
+        for _ in range(1000):
+            made.place([b"x"], None)
+            clock.seconds += STAY_SECONDS
+        assert all(400 < events < 600 for events in held(made).values()), held(made)
+
+    asyncio.run(main())
+
+
+def test_a_segment_that_was_left_gets_nothing_more() -> None:
+    async def main() -> None:
+        made = await spread()
+        left = made.any_driver()
+        await sealed(made, left.segment)
+        assert made.any_driver() is not left
+        made.place([b"x"] * 100, None)
+        assert not left.lane.held_bytes
+
+    asyncio.run(main())
+
+
+def test_successors_that_leave_a_hole_fail_the_writer() -> None:
+    """It was logged, and whoever waited for what the sealed segment had not taken waited for ever."""
+
+    class Holed(Target):
+        async def successors(self, segment: SegmentId) -> list[Successor]:
+            return [Successor(AB, 0.0, 0.25, frozenset((A,)))]
+
+    async def main() -> None:
+        failures: list[BaseException] = []
+        made = Spread(Session(), Holed(), lambda: None, failures.append)  # type: ignore[arg-type]
+        await made.open()
+        await sealed(made, A)
+        (failure,) = failures
+        assert isinstance(failure, Corrupt)
+
+    asyncio.run(main())
+
+
+def placed(made: Spread) -> list[tuple[bytes, str | None]]:
+    """What the lanes were given: each event with its key, lane by lane."""
+    found: list[tuple[bytes, str | None]] = []
+    for driver in made.drivers():
+        for chunk in driver.take():
+            events = split_events(chunk.data)
+            found += zip(events, chunk.keys or [None] * len(events), strict=True)
+    return found
+
+
+def test_an_intake_may_hold_anything_in_any_order() -> None:
+    """Events of one length and of several, keys as long as the events, batches: wherever the first key stands."""
+    bulk = Bulk.of([b"bulk"], None)
+    intakes: list[tuple[list[Any], list[tuple[bytes, str | None]]]] = [
+        ([b"a", b"b"], [(b"a", None), (b"b", None)]),
+        ([b"a", b"long"], [(b"a", None), (b"long", None)]),
+        ([b"a", "k", b"b"], [(b"a", None), (b"b", "k")]),
+        ([b"a", b"long", "k", b"b"], [(b"a", None), (b"long", None), (b"b", "k")]),
+        ([b"a", "key", b"long", b"c"], [(b"a", None), (b"long", "key"), (b"c", None)]),
+        (["k", b"a", b"b"], [(b"a", "k"), (b"b", None)]),
+        ([b"a", bulk, b"b"], [(b"a", None), (b"bulk", None), (b"b", None)]),
+        ([bulk, b"a"], [(b"bulk", None), (b"a", None)]),
+    ]
+
+    async def main() -> None:
+        for intake, expected in intakes:
+            made = await spread()
+            made.place_intake(intake)
+            assert made.held_bytes == sum(8 + len(event) for event, _ in expected)
+            assert sorted(placed(made), key=repr) == sorted(expected, key=repr)
+            assert made.held_bytes == 0
+
+    asyncio.run(main())

@@ -1,0 +1,104 @@
+"""The looks of a node for garbage: each goes through little, and all garbage is found at some time."""
+
+import asyncio
+import gc
+import weakref
+from types import SimpleNamespace
+
+import pytest
+
+from sarit.core.limits import LOOK_PAUSES, LOOK_SECONDS, MOST_LOOK_SECONDS
+from sarit.node import gc_scheduler as looks
+from sarit.node.gc_scheduler import Looks
+
+TURN = 2_000
+
+
+class Held:
+    """Something that could be in a cycle."""
+
+
+@pytest.fixture
+def looked():
+    """(generation, objects gone through) of each look; what tests change is put back."""
+    found: list[tuple[int, int]] = []
+
+    def look(phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            generation = info["generation"]
+            found.append((generation, sum(len(gc.get_objects(young)) for young in range(generation + 1))))
+
+    before = gc.get_threshold()
+    gc.callbacks.append(look)
+    yield found
+    gc.callbacks.remove(look)
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+@pytest.fixture
+def looks_often(monkeypatch):
+    """Looks come in each millisecond, however long they take."""
+    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(looks, "LOOK_PAUSES", 0)
+
+
+@pytest.mark.usefixtures("looks_often")
+def test_what_is_freed_does_not_put_off_the_looks(looked):
+    async def main() -> list[Held]:
+        old, young = [Held() for _ in range(50 * TURN)], []
+        Looks().begin()
+        looked.clear()
+        for _ in range(50):
+            young += [Held() for _ in range(TURN)]
+            del old[-TURN:]
+            await asyncio.sleep(0.002)
+        return young
+
+    assert len(asyncio.run(main())) == 50 * TURN
+    assert len(looked) > 10
+    assert max(objects for _, objects in looked) < 20 * TURN
+
+
+@pytest.mark.usefixtures("looks_often")
+def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(looked, monkeypatch):
+    monkeypatch.setattr(looks, "FULL_LOOK_OBJECTS", 10 * TURN)
+
+    async def main() -> None:
+        Looks().begin()
+        one = Held()
+        one.itself = one
+        gone = weakref.ref(one)
+        await asyncio.sleep(0.01)
+        looked.clear()
+        del one
+        held = [Held() for _ in range(TURN)]
+        await asyncio.sleep(0.01)
+        assert gone() is not None
+        assert {generation for generation, _ in looked} == {1}
+        while gone() is not None:
+            held += [Held() for _ in range(TURN)]
+            await asyncio.sleep(0.002)
+            assert len(held) < 50 * TURN
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("took", "pause"), [(0.001, LOOK_SECONDS), (0.01, 0.01 * LOOK_PAUSES), (0.5, MOST_LOOK_SECONDS)]
+)
+def test_looks_that_take_long_are_fewer(took, pause, monkeypatch):
+    """With thousands of appends under way they took a tenth of a busy node's time."""
+    times = iter((10.0, 10.0 + took))
+    monkeypatch.setattr(looks.gc, "collect", lambda *_: 0)
+    monkeypatch.setattr(looks, "RealClock", lambda: SimpleNamespace(monotonic=lambda: next(times)))
+    pauses: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        one = Looks()
+        monkeypatch.setattr(loop, "call_later", lambda seconds, _call: pauses.append(seconds))
+        one._look()
+
+    asyncio.run(main())
+    assert pauses == [pytest.approx(pause)]

@@ -1,0 +1,261 @@
+"""What a node makes of its long-term storage when it starts."""
+
+import asyncio
+import shutil
+
+import pytest
+
+from sarit.core.errors import Invalid, Unavailable
+from sarit.core.limits import KEPT_START_MARKS
+from sarit.env.real import real_env
+from sarit.node.ownership import LAST_START, STORAGE_MARKED, Claimed, claim_chunks, claim_directory
+from sarit.node.settings import NodeConfig
+from sarit.storage.memory import MemoryChunks
+from sarit.storage.open import open_storage
+
+ON_A_LOOP = asyncio.Runner()  # one for all: storage lives on the loop that opened it
+
+
+class Away(MemoryChunks):
+    """Nothing answers."""
+
+    async def read(self, name, offset, length):
+        raise Unavailable("no route to host")
+
+
+def start(directory, storage, url="s3://bucket/prefix") -> Claimed:
+    config = NodeConfig(str(directory), storage_url=url)
+    claimed = claim_directory(config, real_env())
+    try:
+        ON_A_LOOP.run(claim_chunks(config, real_env(), storage, claimed))
+    finally:
+        claimed.lock.close()
+    return claimed
+
+
+def test_storage_that_is_away_keeps_a_node_from_its_first_start_alone(tmp_path, caplog):
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            start(tmp_path, Away())
+    assert not (tmp_path / STORAGE_MARKED).exists()
+    storage = MemoryChunks()
+    first = start(tmp_path, storage)
+    assert (tmp_path / STORAGE_MARKED).exists()
+    assert start(tmp_path, Away()).node == first.node
+    assert "long-term storage is away" in caplog.text
+    start(tmp_path, storage)
+    with pytest.raises(Invalid, match="is it mounted"):
+        start(tmp_path, MemoryChunks())
+
+
+def test_a_storage_that_never_answered_may_be_named_anew(tmp_path):
+    with pytest.raises(Unavailable):
+        start(tmp_path, Away(), "s3://misspelt")
+    first = start(tmp_path, MemoryChunks(), "s3://bucket")
+    with pytest.raises(Invalid, match="was made with --storage s3://bucket, not s3://other: start it with that again"):
+        start(tmp_path, MemoryChunks(), "s3://other")
+    (tmp_path / STORAGE_MARKED).unlink()
+    (tmp_path / "log").mkdir()
+    with pytest.raises(Invalid, match="was made with"):
+        start(tmp_path, MemoryChunks(), "s3://other")
+    assert len(first.node) == 32
+
+
+def test_another_directory_is_refused_every_time(tmp_path):
+    storage = MemoryChunks()
+    start(tmp_path / "one", storage)
+    for _ in range(2):
+        with pytest.raises(Invalid, match="belongs to the node"):
+            start(tmp_path / "two", storage)
+
+
+class Dies(MemoryChunks):
+    """The process ends when it writes a start's mark: `before` or after that is there."""
+
+    def __init__(self, chunks, *, before):
+        super().__init__()
+        self.chunks = chunks.chunks
+        self.before = before
+
+    async def write(self, name, parts, pace=None):
+        if "start-" not in name:
+            return await super().write(name, parts, pace)
+        if not self.before:
+            await super().write(name, parts, pace)
+        raise KeyboardInterrupt
+
+
+@pytest.fixture(params=["memory", "directory", "obstore"])
+def storage(request, tmp_path):
+    if request.param == "memory":
+        yield MemoryChunks()
+        return
+    url = "memory://" if request.param == "obstore" else f"file://{tmp_path}/shared"
+    opened = ON_A_LOOP.run(open_storage(url, real_env()))
+    yield opened
+    ON_A_LOOP.run(opened.close())
+
+
+def copy(directory, to):
+    shutil.copytree(directory, to)
+    return to
+
+
+def test_a_copy_is_refused_once_its_original_started_again(tmp_path, storage):
+    original = tmp_path / "original"
+    start(original, storage)
+    start(original, storage)
+    other = copy(original, tmp_path / "copy")
+    start(original, storage)
+    held = names(storage)
+    for _ in range(2):
+        with pytest.raises(Invalid, match="another copy of this data directory was started"):
+            start(other, storage)
+    assert names(storage) == held
+    start(original, storage)
+
+
+def test_a_copy_that_is_first_keeps_the_original_out(tmp_path, storage):
+    start(tmp_path / "original", storage)
+    start(copy(tmp_path / "original", tmp_path / "copy"), storage)
+    with pytest.raises(Invalid, match="another copy"):
+        start(tmp_path / "original", storage)
+    start(tmp_path / "copy", storage)
+
+
+def test_a_copy_from_before_there_were_marks_is_refused(tmp_path, storage):
+    start(tmp_path / "original", storage)
+    (tmp_path / "original" / LAST_START).unlink()
+    for name in [name for name in names(storage) if "start-" in name]:
+        ON_A_LOOP.run(storage.delete(name))
+    other = copy(tmp_path / "original", tmp_path / "copy")
+    start(tmp_path / "original", storage)
+    with pytest.raises(Invalid, match="delete node/start-"):
+        start(other, storage)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_crash_between_the_two_marks_locks_nobody_out(tmp_path, before):
+    storage = MemoryChunks()
+    original = tmp_path / "original"
+    start(original, storage)
+    other = copy(original, tmp_path / "copy")
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            start(original, Dies(storage, before=before))
+    between = copy(original, tmp_path / "between")
+    start(original, storage)
+    start(original, storage)
+    for directory in (other, between):
+        with pytest.raises(Invalid, match="another copy"):
+            start(directory, storage)
+
+
+def test_a_mark_that_arrives_late_locks_nobody_out(tmp_path):
+    storage = MemoryChunks()
+    start(tmp_path, storage)
+    late = Lost(storage)
+    start(tmp_path, late)  # its mark is on its way, and reported as failed
+    start(tmp_path, late)
+    (first, _), (second, _) = late.lost
+    storage.chunks[first] = late.lost[0][1]
+    start(tmp_path, storage)
+    storage.chunks[second] = late.lost[1][1]
+    start(tmp_path, storage)
+
+
+class Lost(Dies):
+    """A start's mark is kept back and reported as failed."""
+
+    def __init__(self, chunks):
+        super().__init__(chunks, before=False)
+        self.lost = []
+
+    async def write(self, name, parts, pace=None):
+        self.lost.append((name, b"".join(parts)))
+        raise Unavailable("no answer")
+
+
+def test_a_listing_that_is_behind_locks_nobody_out_and_lets_no_copy_in(tmp_path):
+    storage = MemoryChunks()
+    original = tmp_path / "original"
+    start(original, storage)
+    other = copy(original, tmp_path / "copy")
+    storage.faults.stale = 3
+    for _ in range(5):
+        start(original, storage)
+    with pytest.raises(Invalid, match="another copy"):
+        start(other, storage)
+    storage.faults.stale = 0
+    start(original, storage)
+    start(original, storage)
+    storage.faults.stale = 3  # what it shows is older than all that the directory holds
+    start(original, storage)
+    newest = copy(original, tmp_path / "newest")
+    storage.faults.stale = 0
+    start(original, storage)
+    storage.faults.stale = 1
+    with pytest.raises(Invalid, match="another copy of this data directory starts"):
+        start(newest, storage)
+
+
+def test_old_marks_go(tmp_path, storage):
+    for _ in range(KEPT_START_MARKS + 3):
+        start(tmp_path / "data", storage)
+    assert len([name for name in names(storage) if "start-" in name]) == KEPT_START_MARKS
+    start(tmp_path / "data", storage)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 1, "marks": [], "check": ""}', None])
+def test_a_damaged_record_of_starts_is_told_with_the_way_out(tmp_path, damage):
+    storage = MemoryChunks()
+    start(tmp_path, storage)
+    path = tmp_path / LAST_START
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"[[1", b"[[2") if damage is None else damage)
+    with pytest.raises(Invalid, match="is damaged .* delete this file, and the chunks node/start-"):
+        start(tmp_path, storage)
+    path.unlink()
+    with pytest.raises(Invalid, match="delete node/start-"):
+        start(tmp_path, storage)
+    del storage.chunks["node/start-000000000001"]
+    start(tmp_path, storage)
+    path.write_bytes(b'{"version": 2}')
+    with pytest.raises(Invalid, match="of format 2"):
+        start(tmp_path, storage)
+
+
+def test_a_damaged_mark_of_a_start_is_told(tmp_path):
+    storage = MemoryChunks()
+    start(tmp_path, storage)
+    storage.chunks["node/start-000000000001"] = b"short"
+    with pytest.raises(Invalid, match="delete node/start-000000000001"):
+        start(tmp_path, storage)
+
+
+def test_a_torn_try_to_write_the_record_does_no_harm(tmp_path):
+    storage = MemoryChunks()
+    start(tmp_path, storage)
+    (tmp_path / f"{LAST_START}.new").write_bytes(b"{")
+    start(tmp_path, storage)
+
+
+def test_a_damaged_meta_is_told(tmp_path):
+    start(tmp_path, MemoryChunks())
+    for damage in (b"", b"{", b"7"):
+        (tmp_path / "meta").write_bytes(damage)
+        with pytest.raises(Invalid, match="meta is damaged"):
+            start(tmp_path, MemoryChunks())
+
+
+def names(storage):
+    async def listed():
+        return [name async for name, _ in storage.list("node")]
+
+    return ON_A_LOOP.run(listed())
+
+
+def test_chunks_in_memory_are_for_tests():
+    for url in ("memory://", "MEMORY:"):
+        with pytest.raises(Invalid, match="is for tests"):
+            NodeConfig("data", storage_url=url).validated()

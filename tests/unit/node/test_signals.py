@@ -1,0 +1,52 @@
+"""Signals that ask a node to stop."""
+
+import asyncio
+
+import pytest
+
+from sarit.core.limits import SAME_SIGNAL_SECONDS
+from sarit.node.signals import StopSignals, unless
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("apart", "again"), [(0.0, False), (SAME_SIGNAL_SECONDS / 2, False), (SAME_SIGNAL_SECONDS, True)]
+)
+def test_signals_in_quick_succession_are_one(apart, again):
+    signals = StopSignals(Clock())
+    signals.heard()
+    assert signals.first.is_set()
+    for _ in range(3):
+        signals._clock.now += apart
+        signals.heard()
+    assert signals.again.is_set() == again
+
+
+def test_work_is_given_up_once_the_event_is_set():
+    async def main():
+        event, ended = asyncio.Event(), []
+
+        async def work():
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                ended.append(True)
+
+        asyncio.get_running_loop().call_soon(event.set)
+        assert not await unless(event, work())
+        assert ended == [True]
+
+        async def fails():
+            raise OSError("port taken")
+
+        with pytest.raises(OSError, match="port taken"):
+            await unless(asyncio.Event(), fails())
+        assert await unless(asyncio.Event(), asyncio.sleep(0))
+
+    asyncio.run(main())
