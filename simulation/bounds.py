@@ -38,7 +38,7 @@ class Bounds:
         self.highest = 0
 
     def __repr__(self) -> str:
-        return f"<Bounds, highest {self.highest} of {self._cluster.options.max_unflushed_bytes} bytes>"
+        return f"<Bounds, highest {self.highest} of {self._cluster.options.max_dirty_bytes} bytes>"
 
     async def watch(self) -> None:
         """Until cancelled, or the first violation."""
@@ -60,7 +60,7 @@ class Bounds:
                 state = container.state
                 self._begun[container.number] = (container, state.held_bytes - state.operation_bytes)
         begun = sum(count for _, count in self._begun.values())
-        allowed = budget.max_unflushed_bytes + begun + self._slack
+        allowed = budget.max_dirty_bytes + begun + self._slack
         # What the controller does has no bound of its own.
         held = budget.held_bytes - sum(opened.container.state.operation_bytes for opened in serving)
         self.highest = max(self.highest, held)

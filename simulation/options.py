@@ -48,7 +48,7 @@ class Options:
     chunk_bytes: int
     small_slice_bytes: int
     small_extent_bytes: int
-    max_unflushed_bytes: int
+    max_dirty_bytes: int
     cache_bytes: int
     chunk_cache_bytes: int
     max_segments: int
@@ -103,10 +103,10 @@ class Options:
         """The node's limits."""
         # Where appends are held back before a flush is due, what they wait for must not be long.  Small ones are
         # counted as several times their bytes.
-        slow = self.flush_trigger_bytes * 8 > self.max_unflushed_bytes
+        slow = self.flush_trigger_bytes * 8 > self.max_dirty_bytes
         return StoreLimits(
             containers=self.containers,
-            max_unflushed_bytes=self.max_unflushed_bytes,
+            max_dirty_bytes=self.max_dirty_bytes,
             cache_bytes=self.cache_bytes,
             chunk_cache_bytes=self.chunk_cache_bytes,
             disk_reserve_bytes=0,
@@ -155,7 +155,7 @@ def draw(seed: int) -> Options:
         chunk_bytes=pick((1 * KIB, 10 * KIB, 100 * KIB)),
         small_slice_bytes=pick((1, 200, 2000)),
         small_extent_bytes=pick((1, 2 * KIB, 20 * KIB)),
-        max_unflushed_bytes=pick((8 * KIB, 64 * KIB, 16 * 1024 * KIB)),
+        max_dirty_bytes=pick((8 * KIB, 64 * KIB, 16 * 1024 * KIB)),
         cache_bytes=pick((0, 4 * KIB, 1024 * KIB)),
         chunk_cache_bytes=pick((1, 8 * 1024 * KIB)),
         max_segments=pick((2, 4, 100)),

@@ -22,7 +22,7 @@ from sarit.client.core.framing import arrow_events, binary_array, chunks_of, chu
 from sarit.client.core.session import Session
 from sarit.client.core.values import SegmentRange
 from sarit.client.writer.key_ranges import Slots
-from sarit.client.writer.segment_appender import Lane
+from sarit.client.writer.segment_appender import SegmentAppender
 from sarit.client.writer.writer import EventWriter
 from sarit.core.names import SegmentId, StreamName
 from sarit.env.real import real_env
@@ -56,7 +56,7 @@ class NoController:
 
 def lane_round(chunks: Callable[[], Any]) -> None:
     """Chunks through a lane whose blocks are acknowledged as soon as they are made."""
-    lane = Lane("s/t/0.#epoch.0", None, bytes(16))
+    lane = SegmentAppender("s/t/0.#epoch.0", None, bytes(16))
     lane.attached(1)
     lane.set_up(-1)
     for chunk in chunks():

@@ -23,8 +23,8 @@ from sarit.store.container.container import ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
 from sarit.store.container.recovery import open_container, sweep_orphans
 from sarit.store.container.tables import Tables
-from sarit.store.flow_control.memory_budget import Budget
-from sarit.store.flow_control.rate_limiter import FlushPace, Paces, ReadPace
+from sarit.store.flow_control.memory_budget import MemoryBudget
+from sarit.store.flow_control.rate_limiter import FlushRateLimiter, RateLimiters, ReadRateLimiter
 from sarit.store.tiering.flusher import FlushLimits
 from simulation.crashes.machine import Aside, DirectThreads, Machine, SimulatedClock, SimulatedRandom, simulate
 from simulation.crashes.model import Model, Seen
@@ -128,7 +128,7 @@ async def recover(disk: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBat
     await index.close()
     opened, storage = await open_on(env, indexes, _NEVER)
     try:
-        return await look(opened, ChunkReader(storage, 1, opened.container.paces.read), names)
+        return await look(opened, ChunkReader(storage, 1, opened.container.rate_limiters.read), names)
     finally:
         await opened.container.log.close()
         await opened.container.index.close()
@@ -139,11 +139,11 @@ async def recover(disk: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBat
 async def open_on(env: Env, indexes: Any, limits: FlushLimits) -> tuple[Opened, Any]:
     """A container that serves, and its long-term storage."""
     storage = await open_directory("/chunks", env, writers=1, readers=1)
-    budget = Budget(_BUDGET_BYTES, 0)
+    budget = MemoryBudget(_BUDGET_BYTES, 0)
     logs = LocalLogProvider(env, "/log", FILE_BYTES)
-    paces = Paces(FlushPace(env.clock, budget), ReadPace(env.clock))
+    rate_limiters = RateLimiters(FlushRateLimiter(env.clock, budget), ReadRateLimiter(env.clock))
     opened = await open_container(
-        0, env, logs, indexes, storage, budget, paces, ContainerLimits(max_segments=4), limits,
+        0, env, logs, indexes, storage, budget, rate_limiters, ContainerLimits(max_segments=4), limits,
         lambda _container, _error: None,
     )  # fmt: skip
     return opened, storage
@@ -155,7 +155,7 @@ async def look(opened: Opened, chunks: ChunkReader, names: list[str]) -> Seen:
     reads, tables = Reads(container, chunks), Tables(container)
     seen: Seen = {}
     for name in names:
-        segment = await container.residency.find(name)
+        segment = await container.metadata.find(name)
         if segment is None:
             continue
         if segment.is_table:
@@ -176,7 +176,7 @@ async def look(opened: Opened, chunks: ChunkReader, names: list[str]) -> Seen:
 async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, number: int) -> None:
     env, model = machine.env(), judge.model
     opened, storage = await open_on(env, WatchedIndexes(judge.indexes, judge), _LIMITS)
-    seen = await look(opened, ChunkReader(storage, 1, opened.container.paces.read), model.names)
+    seen = await look(opened, ChunkReader(storage, 1, opened.container.rate_limiters.read), model.names)
     begun = model.matching(seen)
     assert begun is not None, f"life {number}: {model.difference(seen)}"
     model.go_on_from(begun)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.store.container.container import Container
 from sarit.store.container.state import ContainerState
-from sarit.store.flow_control.memory_budget import Budget
+from sarit.store.flow_control.memory_budget import MemoryBudget
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
 
@@ -32,7 +32,7 @@ def throttled_append_overtaken() -> Iterator[None]:
 @contextmanager
 def throttle_forgotten() -> Iterator[None]:
     """The bound on un-flushed bytes stops nobody."""
-    with planted(Budget, "exhausted", property(lambda self: False)):
+    with planted(MemoryBudget, "exhausted", property(lambda self: False)):
         yield
 
 
@@ -40,7 +40,7 @@ def throttle_forgotten() -> Iterator[None]:
 @contextmanager
 def written_bytes_kept() -> Iterator[None]:
     """All that stands in chunks stays in memory until the checkpoint is committed."""
-    with planted(Budget, "keeps_written", lambda self, held_bytes: True):
+    with planted(MemoryBudget, "keeps_written", lambda self, held_bytes: True):
         yield
 
 
@@ -86,7 +86,7 @@ def refused_append_kept() -> Iterator[None]:
             session.segment, session.attribute, session, last, writer=session.writer, number=append.last_event_number,
             events=append.events, parts=append.parts, length=append.length,
         )  # fmt: skip
-        self.pipeline.add(operation, None)
+        self.group_commit.add(operation, None)
         session.attribute.assigned = session.last = append.last_event_number
 
     with planted(Container, "_append", wrong):
@@ -100,10 +100,10 @@ def attribute_condition_forgotten() -> Iterator[None]:
     right = Container.update_attribute
 
     async def wrong(self: Any, name: str, key: bytes, value: int, expected: int) -> bool:
-        segment = await self.residency.require(name)
+        segment = await self.metadata.require(name)
         segment.pins += 1
         try:
-            expected = (await self.residency.attribute(segment, key)).assigned
+            expected = (await self.metadata.attribute(segment, key)).assigned
         finally:
             segment.pins -= 1
         return await right(self, name, key, value, expected)
@@ -135,7 +135,7 @@ def length_told_early() -> Iterator[None]:
 
     async def wrong(self: Any, name: str) -> Any:
         info = await right(self, name)
-        segment = await self.residency.require(name)
+        segment = await self.metadata.require(name)
         return type(info)(segment.assigned_length, info.start_offset, info.sealed, info.modified_ms)
 
     with planted(Container, "info", wrong):

@@ -59,7 +59,7 @@ def table_read_once() -> Iterator[None]:
         segment = await self._require(name)
         table = segment.table
         unknown = [key for key in wanted if _applied(table, key) is None]
-        stored = await self._container.residency.stored_entries(segment, unknown) if unknown else {}
+        stored = await self._container.metadata.stored_entries(segment, unknown) if unknown else {}
         found = [_applied(table, key) or stored.get(key) for key in wanted]
         return [None if entry is None or entry.value is None else entry for entry in found]
 
@@ -77,7 +77,7 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
         await asyncio.wait((running,))
         opened.flusher._under_way = False
         try:
-            await opened.container.pipeline.settled()
+            await opened.container.group_commit.settled()
             await opened.flusher.checkpoint()
         except SaritError:
             return
@@ -108,9 +108,9 @@ def unsaved_segment_evicted() -> Iterator[None]:
 @contextmanager
 def read_before_durable() -> Iterator[None]:
     """Operations are applied, and so readable, when they are handed to the log."""
-    from sarit.store.container.group_commit import FramePipeline
+    from sarit.store.container.group_commit import GroupCommit
 
-    right_cut, right_durable = FramePipeline._cut, FramePipeline._durable
+    right_cut, right_durable = GroupCommit._cut, GroupCommit._durable
 
     def cut(self: Any) -> None:
         before = len(self._in_flight)
@@ -120,5 +120,5 @@ def read_before_durable() -> Iterator[None]:
                 self._state.apply(operation, frame.wall_ms)
             frame.operations = []
 
-    with planted(FramePipeline, "_cut", cut), planted(FramePipeline, "_durable", right_durable):
+    with planted(GroupCommit, "_cut", cut), planted(GroupCommit, "_durable", right_durable):
         yield

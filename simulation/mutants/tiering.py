@@ -11,7 +11,7 @@ from sarit.node import storage_starts as starts
 from sarit.store import store
 from sarit.store.container import recovery
 from sarit.store.container.reads import ChunkReader
-from sarit.store.tiering.chunk_gc import Garbage
+from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.flusher import Flusher
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
@@ -108,7 +108,7 @@ def late_chunks_not_swept() -> Iterator[None]:
 @contextmanager
 def garbage_forgotten() -> Iterator[None]:
     """Chunks that a commit dropped are forgotten, not deleted."""
-    right = Garbage.collect
+    right = ChunkGC.collect
 
     async def wrong(self: Any) -> None:
         storage = self._container.storage
@@ -123,7 +123,7 @@ def garbage_forgotten() -> Iterator[None]:
         finally:
             self._container.storage = storage
 
-    with planted(Garbage, "collect", wrong):
+    with planted(ChunkGC, "collect", wrong):
         yield
 
 

@@ -8,8 +8,8 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.controller.background.autoscale import AutoScale
-from sarit.controller.background.maintenance import Caretaker
-from sarit.controller.background.recovery_sweeper import Sweeper
+from sarit.controller.background.maintenance import MaintenanceLoop
+from sarit.controller.background.recovery_sweeper import RecoverySweeper
 from sarit.controller.background.retention import Retention
 from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.calls.groups import GroupCalls
@@ -64,10 +64,10 @@ class Controller:
         self.history = History(self.catalog, self.streams, segments)
         self.retention = Retention(self.catalog, self.streams, segments, env)
         self.watermarks = Watermarks(self.catalog, self.streams, segments, times.watermarks, env)
-        self.caretaker = Caretaker(
+        self.caretaker = MaintenanceLoop(
             self.catalog, self.retention, self.watermarks, times.retention, times.watermarks, env
         )
-        self.sweeper = Sweeper(
+        self.sweeper = RecoverySweeper(
             self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env
         )
         self._background: list[asyncio.Task[None]] = []

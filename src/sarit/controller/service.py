@@ -12,7 +12,7 @@ from grpclib.const import Cardinality, Handler
 
 from sarit.controller.status import answering
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.request_limiter import Reception
+from sarit.rpc.request_limiter import RequestLimiter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ class ControllerService:
     """What a grpclib server serves."""
 
     def __init__(self, families: Sequence[object]) -> None:
-        reception = Reception()
+        reception = RequestLimiter()
         self._mapping = {
             f"/{_SERVICE.full_name}/{method.name}": Handler(
                 answering(_method(families, method.name), reception),

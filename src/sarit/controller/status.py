@@ -18,7 +18,7 @@ from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFou
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from sarit.rpc.request_limiter import Reception
+    from sarit.rpc.request_limiter import RequestLimiter
 
 _log = logging.getLogger("sarit.controller")
 
@@ -35,7 +35,7 @@ _STATUS: dict[type[SaritError], Status] = {
 
 
 def answering(
-    method: Callable[[Any], Awaitable[Any]], reception: Reception
+    method: Callable[[Any], Awaitable[Any]], reception: RequestLimiter
 ) -> Callable[[Any], Coroutine[Any, Any, None]]:
     """Make a grpclib handler of a method that takes the request and returns the reply."""
 

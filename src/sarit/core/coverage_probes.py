@@ -1,6 +1,6 @@
 """Places worth reaching, by name: a test that never came there has shown nothing about them.
 
-Code calls `sometimes("log_rolled")` where something rare happens.  Nobody listens in production.  The simulation
+Code calls `coverage_probe("log_rolled")` where something rare happens.  Nobody listens in production.  The simulation
 counts what its seeds reach (and may end the process there): docs/testing.md.  After FoundationDB's `CODE_PROBE` and
 TigerBeetle's coverage marks.  Not for hot paths: once for an event of the node, never once for an append.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _listeners: list[Callable[[str], None]] = []
 
 
-def sometimes(name: str) -> None:
+def coverage_probe(name: str) -> None:
     """This place was reached."""
     for listener in _listeners:
         listener(name)

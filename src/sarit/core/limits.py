@@ -48,7 +48,7 @@ MAX_SEGMENT_NAME_BYTES: Final = 4 * KIB
 MAX_MERGE_ATTRIBUTES: Final = 0xFFFF
 
 # -- cache, flush, long-term storage ---------------------------------------------------------
-MAX_UNFLUSHED_BYTES: Final = 768 * MIB
+MAX_DIRTY_BYTES: Final = 768 * MIB
 CACHE_BYTES: Final = 128 * MIB
 CHUNK_TARGET_BYTES: Final = 32 * MIB
 SMALL_SLICE_BYTES: Final = 32 * KIB
@@ -96,3 +96,33 @@ LOOK_SECONDS: Final = 0.25
 LOOK_PAUSES: Final = 50
 MOST_LOOK_SECONDS: Final = 1.0
 FULL_LOOK_OBJECTS: Final = 2_000_000
+
+# -- store: server -----------------------------------------------------------------------------
+# (bounds and intervals of this part)
+
+# -- store: container and flow control ---------------------------------------------------------
+# (bounds and intervals of this part)
+
+# -- store: tiering ----------------------------------------------------------------------------
+# (bounds and intervals of this part)
+
+# -- log, storage, index -----------------------------------------------------------------------
+# (bounds and intervals of this part)
+
+# -- controller --------------------------------------------------------------------------------
+# (bounds and intervals of this part)
+
+# -- node, gRPC --------------------------------------------------------------------------------
+# (bounds and intervals of this part)
+
+# -- client: connections and retries -----------------------------------------------------------
+# (bounds and intervals of this part)
+
+# -- client: writer ----------------------------------------------------------------------------
+# (bounds and intervals of this part)
+
+# -- client: reader, groups, tables, transactions, shared state --------------------------------
+# (bounds and intervals of this part)
+
+# -- command line and Spark --------------------------------------------------------------------
+# (bounds and intervals of this part)

@@ -13,7 +13,7 @@ import errno
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.log.reading import LOG, NEW, SPARE, file_name
 from sarit.log.records import BLOCK_BYTES, FRAME, LIFE_BYTES, FileHeader, GroupWriter
 
@@ -68,7 +68,7 @@ class FileMaker:
         recycled = len(self.spares) > (not opening)
         source = self.spares.pop() if recycled else self._allocate(sequence)
         if recycled:
-            sometimes("log_file_recycled")
+            coverage_probe("log_file_recycled")
         path = self._path(sequence, LOG)
         file = self._files.open(source, "blocks")
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt
 from sarit.core.limits import LOG_READ_BYTES
 from sarit.log.port import Frame
@@ -251,9 +251,9 @@ def _read_tail(reader: RunReader, tail: Tail) -> int | None:
     tail.mark = max(tail.mark, reader.durable_behind())
     tail.carried = [record for record in tail.carried if record.number > tail.mark]
     if reader.torn:
-        sometimes("torn_tail_found")
+        coverage_probe("torn_tail_found")
     if tail.carried:
-        sometimes("tail_carried")
+        coverage_probe("tail_carried")
     return reader.last
 
 

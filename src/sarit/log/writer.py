@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import LOG_GROUP_BYTES
 from sarit.log.reading import LogFile
@@ -125,9 +125,9 @@ class LogWriter:
         if file.position + size > file.capacity and file.position > BLOCK_BYTES:
             if self.next_file is None:
                 outcome.starved = True
-                sometimes("log_waited_for_a_file")
+                coverage_probe("log_waited_for_a_file")
                 return
-            sometimes("log_rolled")
+            coverage_probe("log_rolled")
             # Every group before this one is synced: the file is whole.
             outcome.closed.append(LogFile(file.path, file.header, file.position, file.first, self.durable))
             file.file.close()

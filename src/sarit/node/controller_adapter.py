@@ -148,7 +148,7 @@ class InProcessSegments:
 
 
 class _Reply:
-    """`store.sessions.AppendReplies` for one append."""
+    """`store.sessions.ReplySink` for one append."""
 
     def __init__(self, done: asyncio.Future[None]) -> None:
         self._done = done

@@ -15,7 +15,7 @@ from sarit.core.limits import FULL_LOOK_OBJECTS, GC_THRESHOLDS, LOOK_PAUSES, LOO
 from sarit.env.real import RealClock
 
 
-class Looks:
+class GcScheduler:
     """The looks of one process; on its event loop."""
 
     def __init__(self) -> None:

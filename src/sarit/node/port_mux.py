@@ -22,7 +22,7 @@ _WIRE_FIRST_BYTE: Final = 0xFF
 _log = logging.getLogger("sarit.node")
 
 
-class OnePort:
+class PortMux:
     """Makes protocols that look at the first byte; at most `most` connections may be open that have sent none."""
 
     def __init__(
@@ -53,7 +53,7 @@ class OnePort:
 class _FirstByte(asyncio.Protocol):
     """Looks at the first byte of a connection and steps aside."""
 
-    def __init__(self, port: OnePort) -> None:
+    def __init__(self, port: PortMux) -> None:
         self._port = port
         self._transport: asyncio.Transport
         self._patience: asyncio.TimerHandle

@@ -12,11 +12,11 @@ from sarit.controller.server import Controller
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
-from sarit.node.gc_scheduler import Looks
+from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.ownership import claim_chunks, claim_directory
 from sarit.node.signals import StopSignals, unless
 from sarit.store.flow_control.load_meters import Meters
-from sarit.store.server.listener import StoreServer
+from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Node:
         self.env = env
         self.storage = storage
         self.store = SegmentStore(env, logs, indexes, storage, config.limits, config.data_dir)
-        self.server = StoreServer(self.store, max_connections=config.max_connections)
+        self.server = StoreListener(self.store, max_connections=config.max_connections)
         self.meters = Meters(self.store, env.clock, config.times.scaling)
         address = advertised_address(config)
         self.segments = InProcessSegments(self.store, address, self.meters)
@@ -65,8 +65,8 @@ class Node:
 
     async def start(self) -> None:
         """Recover and serve.  Raises Corrupt, Unavailable, OSError (a port is taken)."""
-        from sarit.node.port_mux import OnePort
-        from sarit.rpc.grpc_server import Door
+        from sarit.node.port_mux import PortMux
+        from sarit.rpc.grpc_server import GrpcListener
 
         await self.store.start()
         await self.controller.start()
@@ -74,10 +74,10 @@ class Node:
         if not self.config.one_port:
             self.store_port = await self.server.listen(self.config.host, self.config.store_port)
         self.server.watch()
-        door = Door(self.controller.services(), self.config.max_api_connections)
+        door = GrpcListener(self.controller.services(), self.config.max_api_connections)
         entrance = door.connection
         if self.config.one_port:
-            entrance = OnePort(self.server.connection, door.connection, self.config.max_api_connections).connection
+            entrance = PortMux(self.server.connection, door.connection, self.config.max_api_connections).connection
         self._api = await asyncio.get_running_loop().create_server(
             entrance, bound_address(self.config.host), self.config.controller_port, backlog=_BACKLOG
         )
@@ -172,7 +172,7 @@ async def _start(config: NodeConfig, env: Env, claimed: Claimed, nodes: list[Nod
     nodes.append(node)
     await claim_chunks(config, env, node.storage, claimed)
     await node.start()
-    Looks().begin()
+    GcScheduler().begin()
 
 
 async def _stop(node: Node, signals: StopSignals) -> None:

@@ -1,7 +1,7 @@
 """Connections of the controller API: how many there may be, and what ends one.
 
 grpclib speaks HTTP/2 and gRPC; it has no bound on connections, passes on what its HTTP/2 library raises, and says
-nothing of a client that broke the protocol.  So each connection is a `_Guest` that hands bytes on to grpclib's
+nothing of a client that broke the protocol.  So each connection is a `_GrpcConnection` that hands bytes on to grpclib's
 protocol and ends the connection, with one line in the log, when the client
 
 - sends what is no HTTP/2, or a request that grpclib cannot handle;
@@ -41,7 +41,7 @@ _PING: Final = b"anybody?"
 WINDOW_BYTES: Final = 65_535
 
 
-class Door:
+class GrpcListener:
     """Makes the protocol of each new connection; at most `most` of them are open at once."""
 
     def __init__(self, services: Collection[Any], most: int) -> None:
@@ -61,17 +61,17 @@ class Door:
                 _log.error("%d API connections are open, the most allowed: new ones are closed", self._inside)
             return Refused()
         self._inside += 1
-        return _Guest(self, self._http())
+        return _GrpcConnection(self, self._http())
 
     def left(self) -> None:
         """A connection has ended."""
         self._inside -= 1
 
 
-class _Guest(asyncio.Protocol):
+class _GrpcConnection(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, door: Door, inner: Any) -> None:
+    def __init__(self, door: GrpcListener, inner: Any) -> None:
         self._door = door
         self._inner = inner  # a grpclib.protocol.H2Protocol
         self._transport: asyncio.Transport

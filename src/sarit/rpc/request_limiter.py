@@ -35,7 +35,7 @@ _PIECE_BYTES: Final = 64 * KIB
 _HEAD: Final = struct.Struct(">BI")  # compressed or not, length
 
 
-class Reception:
+class RequestLimiter:
     """Shared by all calls of a server; `stream` is a grpclib server's."""
 
     def __init__(

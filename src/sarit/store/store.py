@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, SaritError, Unavailable
-from sarit.core.limits import CACHE_BYTES, LOG_FILE_BYTES, MAX_UNFLUSHED_BYTES, MIB
+from sarit.core.limits import CACHE_BYTES, LOG_FILE_BYTES, MAX_DIRTY_BYTES, MIB
 from sarit.core.names import placement_key
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
 from sarit.store.container.recovery import Opened, open_container, sweep_orphans
 from sarit.store.container.tables import Tables
-from sarit.store.flow_control.memory_budget import Budget
-from sarit.store.flow_control.rate_limiter import FlushPace, Paces, ReadPace
+from sarit.store.flow_control.memory_budget import MemoryBudget
+from sarit.store.flow_control.rate_limiter import FlushRateLimiter, RateLimiters, ReadRateLimiter
 from sarit.store.tiering.flusher import FlushLimits
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class StoreLimits:
     """Sizes a test or an operator may set; bytes and seconds."""
 
     containers: int = 4
-    max_unflushed_bytes: int = MAX_UNFLUSHED_BYTES
+    max_dirty_bytes: int = MAX_DIRTY_BYTES
     cache_bytes: int = CACHE_BYTES
     chunk_cache_bytes: int = 64 * MIB
     disk_reserve_bytes: int = 64 * MIB
@@ -86,9 +86,9 @@ class SegmentStore:
     ) -> None:
         self.env = env
         self.limits = limits
-        self.budget = Budget(limits.max_unflushed_bytes, limits.cache_bytes)
+        self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
         self.on_failure: Callable[[Container], None] | None = None
-        self._paces = Paces(FlushPace(env.clock, self.budget), ReadPace(env.clock))
+        self._paces = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
         self._logs = logs
         self._indexes = indexes
         self._storage = storage
@@ -190,7 +190,7 @@ class SegmentStore:
         if slot.opened is None or slot.opened.container is not container:
             return
         _log.error("container %d failed and recovers: %s", container.number, error)
-        sometimes("container_failed")
+        coverage_probe("container_failed")
         slot.opened = slot.reads = slot.tables = None
         self.budget.drop({id(segment) for segment in container.state.segments.values()})
         self.budget.forget(container.number)
@@ -306,7 +306,7 @@ async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
         _tell_not_flushed(opened, "its last checkpoint was given up")
         return
     try:
-        await opened.container.pipeline.settled()
+        await opened.container.group_commit.settled()
         await flusher.checkpoint()
         await flusher.garbage.collect()
     except SaritError as error:

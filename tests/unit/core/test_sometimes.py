@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from sarit.core.coverage_probes import listening, sometimes
+from sarit.core.coverage_probes import coverage_probe, listening
 
 
 def test_those_who_listen_are_told() -> None:
     heard: list[str] = []
-    sometimes("before")
+    coverage_probe("before")
     with listening(heard.append):
-        sometimes("here")
+        coverage_probe("here")
         with listening(heard.append):
-            sometimes("twice")
-    sometimes("after")
+            coverage_probe("twice")
+    coverage_probe("after")
     assert heard == ["here", "twice", "twice"]
 
 
@@ -22,5 +22,5 @@ def test_listening_ends_with_an_error_too() -> None:
         with listening(heard.append):
             raise ValueError
     except ValueError:
-        sometimes("after")
+        coverage_probe("after")
     assert not heard

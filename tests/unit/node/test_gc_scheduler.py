@@ -9,7 +9,7 @@ import pytest
 
 from sarit.core.limits import LOOK_PAUSES, LOOK_SECONDS, MOST_LOOK_SECONDS
 from sarit.node import gc_scheduler as looks
-from sarit.node.gc_scheduler import Looks
+from sarit.node.gc_scheduler import GcScheduler
 
 TURN = 2_000
 
@@ -47,7 +47,7 @@ def looks_often(monkeypatch):
 def test_what_is_freed_does_not_put_off_the_looks(looked):
     async def main() -> list[Held]:
         old, young = [Held() for _ in range(50 * TURN)], []
-        Looks().begin()
+        GcScheduler().begin()
         looked.clear()
         for _ in range(50):
             young += [Held() for _ in range(TURN)]
@@ -65,7 +65,7 @@ def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(
     monkeypatch.setattr(looks, "FULL_LOOK_OBJECTS", 10 * TURN)
 
     async def main() -> None:
-        Looks().begin()
+        GcScheduler().begin()
         one = Held()
         one.itself = one
         gone = weakref.ref(one)
@@ -96,7 +96,7 @@ def test_looks_that_take_long_are_fewer(took, pause, monkeypatch):
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        one = Looks()
+        one = GcScheduler()
         monkeypatch.setattr(loop, "call_later", lambda seconds, _call: pauses.append(seconds))
         one._look()
 

@@ -15,7 +15,7 @@ from h2.events import PingReceived
 from sarit.rpc import grpc_server as door
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
-from sarit.rpc.grpc_server import Door, _Gathering
+from sarit.rpc.grpc_server import GrpcListener, _Gathering
 from tests.unit.client.world import until
 
 
@@ -80,7 +80,7 @@ class _Service:
 async def an_impatient_door(monkeypatch, greeting=0.05, quiet=0.05, ping=0.05):
     for name, seconds in (("GREETING", greeting), ("QUIET", quiet), ("PING", ping)):
         monkeypatch.setattr(door, f"{name}_SECONDS", seconds)
-    entrance = Door([_Service()], 10)
+    entrance = GrpcListener([_Service()], 10)
     server = await asyncio.get_running_loop().create_server(entrance.connection, "127.0.0.1", 0)
     try:
         yield entrance, server.sockets[0].getsockname()[1]

@@ -9,7 +9,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.request_limiter import MAX_REQUEST_BYTES, Reception
+from sarit.rpc.request_limiter import MAX_REQUEST_BYTES, RequestLimiter
 
 
 class Stream:
@@ -50,7 +50,7 @@ SCOPE = pb.ScopeInfo(scope="x" * 300_000)
 
 def test_large_requests_come_in_pieces_that_are_counted_while_they_come():
     async def main():
-        reception = Reception(max_held_bytes=500_000, patience_seconds=0.2)
+        reception = RequestLimiter(max_held_bytes=500_000, patience_seconds=0.2)
         whole = framed(SCOPE.SerializeToString())
         assert await reception.receive(Stream(whole)) == SCOPE
         waiting = asyncio.create_task(reception.receive(Stream(whole[:-10], ended=False)))
@@ -82,7 +82,7 @@ def test_large_requests_come_in_pieces_that_are_counted_while_they_come():
 def test_what_is_no_request_gets_a_status(data, status):
     async def main():
         with pytest.raises(GRPCError) as error:
-            await Reception().receive(Stream(data))
+            await RequestLimiter().receive(Stream(data))
         assert error.value.status is status
 
     asyncio.run(main())
@@ -90,7 +90,7 @@ def test_what_is_no_request_gets_a_status(data, status):
 
 def test_a_reply_that_is_not_taken_ends_the_connection_with_one_line(caplog):
     async def main():
-        reception = Reception(patience_seconds=0.01)
+        reception = RequestLimiter(patience_seconds=0.01)
         stream = Stream(b"")
         results = await asyncio.gather(*(reception.deliver(stream, None) for _ in range(3)), return_exceptions=True)
         assert {type(result) for result in results} == {GRPCError}
@@ -105,7 +105,7 @@ def test_a_reply_that_is_not_taken_ends_the_connection_with_one_line(caplog):
 
 
 def test_calls_under_way_are_bounded():
-    reception = Reception(max_calls=2)
+    reception = RequestLimiter(max_calls=2)
     with reception.call():
         with reception.call(), pytest.raises(GRPCError) as error, reception.call():
             pass

@@ -12,7 +12,7 @@ OTHER = "s/other/0.#epoch.0"
 LIMITS = replace(
     SMALL,
     containers=1,
-    max_unflushed_bytes=100_000,
+    max_dirty_bytes=100_000,
     flush=replace(SMALL.flush, interval_seconds=1000, trigger_bytes=1 << 40),
 )
 

@@ -75,7 +75,7 @@ class History:
             await changing
         elif luck < 0.25:
             self.store = await self.world.crash(self.store)
-        await self.container.pipeline.settled()
+        await self.container.group_commit.settled()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -86,7 +86,7 @@ def test_what_entered_leaves(seed):
         for _ in range(60):
             await history.step()
             state = history.container.state
-            assert (state.unflushed_bytes, state.unflushed_blocks) == counted(history.container)
+            assert (state.dirty_bytes, state.dirty_blocks) == counted(history.container)
         while await history.flusher.checkpoint():
             pass
         assert history.container.state.held_bytes == 0
@@ -100,7 +100,7 @@ def test_small_appends_are_held_back_by_what_memory_holds_for_them():
     """The bound was for payload alone: at 100 bytes an append, memory held seven times as much."""
 
     async def main():
-        world = World(limits=replace(LIMITS, max_unflushed_bytes=100_000))
+        world = World(limits=replace(LIMITS, max_dirty_bytes=100_000))
         store = await world.start()
         await store.container(NAMES[0]).create(NAMES[0])
         await store.opened()[0].flusher.checkpoint()
@@ -110,7 +110,7 @@ def test_small_appends_are_held_back_by_what_memory_holds_for_them():
             writer.append(b"x" * 100, number)
         taken = 500 - store.container(NAMES[0]).throttled
         assert taken == -(-100_000 // (100 + BLOCK_OVERHEAD_BYTES))
-        assert store.container(NAMES[0]).state.unflushed_bytes == taken * 100, "by which flushing goes"
+        assert store.container(NAMES[0]).state.dirty_bytes == taken * 100, "by which flushing goes"
         while store.container(NAMES[0]).throttled:
             await writer.settled()
             await store.opened()[0].flusher.checkpoint()

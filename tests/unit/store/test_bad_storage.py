@@ -7,7 +7,7 @@ import pytest
 
 from sarit.core.errors import Unavailable
 from sarit.index import keys
-from sarit.store.container import metadata_cache as residency
+from sarit.store.container import metadata_cache as metadata
 from sarit.store.container.container import AttributeUpdate
 from sarit.store.container.recovery import sweep_orphans
 from tests.unit.store.harness import SMALL, World, Writer, read_all
@@ -59,8 +59,8 @@ def test_a_compaction_that_is_not_committed_leaves_no_chunk():
         store = await world.crash(store)
         (opened,) = store.opened()
         await sweep_orphans(opened)
-        segment = await opened.container.residency.require(NAME)
-        extents = await opened.container.residency.chunks(segment)
+        segment = await opened.container.metadata.require(NAME)
+        extents = await opened.container.metadata.chunks(segment)
         assert set(world.storage.chunks) == {extent.chunk for extent in extents}
         assert len(await read_all(store, NAME)) == 9 * 300
         await store.stop()
@@ -157,7 +157,7 @@ def _garbage(count):
 
 
 def test_an_attribute_that_is_set_to_what_it_is_may_be_evicted_meanwhile(monkeypatch):
-    monkeypatch.setattr(residency, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 8)
+    monkeypatch.setattr(metadata, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 8)
 
     async def main():
         world = World(limits=replace(SMALL, containers=1, flush=BY_HAND))
@@ -184,7 +184,7 @@ def test_an_attribute_that_is_set_to_what_it_is_may_be_evicted_meanwhile(monkeyp
 @pytest.fixture
 def merging(monkeypatch):
     """A store whose segment NAME has 20 attributes in the index, of which 8 fit into memory, and a SOURCE to merge."""
-    monkeypatch.setattr(residency, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 8)
+    monkeypatch.setattr(metadata, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 8)
 
     async def begin():
         store = await World(limits=replace(SMALL, containers=1, flush=BY_HAND)).start()
@@ -227,8 +227,8 @@ def test_a_merge_may_name_more_attributes_than_are_kept_in_memory(merging):
 def test_an_attribute_that_a_merge_names_may_be_evicted_while_it_waits(merging):
     async def main():
         store, container = await merging()
-        source = await container.residency.require(SOURCE)
-        target = await container.residency.require(NAME)
+        source = await container.metadata.require(SOURCE)
+        target = await container.metadata.require(NAME)
         source.compacting = True
         merge = asyncio.ensure_future(container.merge(NAME, SOURCE, (increment(3),)))
         while attribute(3) not in target.attributes:

@@ -15,7 +15,7 @@ BOUND = 100_000
 LIMITS = replace(
     SMALL,
     containers=1,
-    max_unflushed_bytes=BOUND,
+    max_dirty_bytes=BOUND,
     flush=replace(SMALL.flush, interval_seconds=1000, trigger_bytes=1 << 40),
 )
 
@@ -86,8 +86,10 @@ def test_an_append_that_goes_on_is_refused_behind_the_acknowledgements_of_the_fr
             await writer.set_up()
             writer.append(b"at a wrong offset", 1, 77)
             writer.replies.refused = lambda *_: told.append("refused")
-            container.pipeline.add(container.state.delete(container.state.names[BIG]), lambda _: told.append("deleted"))
-            await container.pipeline.settled()
+            container.group_commit.add(
+                container.state.delete(container.state.names[BIG]), lambda _: told.append("deleted")
+            )
+            await container.group_commit.settled()
             assert told == ["deleted", "refused"]
 
     asyncio.run(main())
@@ -113,7 +115,7 @@ def test_a_container_that_failed_is_charged_no_more():
             storage.let_go.set_result(None)
             await asyncio.gather(checkpoint, return_exceptions=True)
             assert store.budget.held_bytes == 0
-            assert store.budget.unflushed_bytes == 0
+            assert store.budget.dirty_bytes == 0
 
     asyncio.run(main())
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 from sarit.store.container.operations import Create
 from sarit.store.container.segment import Block, Segment, slice_blocks
-from sarit.store.flow_control.memory_budget import Budget
+from sarit.store.flow_control.memory_budget import MemoryBudget
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 
@@ -23,7 +23,7 @@ def test_a_run_of_blocks_is_read_to_its_first_hole() -> None:
 
 def test_cached_runs_have_no_holes() -> None:
     segment = Segment(Create(1, "a/b/0.#epoch.0"), 0)
-    budget = Budget(1 << 20, 1 << 20)
+    budget = MemoryBudget(1 << 20, 1 << 20)
     blocks = [Block(0, 4, [b"abcd"]), Block(4, 4, None, "chunk"), Block(8, 4, [b"ijkl"]), Block(12, 4, [b"mnop"])]
     budget.keep(segment, blocks)
     assert [[block.offset for block in run] for run in segment.cached] == [[0], [8, 12]]

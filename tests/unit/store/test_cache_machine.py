@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 from sarit.store.container.operations import Create
 from sarit.store.container.segment import Block, Segment, slice_blocks
-from sarit.store.flow_control.memory_budget import Budget
+from sarit.store.flow_control.memory_budget import MemoryBudget
 
 CACHE_BYTES = 40 + 5 * BLOCK_OVERHEAD_BYTES
 which = st.integers(0, 1)
@@ -22,7 +22,7 @@ class Cache(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.budget = Budget(1 << 20, CACHE_BYTES)
+        self.budget = MemoryBudget(1 << 20, CACHE_BYTES)
         self.made = 0
         self.segments = [Segment(Create(number, f"s{number}"), 0) for number in range(2)]
         self.data = [b"", b""]

@@ -72,10 +72,10 @@ def test_an_answer_that_raises_keeps_none_from_the_others():
         bugs = complaints()
         store, container, first, second, woken = await two_of_whom_one_raises()
         first.append(b", twice", 1)
-        container.pipeline.barrier(lambda error: first.replies.refused(None, None, error))  # of the same operation
+        container.group_commit.barrier(lambda error: first.replies.refused(None, None, error))  # of the same operation
         second.append(b", told", 1)
         async with asyncio.timeout(5):
-            await container.pipeline.settled()
+            await container.group_commit.settled()
         assert len(first.replies.acknowledgements) == len(second.replies.acknowledgements) == 1
         assert first.replies.errors == [None]
         assert woken == [None, None]

@@ -104,7 +104,7 @@ def test_what_a_chunk_holds_leaves_memory_before_the_others_are_written(cache_by
         (opened,) = store.opened()
         state = opened.container.state
         assert state.written_bytes == (ONE_CHUNK if stays else 0)
-        assert state.unflushed_bytes == len(WHOLE), "of OTHER alone"
+        assert state.dirty_bytes == len(WHOLE), "of OTHER alone"
         assert await read_all(store, SEGMENT) == WHOLE
         segment = state.names[SEGMENT]
         for offset in (0, 9_999, 10_000, 15_000, 29_999):

@@ -40,8 +40,8 @@ def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
         assert await read_all(store, SEGMENT) == expected
         await asyncio.sleep(0.1)
         opened_container = next(o for o in store.opened() if o.container is store.container(SEGMENT))
-        segment = await opened_container.container.residency.require(SEGMENT)
-        chunks = await opened_container.container.residency.chunks(segment)
+        segment = await opened_container.container.metadata.require(SEGMENT)
+        chunks = await opened_container.container.metadata.chunks(segment)
         named = {extent.chunk for extent in chunks if extent.chunk}
         assert set(world.storage.chunks) == named  # the joined ones are deleted, nothing else is
         await store.stop()
@@ -54,8 +54,8 @@ def test_compaction_gives_way_while_memory_runs_short():
 
     async def main():
         _, store, writer = await _trickling()
-        half = store.budget.max_unflushed_bytes // 2
-        store.budget.report(99, SimpleNamespace(held_bytes=half, unflushed_bytes=0, written_bytes=0))
+        half = store.budget.max_dirty_bytes // 2
+        store.budget.report(99, SimpleNamespace(held_bytes=half, dirty_bytes=0, written_bytes=0))
         numbers = iter(range(1, 1000))
         expected = b""
 

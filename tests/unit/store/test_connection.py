@@ -9,7 +9,7 @@ import pytest
 
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.real import RealNetwork
-from sarit.store.server.listener import StoreServer
+from sarit.store.server.listener import StoreListener
 from sarit.wire import commands as wire
 from sarit.wire.append import append_block_end_header
 from sarit.wire.frames import FrameReader
@@ -66,7 +66,7 @@ async def serving(world=None):
     world = world or World()
     store = await world.start()
     store.env = replace(twin_env(), network=RealNetwork())
-    server = StoreServer(store)
+    server = StoreListener(store)
     port = await server.listen("127.0.0.1", 0)
     yield Server(port, store, server)
     await server.close()

@@ -255,7 +255,7 @@ def test_after_a_failed_log_nobody_is_told_success_and_the_container_recovers():
 
 def test_appends_wait_while_long_term_storage_is_away_and_none_is_lost():
     async def main():
-        world = World(limits=replace(SMALL, max_unflushed_bytes=15_000))
+        world = World(limits=replace(SMALL, max_dirty_bytes=15_000))
         _, store, writer = await opened(world)
         world.storage.faults.away = True
         for number in range(1, 101):

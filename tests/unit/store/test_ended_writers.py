@@ -155,7 +155,7 @@ def test_transient_segments_that_were_merged_are_forgotten_and_none_is_left_behi
             await until(
                 lambda: not any("#transient" in name and not segment.deleted
                                 for container in containers for name, segment in container.state.names.items())
-                and all(container.pipeline.idle for container in containers)
+                and all(container.group_commit.idle for container in containers)
             )  # fmt: skip
 
     run(main())

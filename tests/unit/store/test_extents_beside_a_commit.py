@@ -22,12 +22,12 @@ def test_extents_read_while_a_commit_is_under_way(reload):
             task.cancel()
         await asyncio.sleep(0)
         await opened.flusher.checkpoint()
-        segment = await container.residency.require(NAME)
+        segment = await container.metadata.require(NAME)
         assert segment.committed
         writer.append(b"x" * 300, 1)
         await writer.settled()
         if reload:
-            await container.residency.chunks(segment)
+            await container.metadata.chunks(segment)
 
         commit, committed, told = container.index.commit, asyncio.Event(), asyncio.Event()
 
@@ -39,13 +39,13 @@ def test_extents_read_while_a_commit_is_under_way(reload):
         container.index.commit = slowly
         checkpoint = asyncio.ensure_future(opened.flusher.checkpoint())
         await committed.wait()
-        look = container.residency.reload_chunks if reload else container.residency.chunks
+        look = container.metadata.reload_chunks if reload else container.metadata.chunks
         looking = asyncio.ensure_future(look(segment))
         await asyncio.wait([looking], timeout=0.05)
         told.set()
         assert await checkpoint
         await looking
-        assert [(extent.start, extent.end) for extent in await container.residency.chunks(segment)] == [(0, 300)]
+        assert [(extent.start, extent.end) for extent in await container.metadata.chunks(segment)] == [(0, 300)]
         writer.append(b"y" * 300, 2)
         await writer.settled()
         assert await opened.flusher.checkpoint()

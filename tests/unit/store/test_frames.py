@@ -8,7 +8,7 @@ import pytest
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import MAX_APPEND_BYTES, MAX_FRAME_BYTES, MAX_TABLE_BATCH_BYTES, MAX_TABLE_VALUE_BYTES
-from sarit.store.container import group_commit as pipeline
+from sarit.store.container import group_commit as group_commit
 from sarit.store.container.operations import ENTRY_HEADER_BYTES, FRAME_HEADER, Append
 from sarit.store.server import append_handler as append_requests
 from sarit.store.tiering.flusher import FlushLimits
@@ -26,8 +26,8 @@ def frame_sizes(world):
 
 
 def test_what_does_not_fit_into_the_frame_that_gathers_begins_the_next(monkeypatch):
-    monkeypatch.setattr(pipeline, "MAX_FRAME_BYTES", 1000)
-    monkeypatch.setattr(pipeline, "MAX_OPERATION_BYTES", 1000 - FRAME_HEADER.size)
+    monkeypatch.setattr(group_commit, "MAX_FRAME_BYTES", 1000)
+    monkeypatch.setattr(group_commit, "MAX_OPERATION_BYTES", 1000 - FRAME_HEADER.size)
 
     async def main():
         world = World(BY_HAND)
@@ -62,7 +62,7 @@ def test_a_larger_append_ends_its_connection_and_nothing_behind_it_counts(monkey
             end = WRITER + struct.pack(">ii", 600, 401) + b"e" * 401 + struct.pack(">iqq", 1, 2, 6)
             client.send(raw(3, WRITER + b"b" * 600), raw(4, end), append_end(b"behind", 1, 3))
             await client.closed()
-            segment = await server.store.container(SEGMENT).residency.require(SEGMENT)
+            segment = await server.store.container(SEGMENT).metadata.require(SEGMENT)
             assert segment.assigned_length == 0
             again = await server.client()
             await again.ask(wire.SetupAppend(2, WRITER, SEGMENT, ""))

@@ -134,7 +134,7 @@ def test_what_the_log_says_is_recovered_over_an_index_without_those_extents(chan
         store = await world.crash(store)
         assert await read_all(store, NEW) == b"c" * 900
         if change == "delete":
-            assert await store.container(OLD).residency.find(OLD) is None
+            assert await store.container(OLD).metadata.find(OLD) is None
         else:
             assert await read_all(store, OLD) == b"b" * 800
         world.storage.room = 2000

@@ -20,7 +20,7 @@ FILE_BYTES = 64 * 1024
 LIMITS = replace(
     SMALL,
     containers=1,
-    max_unflushed_bytes=BOUND,
+    max_dirty_bytes=BOUND,
     flush=replace(SMALL.flush, interval_seconds=1000, trigger_bytes=1 << 40),
 )
 VALUE = b"v" * 1000
@@ -135,7 +135,7 @@ def test_a_disk_filled_by_updates_of_tables_is_given_back():
 
     async def main():
         machine = Machine(1, capacity_bytes=12 * FILE_BYTES)
-        world = World(limits=replace(LIMITS, max_unflushed_bytes=1 << 40, disk_reserve_bytes=0))
+        world = World(limits=replace(LIMITS, max_dirty_bytes=1 << 40, disk_reserve_bytes=0))
         env = machine.env()
         logs = LocalLogProvider(env, "/log", FILE_BYTES)
         store = SegmentStore(env, logs, world.indexes, world.storage, world.limits)

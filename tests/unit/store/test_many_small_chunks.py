@@ -58,7 +58,7 @@ def test_many_small_runs_gather_for_twice_as_long_unless_memory_runs_short(names
     async def main():
         flush = FlushLimits(interval_seconds=1000, trigger_bytes=4000, small_slice_bytes=1, small_extent_bytes=100)
         _, flusher = await fill(flush, names, 6000 // len(names))
-        flusher._container.budget.max_unflushed_bytes = held_bound
+        flusher._container.budget.max_dirty_bytes = held_bound
         flusher.poke()
         await asyncio.sleep(0.05)
         assert flusher.statistics.checkpoints == (0 if waits else 1)
@@ -78,7 +78,7 @@ def test_what_runs_short_while_it_gathers_ends_the_patience(short, monkeypatch):
         begun = loop.time()
         container = flusher._container
         if short == "memory":
-            container.budget.max_unflushed_bytes = 30_000
+            container.budget.max_dirty_bytes = 30_000
         elif short == "disk":
             container.budget.disk_full = True
         else:

@@ -7,15 +7,15 @@ from random import Random
 import pytest
 
 from sarit.core.limits import MIB
-from sarit.store.container.dirty_bytes import Unflushed
-from sarit.store.flow_control.memory_budget import Budget
+from sarit.store.container.dirty_bytes import DirtyBytes
+from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.rate_limiter import (
     FAST_APPEND_SECONDS,
     MAX_READ_WAIT_SECONDS,
     MIN_BYTES_PER_SECOND,
     MIN_READ_BYTES_PER_SECOND,
-    FlushPace,
-    ReadPace,
+    FlushRateLimiter,
+    ReadRateLimiter,
 )
 
 
@@ -27,19 +27,19 @@ class Clock:
         return self.now
 
 
-def report(budget, unflushed_bytes):
+def report(budget, dirty_bytes):
     """Large blocks: memory holds what chunks will."""
-    held = Unflushed()
-    held.unflushed_bytes = unflushed_bytes
+    held = DirtyBytes()
+    held.dirty_bytes = dirty_bytes
     budget.report(0, held)
 
 
 def paced(monkeypatch, unflushed, sizes, late=0.0):
     """When each of `sizes` may be written, in seconds."""
     clock = Clock()
-    budget = Budget(1000 * MIB, 0)
+    budget = MemoryBudget(1000 * MIB, 0)
     report(budget, unflushed)
-    pace = FlushPace(clock, budget)
+    pace = FlushRateLimiter(clock, budget)
 
     async def sleep(seconds):
         assert seconds > 0
@@ -73,8 +73,8 @@ def test_above_half_of_the_bound_nothing_waits(monkeypatch):
 
 
 def test_pieces_are_small_while_paced_and_never_more_than_is_left():
-    budget = Budget(1000 * MIB, 0)
-    pace = FlushPace(Clock(), budget)
+    budget = MemoryBudget(1000 * MIB, 0)
+    pace = FlushRateLimiter(Clock(), budget)
     assert asyncio.run(pace(32 * MIB)) == MIB // 4
     assert asyncio.run(pace(100)) == 100
     report(budget, 501 * MIB)
@@ -88,9 +88,9 @@ def test_late_timers_do_not_slow_it_down(monkeypatch):
 
 def test_after_a_pause_there_is_no_burst(monkeypatch):
     clock = Clock()
-    budget = Budget(1000 * MIB, 0)
+    budget = MemoryBudget(1000 * MIB, 0)
     report(budget, 100 * MIB)
-    pace = FlushPace(clock, budget)
+    pace = FlushRateLimiter(clock, budget)
     waited = []
 
     async def sleep(seconds):
@@ -129,7 +129,7 @@ class Machine:
         bursts=False,
     ):
         self.clock = Clock(100.0)
-        self.pace = ReadPace(self.clock)
+        self.pace = ReadRateLimiter(self.clock)
         self.appends, self.alone, self.beside, self._disk, self._closed = appends, alone, beside, disk, closed
         self._strays, self._random, self._tenth, self._factor = strays, Random(1), 0, 1.0
         self._bursts = bursts
@@ -328,7 +328,7 @@ def test_no_read_waits_longer_than_the_bound_however_many_there_are(monkeypatch)
 
 def test_what_appends_take_beside_reads_asked_for_before_is_not_learned(monkeypatch):
     clock = Clock()
-    pace = ReadPace(clock)
+    pace = ReadRateLimiter(clock)
 
     async def sleep(seconds):
         """The reads' turns come later than all that is looked at here."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from sarit.core.limits import KIB, MIB
-from sarit.store.server.connection_reaper import MAX_HELD_BYTES, Holding, Patience, unacked_share, unsent_share
+from sarit.store.server.connection_reaper import MAX_HELD_BYTES, ConnectionReaper, Holding, unacked_share, unsent_share
 
 
 @dataclass(eq=False)
@@ -23,7 +23,7 @@ def ended(patience, held, now):
 
 
 def test_replies_not_taken():
-    patience, client = Patience(60), Held(unsent=100)
+    patience, client = ConnectionReaper(60), Held(unsent=100)
     assert ended(patience, [client], 0) == []
     assert ended(patience, [client], 59) == []
     ((connection, reason),) = patience.look([client], 60)
@@ -32,14 +32,14 @@ def test_replies_not_taken():
 
 
 def test_half_a_frame_and_silence():
-    patience, client = Patience(60), Held(half=100, received=3)
+    patience, client = ConnectionReaper(60), Held(half=100, received=3)
     patience.look([client], 0)
     ((_, reason),) = patience.look([client], 61)
     assert reason == "began a frame, sent 100 bytes of it and went silent for 61 s"
 
 
 def test_slow_is_not_still():
-    patience, reader, writer = Patience(60), Held(unsent=1000), Held(half=10)
+    patience, reader, writer = ConnectionReaper(60), Held(unsent=1000), Held(half=10)
     for now in range(0, 600, 50):
         assert ended(patience, [reader, writer], now) == []
         reader.unsent -= 1
@@ -49,20 +49,20 @@ def test_slow_is_not_still():
 
 
 def test_more_replies_than_taken_is_standing_still():
-    patience, client = Patience(60), Held(unsent=100)
+    patience, client = ConnectionReaper(60), Held(unsent=100)
     patience.look([client], 0)
     client.unsent = 200
     assert ended(patience, [client], 60) == [client]
 
 
 def test_who_is_not_read_from_cannot_finish_a_frame():
-    patience, client = Patience(60), Held(half=100, paused=True)
+    patience, client = ConnectionReaper(60), Held(half=100, paused=True)
     patience.look([client], 0)
     assert ended(patience, [client], 100) == []
 
 
 def test_a_pause_that_ends_begins_anew():
-    patience, client = Patience(60), Held(unsent=100)
+    patience, client = ConnectionReaper(60), Held(unsent=100)
     patience.look([client], 0)
     client.unsent = 0
     patience.look([client], 30)
@@ -73,7 +73,7 @@ def test_a_pause_that_ends_begins_anew():
 
 
 def test_the_bound_of_all_takes_the_stillest_first():
-    patience = Patience(60, max_held_bytes=250)
+    patience = ConnectionReaper(60, max_held_bytes=250)
     old, young, small = Held(unsent=100), Held(half=100), Held(unsent=10)
     assert ended(patience, [old], 0) == []
     assert ended(patience, [old, young, small], 5) == []
@@ -85,7 +85,7 @@ def test_the_bound_of_all_takes_the_stillest_first():
 
 
 def test_the_gone_are_forgotten():
-    patience, client = Patience(60), Held(unsent=100)
+    patience, client = ConnectionReaper(60), Held(unsent=100)
     patience.look([client], 0)
     assert patience.look([], 5) == []
     assert "0 connections" in repr(patience)

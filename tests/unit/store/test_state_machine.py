@@ -287,8 +287,8 @@ class Container(RuleBasedStateMachine):
     @invariant()
     def unflushed_bytes_are_counted(self):
         tails = [block for segment in self.replayed.segments.values() for block in segment.tail]
-        assert self.replayed.unflushed_bytes == sum(block.length for block in tails)
-        assert self.replayed.unflushed_blocks == len(tails)
+        assert self.replayed.dirty_bytes == sum(block.length for block in tails)
+        assert self.replayed.dirty_blocks == len(tails)
         if not self.in_flight:
             assert self.state.held_bytes == self.replayed.held_bytes
 

@@ -77,7 +77,7 @@ def test_a_change_without_bytes_is_not_evicted_before_it_is_in_the_index(change)
             await container.seal(names[0])
         else:
             await container.truncate(names[0], 50)
-        container.residency.evict()
+        container.metadata.evict()
         info = await container.info(names[0])
         assert (info.sealed, info.start_offset) == ((True, 0) if change == "seal" else (False, 50))
         await store.stop()

@@ -174,7 +174,7 @@ def test_a_compaction_given_up_on_stop_leaves_no_chunk(monkeypatch) -> None:
         compacting = asyncio.Event()
 
         async def compact(next_name) -> None:
-            segment = await opened.container.residency.require(NAME)
+            segment = await opened.container.metadata.require(NAME)
             name, _ = next_name(segment, 0)
             await world.storage.write(name, [b"joined"])
             compacting.set()

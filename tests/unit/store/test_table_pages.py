@@ -8,7 +8,7 @@ import pytest
 from sarit.core.limits import MAX_TABLE_PAGE_BYTES, NO_VERSION
 from sarit.store.container import range_scan_cache as range_ends
 from sarit.store.container.container import ContainerLimits
-from sarit.store.container.range_scan_cache import RangeEnds
+from sarit.store.container.range_scan_cache import RangeScanCache
 from tests.unit.store.harness import SMALL, World
 from tests.unit.store.test_tables import TABLE, opened, run, stored
 
@@ -144,7 +144,7 @@ def test_a_short_range_is_read_once_a_generation(monkeypatch):
 def test_what_is_known_of_ranges_is_what_there_is(seed, monkeypatch):
     monkeypatch.setattr(range_ends, "MAX_RANGE_ENDS", 3)
     monkeypatch.setattr(range_ends, "MAX_RANGE_END_ROWS", 5)
-    chance, ends, generation = random.Random(seed), RangeEnds(), 0
+    chance, ends, generation = random.Random(seed), RangeScanCache(), 0
     held = [(b"%d" % number, b"v") for number in range(9)]
     hits = 0
     for _ in range(300):

@@ -35,7 +35,7 @@ async def stored(numbers):
 def test_what_was_removed_takes_no_place_in_memory():
     async def main():
         store, tables, _ = await stored(range(3))
-        entries = store.container(TABLE).residency.entries
+        entries = store.container(TABLE).metadata.entries
         assert len(entries._entries) == 3
         await tables.update(TABLE, [(b"k%d" % number, None, NO_VERSION) for number in range(3)])
         (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]

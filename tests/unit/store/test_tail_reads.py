@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 from sarit.store.container.container import ContainerLimits
-from sarit.store.server.read_handler import ReadRequests
-from sarit.store.server.reply_semaphore import Turnstile
+from sarit.store.server.read_handler import ReadHandler
+from sarit.store.server.reply_semaphore import ReplySemaphore
 from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire import commands as wire
 from sarit.wire.frames import FrameReader
@@ -29,7 +29,7 @@ class Connection:
     def __init__(self):
         self.gate = asyncio.Event()
         self.replies = []
-        self.turnstile = Turnstile(1 << 20)
+        self.turnstile = ReplySemaphore(1 << 20)
         self.turnstile.close()
         self.answered = asyncio.Event()
         self._frames = FrameReader()
@@ -73,7 +73,7 @@ async def parked_behind_replies():
     writer.session.close()
     await store.opened()[0].flusher.checkpoint()
     connection = Connection()
-    ReadRequests(connection, store).read(wire.ReadSegment(SEGMENT, 3, 100, "", 7))
+    ReadHandler(connection, store).read(wire.ReadSegment(SEGMENT, 3, 100, "", 7))
     await asyncio.sleep(0)
     return store, connection
 
@@ -152,7 +152,7 @@ def test_reads_without_news_are_answered_when_each_has_waited_long_enough(monkey
         await writer.set_up()
         connection = Connection()
         connection.gate.set()
-        requests = ReadRequests(connection, store)
+        requests = ReadHandler(connection, store)
         answered = {}
         connection.send_parts = lambda parts: answered.setdefault(len(answered), (b"".join(parts), loop.time()))
         begun = [loop.time()]
@@ -186,7 +186,7 @@ def test_reads_of_a_closed_connection_are_forgotten(monkeypatch):
         await container.create(SEGMENT)
         connection = Connection()
         connection.gate.set()
-        requests = ReadRequests(connection, store)
+        requests = ReadHandler(connection, store)
         requests.read(wire.ReadSegment(SEGMENT, 0, 100, "", 1))
         segment = container.state.names[SEGMENT]
         assert segment.waiters

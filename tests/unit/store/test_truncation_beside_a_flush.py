@@ -30,12 +30,12 @@ def test_what_is_left_is_read_and_what_went_is_collected(start, known, crash):
         await container.create(NAME)
         writer = Writer(store, NAME)
         await writer.set_up()
-        segment = await container.residency.require(NAME)
+        segment = await container.metadata.require(NAME)
         writer.append(DATA[:300], 1)
         await writer.settled()
         assert await flusher.checkpoint()
         if known:
-            await container.residency.chunks(segment)
+            await container.metadata.chunks(segment)
         for number in range(2, 6):
             writer.append(DATA[300 * number - 300 : 300 * number], number)
         await writer.settled()
@@ -49,7 +49,7 @@ def test_what_is_left_is_read_and_what_went_is_collected(start, known, crash):
         world.storage.write = meanwhile  # two chunks: of 900 bytes, and of 300
         assert await flusher.checkpoint()
         assert await read_all(store, NAME) == DATA[start:]
-        assert [(one.start, one.end) for one in await container.residency.chunks(segment)][1:] == [
+        assert [(one.start, one.end) for one in await container.metadata.chunks(segment)][1:] == [
             (300, 1200), (1200, 1500),
         ]  # fmt: skip
         if crash:
@@ -61,7 +61,7 @@ def test_what_is_left_is_read_and_what_went_is_collected(start, known, crash):
         left = [name async for name, _ in world.storage.list("")]
         assert len(left) == sum(start < end for end in (300, 1200, 1500))
         assert await read_all(store, NAME) == DATA[start:]
-        assert flusher._container.state.unflushed_bytes == 0
+        assert flusher._container.state.dirty_bytes == 0
         await store.stop()
 
     asyncio.run(main())

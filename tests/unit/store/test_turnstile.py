@@ -2,14 +2,14 @@
 
 import asyncio
 
-from sarit.store.server.reply_semaphore import Turnstile
+from sarit.store.server.reply_semaphore import ReplySemaphore
 
 
 class Queue:
     """Tasks that stay inside until they are told to leave."""
 
     def __init__(self, most_bytes):
-        self.turnstile = Turnstile(most_bytes)
+        self.turnstile = ReplySemaphore(most_bytes)
         self.inside = []
         self.tasks = {}
 

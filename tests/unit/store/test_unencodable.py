@@ -9,7 +9,7 @@ from sarit.core.errors import Corrupt, Unavailable
 from sarit.core.limits import MAX_MERGE_ATTRIBUTES, NULL_ATTRIBUTE_VALUE
 from sarit.store import store as stores
 from sarit.store.container.operations import SetAttributes
-from sarit.store.server.control_handler import Requests
+from sarit.store.server.control_handler import ControlHandler
 from sarit.wire import commands as wire
 from sarit.wire.commands.segment import AttributeUpdate
 from tests.unit.store.harness import World, Writer, read_all
@@ -67,7 +67,7 @@ async def serves(store):
 def test_a_merge_that_cannot_be_written_is_refused_and_changes_nothing(before, updates):
     async def main():
         world, store = await opened()
-        requests = Requests(store)
+        requests = ControlHandler(store)
         await requests.answer(wire.UpdateSegmentAttribute(1, TARGET, KEY, before, NULL_ATTRIBUTE_VALUE, ""))
         reply = await requests.answer(wire.MergeSegments(2, TARGET, SOURCE, "", updates))
         assert isinstance(reply, wire.ErrorMessage)
@@ -86,7 +86,7 @@ def test_the_most_attributes_a_merge_may_set_are_written_and_read_again():
     async def main():
         world, store = await opened()
         updates = (AttributeUpdate(KEY, REPLACE, 7, 0),) * MAX_MERGE_ATTRIBUTES
-        reply = await Requests(store).answer(wire.MergeSegments(1, TARGET, SOURCE, "", updates))
+        reply = await ControlHandler(store).answer(wire.MergeSegments(1, TARGET, SOURCE, "", updates))
         assert isinstance(reply, wire.SegmentsMerged)
         store = await world.crash(store)
         assert await store.container(TARGET).get_attribute(TARGET, KEY) == 7
@@ -100,7 +100,7 @@ def test_an_operation_that_cannot_be_encoded_ends_in_a_recovery(caplog):
     async def main():
         world, store = await opened()
         container = store.container(TARGET)
-        segment = await container.residency.require(TARGET)
+        segment = await container.metadata.require(TARGET)
         operation = container.state.set_attributes(segment, ((KEY, LARGEST + 1),))
         waiting = asyncio.ensure_future(container.submit(SetAttributes(segment.id, ((KEY, 1),))))
         await asyncio.sleep(0)
@@ -109,7 +109,7 @@ def test_an_operation_that_cannot_be_encoded_ends_in_a_recovery(caplog):
         with pytest.raises(Unavailable):  # its outcome is unknown
             await waiting
         with pytest.raises(Unavailable):  # no other kind, whatever the bug was
-            await container.pipeline.settled()
+            await container.group_commit.settled()
         await recovered(store, container)
         assert await store.container(TARGET).get_attribute(TARGET, KEY) in (NULL_ATTRIBUTE_VALUE, 1)
         assert await serves(store) == b"acknowledged, and more"
@@ -123,8 +123,8 @@ def test_a_writer_waits_for_no_event_number_that_nothing_will_settle():
     async def main():
         _, store = await opened()
         container = store.container(TARGET)
-        segment = await container.residency.require(TARGET)
-        (await container.residency.attribute(segment, KEY)).assigned = 5  # a bug: no operation follows
+        segment = await container.metadata.require(TARGET)
+        (await container.metadata.attribute(segment, KEY)).assigned = 5  # a bug: no operation follows
         with pytest.raises(Unavailable):
             await Writer(store, TARGET, KEY).set_up()
         await recovered(store, container)

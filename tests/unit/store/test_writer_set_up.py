@@ -3,9 +3,9 @@
 import asyncio
 from dataclasses import replace
 
-from sarit.store.container import metadata_cache as residency
+from sarit.store.container import metadata_cache as metadata
 from sarit.store.container.state import WrongEventNumber
-from sarit.store.server.append_handler import AppendRequests
+from sarit.store.server.append_handler import AppendHandler
 from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire import commands as wire
 from sarit.wire.append import Append
@@ -43,7 +43,7 @@ class HeldFrames:
 
 def test_a_writer_that_reconnects_gets_the_number_the_segment_has_then(monkeypatch):
     """Its attribute leaves memory while its set-up waits for what others have in flight."""
-    monkeypatch.setattr(residency, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 4)
+    monkeypatch.setattr(metadata, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 4)
 
     async def come_and_go(store, numbers):
         for number in numbers:
@@ -75,7 +75,7 @@ def test_a_writer_that_reconnects_gets_the_number_the_segment_has_then(monkeypat
             writer = Writer(store, SEGMENT, b"%016d" % number)
             await writer.set_up()
             writer.session.close()
-        segment = await container.residency.require(SEGMENT)
+        segment = await container.metadata.require(SEGMENT)
         assert first.writer not in segment.attributes
         assert not setting_up.done()
         frames.end()
@@ -93,7 +93,7 @@ def test_a_writer_that_reconnects_gets_the_number_the_segment_has_then(monkeypat
 
 
 class Connection:
-    """What `AppendRequests` needs of a connection."""
+    """What `AppendHandler` needs of a connection."""
 
     hello_version = 17
     closed = paused = False
@@ -119,7 +119,7 @@ async def with_segments():
     for name in (SEGMENT, OTHER):
         await container.create(name)
     connection = Connection()
-    return container, connection, AppendRequests(connection, store)
+    return container, connection, AppendHandler(connection, store)
 
 
 def pins(container):
@@ -148,7 +148,7 @@ def test_after_a_refused_set_up_nothing_is_appended_to_the_segment_before():
         await connection.settled()
         assert [type(reply) for reply in connection.replies] == [wire.AppendSetup, wire.NoSuchSegment]
         appends.append(Append(WRITER, [b"for nowhere"], 11, 1, 1, 0), None)
-        await container.pipeline.settled()
+        await container.group_commit.settled()
         assert await container.length(SEGMENT) == 0
         assert pins(container) == {SEGMENT: 0, OTHER: 0}
 
@@ -157,7 +157,7 @@ def test_after_a_refused_set_up_nothing_is_appended_to_the_segment_before():
 
 def test_a_number_that_is_repeated_may_leave_memory_while_its_append_is_in_flight(monkeypatch):
     """What is assigned to the writer is what is applied, so it looks idle; applying the append failed the container."""
-    monkeypatch.setattr(residency, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 4)
+    monkeypatch.setattr(metadata, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 4)
 
     async def main():
         store = await World(BY_HAND).start()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.groups import starting
 from sarit.client.groups.updates import RemoveReader, Update, UpdateDistance
-from sarit.client.sync.failure_detector import Silence
+from sarit.client.sync.failure_detector import FailureDetector
 from sarit.client.sync.follower import Follower
 from sarit.core.errors import Unavailable
 
@@ -58,7 +58,7 @@ class Presence:
         self._wake = wake
         self._follower = Follower(shared.copy)
         self._death_timeout = death_timeout
-        self._silence: Silence[str] | None = None if death_timeout is None else Silence(death_timeout)
+        self._silence: FailureDetector[str] | None = None if death_timeout is None else FailureDetector(death_timeout)
         self._updating_since: float | None = None
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.client.core import segments
 from sarit.client.core.framing import CHUNK_BYTES, Chunk
 from sarit.client.reader.fetch import SegmentFetch
-from sarit.client.writer.appender_driver import LaneDriver
+from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.flush_barrier import Mark
 from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
 from sarit.core.limits import MIB
@@ -43,7 +43,7 @@ class ByteWriter:
         self.held_bytes = 0
         self.sent_blocks = 0
         self._session = session
-        self._driver: LaneDriver | None = None
+        self._driver: AppenderDriver | None = None
         self._early: list[Chunk] = []
         self._early_bytes = 0
         self._opening: asyncio.Task[None] | None = None
@@ -150,7 +150,7 @@ class ByteWriter:
         if self._closed:
             raise Invalid(f"the writer of {self.stream} is closed")
 
-    async def _open(self) -> LaneDriver:
+    async def _open(self) -> AppenderDriver:
         self.check()
         if self._driver is None:
             self._begin()
@@ -172,7 +172,7 @@ class ByteWriter:
             return
         if self._closed:
             return
-        self._driver = LaneDriver(self._session, self.stream, segment, self)
+        self._driver = AppenderDriver(self._session, self.stream, segment, self)
         for chunk in self._early:
             self._driver.add(chunk)
         self._early.clear()
@@ -204,11 +204,11 @@ class ByteWriter:
 
     # -- what the lane reports --------------------------------------------------------------------
 
-    def progressed(self, driver: LaneDriver) -> None:
+    def progressed(self, driver: AppenderDriver) -> None:
         """The lane may send again."""
         self._pump_soon()
 
-    def sealed(self, driver: LaneDriver, error: SaritError) -> None:
+    def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
         """The segment takes no more: a byte stream has no successors."""
         self.failed(Sealed(f"byte stream {self.stream} is sealed (or was scaled): it takes no more bytes"))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound="Hashable")
 
 
-class Silence(Generic[K]):
+class FailureDetector(Generic[K]):
     """What one watcher knows; times in seconds of its monotonic clock."""
 
     __slots__ = ("_lease_seconds", "_looked", "_seen")

@@ -17,7 +17,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.client.sync import roster as rosters
-from sarit.client.sync.failure_detector import Silence
+from sarit.client.sync.failure_detector import FailureDetector
 from sarit.client.sync.follower import Follower
 from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
 
@@ -70,7 +70,7 @@ class Membership:
         self._task: asyncio.Task[None] | None = None
         self._asked_in = False  # whether the newest steps were to join
         self.lease_seconds = shared.state.lease_ms / 1000
-        self._silence: Silence[int] = Silence(self.lease_seconds)
+        self._silence: FailureDetector[int] = FailureDetector(self.lease_seconds)
 
     def __repr__(self) -> str:
         return f"Membership({self._shared.stream.stream}, {self.name}, number {self._number})"

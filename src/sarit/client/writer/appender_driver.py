@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sarit.client.core.connection import APPENDS, Connection
 from sarit.client.core.replies import error_of
 from sarit.client.writer.large import append_large
-from sarit.client.writer.segment_appender import OPEN, SEALED, SETUP, Lane
+from sarit.client.writer.segment_appender import OPEN, SEALED, SETUP, SegmentAppender
 from sarit.core.errors import Corrupt, NotFound, SaritError, Sealed, Unavailable
 from sarit.wire.commands import (
     AppendSetup,
@@ -39,17 +39,17 @@ class Owner(Protocol):
     held_bytes: int
     sent_blocks: int
 
-    def progressed(self, driver: LaneDriver) -> None:
+    def progressed(self, driver: AppenderDriver) -> None:
         """The lane was acknowledged something, or may send again: pump it soon."""
 
-    def sealed(self, driver: LaneDriver, error: SaritError) -> None:
+    def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
         """The lane's segment takes no more: place what it holds elsewhere."""
 
     def failed(self, error: BaseException) -> None:
         """The writer cannot go on."""
 
 
-class LaneDriver:
+class AppenderDriver:
     """One lane and its connection.  `events` and `keys` gather what a batch has for this lane."""
 
     __slots__ = (
@@ -72,7 +72,7 @@ class LaneDriver:
         """`name`: what to append to instead of the segment itself, served where the segment is."""
         self.name = stream
         self.segment = segment
-        self.lane = Lane(name or stream.segment(segment), segment, session.env.random.bytes(16))
+        self.lane = SegmentAppender(name or stream.segment(segment), segment, session.env.random.bytes(16))
         self.events: list[bytes] = []
         self.keys: list[str | None] = []
         self._session = session
@@ -103,7 +103,7 @@ class LaneDriver:
         return self._connection is None or self.lane.due(False, only, more)
 
     def pump(self, urgent: bool = False, only: bool = False) -> None:
-        """Send what is due; see `Lane.blocks`."""
+        """Send what is due; see `SegmentAppender.blocks`."""
         lane = self.lane
         if self._connection is None:
             if not self._started and lane.busy and lane.state != SEALED and not self._released:
@@ -254,7 +254,7 @@ class _LaneSink:
 
     __slots__ = ("_connection", "_driver")
 
-    def __init__(self, driver: LaneDriver, connection: Connection) -> None:
+    def __init__(self, driver: AppenderDriver, connection: Connection) -> None:
         self._driver = driver
         self._connection = connection
 

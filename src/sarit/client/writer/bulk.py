@@ -9,8 +9,8 @@ from sarit.core.errors import Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from sarit.client.writer.appender_driver import LaneDriver
-    from sarit.client.writer.partitioner import Spread
+    from sarit.client.writer.appender_driver import AppenderDriver
+    from sarit.client.writer.partitioner import Partitioner
 
 
 def as_event(event: Any) -> bytes:
@@ -66,7 +66,7 @@ class Bulk:
             raise Invalid(f"{bulk.count} events and {len(bulk.keys)} keys: give one key (or None) per event")
         return bulk
 
-    def place(self, spread: Spread) -> None:
+    def place(self, spread: Partitioner) -> None:
         """Give the events to their lanes."""
         if not self.arrow:
             spread.place(self.events, self.keys)
@@ -76,14 +76,14 @@ class Bulk:
             return
         self._place_by_key(spread)
 
-    def _place_by_key(self, spread: Spread) -> None:
+    def _place_by_key(self, spread: Partitioner) -> None:
         """Hash each different key once, then filter per lane."""
         import numpy as np
         import pyarrow as pa
 
         encoded = self.keys.dictionary_encode()
         of_key = spread.slots.of_key
-        lanes: dict[LaneDriver, int] = {}
+        lanes: dict[AppenderDriver, int] = {}
         lane_of_entry = [
             lanes.setdefault(of_key[key] if key is not None else spread.any_driver(), len(lanes))
             for key in encoded.dictionary.to_pylist()

@@ -33,13 +33,13 @@ from sarit.wire.commands import (
 if TYPE_CHECKING:
     from sarit.client.core.connection import Connection
     from sarit.client.core.session import Session
-    from sarit.client.writer.segment_appender import Block, Lane
+    from sarit.client.writer.segment_appender import Block, SegmentAppender
 
 PIECE_BYTES: Final = 4 * MIB
 REPLACE_IF_EQUALS: Final = 4
 
 
-async def append_large(session: Session, connection: Connection, lane: Lane, block: Block) -> None:
+async def append_large(session: Session, connection: Connection, lane: SegmentAppender, block: Block) -> None:
     """Append the event of `block` to the segment of `lane`.  After Unavailable the next SetupAppend tells."""
     writer = session.env.random.bytes(16)
     created = await connection.ask(lambda i: CreateTransientSegment(i, writer, lane.segment, lane.token))

@@ -16,7 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.framing import Chunk, chunks_of, split_events
-from sarit.client.writer.appender_driver import LaneDriver
+from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.key_ranges import Slots
 from sarit.core.keyspace import KeyRange
 from sarit.core.limits import KIB
@@ -37,7 +37,7 @@ STAY_BYTES: Final = 512 * KIB
 STAY_SECONDS: Final = 0.005
 
 
-class Spread:
+class Partitioner:
     """The lanes of one writer.  `held_bytes` are not acknowledged, `sent_blocks` are in flight."""
 
     def __init__(
@@ -50,17 +50,17 @@ class Spread:
         self.target = target
         self.held_bytes = 0
         self.sent_blocks = 0
-        self.slots: Slots[LaneDriver] = None  # type: ignore[assignment]
+        self.slots: Slots[AppenderDriver] = None  # type: ignore[assignment]
         self.opened = False
         self._session = session
         self._on_progress = on_progress
         self._on_failure = on_failure
-        self._drivers: dict[SegmentId, LaneDriver] = {}
+        self._drivers: dict[SegmentId, AppenderDriver] = {}
         self._ranges: dict[SegmentId, KeyRange] = {}
         self._reached: dict[SegmentId, KeyRange] = {}
-        self._touched: dict[LaneDriver, None] = {}
-        self._given: dict[LaneDriver, None] = {}
-        self._stay: LaneDriver | None = None  # the lane that takes what has no key, until it has had enough
+        self._touched: dict[AppenderDriver, None] = {}
+        self._given: dict[AppenderDriver, None] = {}
+        self._stay: AppenderDriver | None = None  # the lane that takes what has no key, until it has had enough
         self._stay_bytes = 0
         self._stay_until = 0.0
 
@@ -73,7 +73,7 @@ class Spread:
         self.slots = Slots([(s.low, s.high, self._driver(s)) for s in segments])
         self.opened = True
 
-    def drivers(self) -> list[LaneDriver]:
+    def drivers(self) -> list[AppenderDriver]:
         """Every lane."""
         return list(self._drivers.values())
 
@@ -96,23 +96,23 @@ class Spread:
         }
         return list(self._reached)
 
-    def _note(self, driver: LaneDriver) -> None:
+    def _note(self, driver: AppenderDriver) -> None:
         if driver.lane.acked_events:
             self._reached[driver.segment] = self._ranges[driver.segment]
 
-    def _driver(self, found: SegmentRange | Successor) -> LaneDriver:
+    def _driver(self, found: SegmentRange | Successor) -> AppenderDriver:
         segment = found.segment
         driver = self._drivers.get(segment)
         if driver is None:
             self._ranges[segment] = KeyRange(found.low, found.high)
-            driver = self._drivers[segment] = LaneDriver(
+            driver = self._drivers[segment] = AppenderDriver(
                 self._session, self.target.stream, segment, self, self.target.name(segment)
             )
         return driver
 
     # -- placing ------------------------------------------------------------------------------
 
-    def any_driver(self) -> LaneDriver:
+    def any_driver(self) -> AppenderDriver:
         """The lane for what has no key; drawn at random, by the width of its range, when it is time for another."""
         env = self._session.env
         now = env.clock.monotonic()
@@ -122,7 +122,7 @@ class Spread:
             self._stay_until = now + STAY_SECONDS
         return self._stay
 
-    def add(self, driver: LaneDriver, chunk: Chunk) -> None:
+    def add(self, driver: AppenderDriver, chunk: Chunk) -> None:
         """Give a chunk to a lane."""
         driver.add(chunk)
         if driver is self._stay:
@@ -143,7 +143,7 @@ class Spread:
             self.add_all(chunks_of(events, keys))
             return
         of_key = self.slots.of_key
-        chosen: dict[LaneDriver, None] = {}
+        chosen: dict[AppenderDriver, None] = {}
         loose = self.any_driver() if None in keys else None
         for key, event in zip(keys, events, strict=True):
             driver = loose if key is None else of_key[key]
@@ -202,7 +202,7 @@ class Spread:
         given, self._given = self._given, {}
         self._mark(mark, given)
 
-    def _mark(self, mark: Mark, drivers: Iterable[LaneDriver]) -> None:
+    def _mark(self, mark: Mark, drivers: Iterable[AppenderDriver]) -> None:
         for driver in drivers:
             lane = driver.lane
             if lane.busy:
@@ -235,7 +235,7 @@ class Spread:
 
     # -- what lanes report ----------------------------------------------------------------------
 
-    def progressed(self, driver: LaneDriver) -> None:
+    def progressed(self, driver: AppenderDriver) -> None:
         """A lane may send again."""
         self._touched[driver] = None
         self._on_progress()
@@ -244,18 +244,18 @@ class Spread:
         """No retry can help."""
         self._on_failure(error)
 
-    def sealed(self, driver: LaneDriver, error: SaritError) -> None:
+    def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
         """A segment takes no more."""
         log.info("%s: placing %d bytes elsewhere", error, driver.lane.held_bytes)
         self._session.background.spawn(self._move_on(driver), f"successors of {driver.lane.segment}")
 
-    async def _move_on(self, old: LaneDriver) -> None:
+    async def _move_on(self, old: AppenderDriver) -> None:
         try:
             self._hand_over(old, await self.target.successors(old.segment))
         except Exception as error:  # whatever it is: nobody else would tell the writer
             self.failed(error)
 
-    def _hand_over(self, old: LaneDriver, successors: Sequence[Successor]) -> None:
+    def _hand_over(self, old: AppenderDriver, successors: Sequence[Successor]) -> None:
         """Let `successors` take the place of a lane, and all that it holds.  Raises Corrupt."""
         for successor in successors:
             self._session.follows(self.target.stream, successor.segment, old.segment)
@@ -277,7 +277,7 @@ class Spread:
                 mark.one_done()
         self._on_progress()
 
-    def _replace(self, chunk: Chunk, only: LaneDriver | None) -> None:
+    def _replace(self, chunk: Chunk, only: AppenderDriver | None) -> None:
         if only is not None or chunk.keys is None:
             self.add(only or self.any_driver(), chunk)
             return

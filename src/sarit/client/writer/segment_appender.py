@@ -68,7 +68,7 @@ class Block:
         return self.chunks[0].large
 
 
-class Lane:
+class SegmentAppender:
     """See the head of the module.  Times, connections and tasks are the caller's."""
 
     __slots__ = (

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.client.streams import event_time as times
 from sarit.client.writer.bulk import Bulk, as_event, as_key
 from sarit.client.writer.flush_barrier import Mark
-from sarit.client.writer.partitioner import Spread
+from sarit.client.writer.partitioner import Partitioner
 from sarit.client.writer.segment_appender import FEW_BLOCKS
 from sarit.client.writer.targets import StreamTarget
 from sarit.core.errors import Invalid
@@ -91,7 +91,7 @@ class EventWriter:
         self._name = name
         self._noted = False
         self._session = session
-        self._spread = Spread(session, target or StreamTarget(session, stream), self._progressed, self.fail)
+        self._spread = Partitioner(session, target or StreamTarget(session, stream), self._progressed, self.fail)
         self._buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
         self._put_both = self._intake.extend

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller.model import autoscale, streams
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import SaritError
 from sarit.core.names import SegmentId, parse_segment_name
 
@@ -91,6 +91,6 @@ class AutoScale:
 
         await self._streams.change(name, decide)
         for plan in planned:
-            sometimes("scaled_by_rate")
+            coverage_probe("scaled_by_rate")
             _log.info("%s: %d segments became %d by their rates", name, len(plan.replaced), len(plan.ranges))
         return bool(planned)

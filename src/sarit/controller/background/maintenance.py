@@ -32,7 +32,7 @@ _log = logging.getLogger("sarit.controller")
 _LEAST_PAUSE_SECONDS: Final = 0.01
 
 
-class Caretaker:
+class MaintenanceLoop:
     """One round for retention, one for watermarks, each at its own interval."""
 
     def __init__(

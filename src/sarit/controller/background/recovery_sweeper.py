@@ -39,7 +39,7 @@ INTERVAL_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 5.0
 
 
-class Sweeper:
+class RecoverySweeper:
     """One sweep a second over what the hints name, of transactions and of all else."""
 
     def __init__(

@@ -14,7 +14,7 @@ Ended = dict[int, "TxnState"]
 
 
 @dataclass(slots=True)
-class Finisher:
+class CommitWorker:
     """The background task of one stream.
 
     `again`: something came while it ran; `hints`: to what has ended; `ended`: what the batch under way has ended so

@@ -22,7 +22,7 @@ _FIRST_SPAN_MS: Final = 1000
 _SPAN_FACTOR: Final = 4
 
 
-class Remembered:
+class CompletedTransactionLog:
     """Endings of transactions, by stream."""
 
     def __init__(self, catalog: Catalog, env: Env) -> None:

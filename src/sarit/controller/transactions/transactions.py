@@ -21,8 +21,8 @@ from sarit.controller.model.records import State, StreamRecord, TransactionRecor
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import every
 from sarit.controller.streams import MAX_ATTEMPTS
-from sarit.controller.transactions.commit_worker import Finisher
-from sarit.controller.transactions.completed_log import Remembered
+from sarit.controller.transactions.commit_worker import CommitWorker
+from sarit.controller.transactions.completed_log import CompletedTransactionLog
 from sarit.controller.transactions.endings import ended, times_noted
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.limits import MAX_CALLS_PER_NAME, NO_VERSION, NOT_EXISTS
@@ -62,8 +62,8 @@ class Transactions:
         self._streams = streams
         self._runner = runner
         self._env = env
-        self._finishers: dict[StreamName, Finisher] = {}
-        self.remembered = Remembered(catalog, env)
+        self._finishers: dict[StreamName, CommitWorker] = {}
+        self.remembered = CompletedTransactionLog(catalog, env)
         streams.drain = self.drain
 
     def __repr__(self) -> str:
@@ -199,7 +199,7 @@ class Transactions:
             finisher.again = True
             return
         task = asyncio.ensure_future(self._finish(name))
-        self._finishers[name] = Finisher(task)
+        self._finishers[name] = CommitWorker(task)
 
     async def _finish(self, name: StreamName) -> None:
         finisher = self._finishers[name]
@@ -227,7 +227,7 @@ class Transactions:
             del self._finishers[name]
             finisher.turned()
 
-    async def _turn(self, name: StreamName, finisher: Finisher) -> bool:
+    async def _turn(self, name: StreamName, finisher: CommitWorker) -> bool:
         try:
             return await self._finish_some(name, finisher)
         finally:
@@ -237,7 +237,7 @@ class Transactions:
         await self._catalog.forget(hints)
         return False
 
-    async def _finish_some(self, name: StreamName, finisher: Finisher) -> bool:
+    async def _finish_some(self, name: StreamName, finisher: CommitWorker) -> bool:
         """End what is decided, as far as one batch goes; whether there may be more."""
         # In this order: a transaction is of the stream there is now, or it has ended and its parts are gone.
         live, due = await self.live(name)

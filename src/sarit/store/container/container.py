@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES, REFUSE_CLOSED_SECONDS
 from sarit.store.container.attributes import AttributeUpdate, resolve_attributes
-from sarit.store.container.group_commit import FramePipeline, settle, tell, wake_all
-from sarit.store.container.metadata_cache import Residency
+from sarit.store.container.group_commit import GroupCommit, settle, tell, wake_all
+from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.operations import KIND_STREAM, Delete, Merge, Operation
 from sarit.store.container.segment import EVENT_COUNT
 from sarit.store.container.state import ContainerState, WrongEventNumber
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from sarit.log.port import DurableLog
     from sarit.storage.port import ChunkStorage
     from sarit.store.container.segment import Segment
-    from sarit.store.container.writer_session import AppendReplies
-    from sarit.store.flow_control.memory_budget import Budget
-    from sarit.store.flow_control.rate_limiter import Paces
+    from sarit.store.container.writer_session import ReplySink
+    from sarit.store.flow_control.memory_budget import MemoryBudget
+    from sarit.store.flow_control.rate_limiter import RateLimiters
     from sarit.wire.append import Append as WireAppend
 
 _COMPACTION_POLL_SECONDS = 0.01
@@ -64,8 +64,8 @@ class Container:
     """State, log, index and long-term storage of one share of the segments."""
 
     def __init__(
-        self, number: int, env: Env, log: DurableLog, index: Index, storage: ChunkStorage, budget: Budget,
-        paces: Paces, limits: ContainerLimits, on_failure: Callable[[Container, BaseException], None],
+        self, number: int, env: Env, log: DurableLog, index: Index, storage: ChunkStorage, budget: MemoryBudget,
+        rate_limiters: RateLimiters, limits: ContainerLimits, on_failure: Callable[[Container, BaseException], None],
     ) -> None:  # fmt: skip
         self.number = number
         self.env = env
@@ -73,10 +73,10 @@ class Container:
         self.index = index
         self.storage = storage
         self.budget = budget
-        self.paces = paces
+        self.rate_limiters = rate_limiters
         self.state = ContainerState()
-        self.residency = Residency(index, self.state, limits.max_segments, limits.entry_cache_bytes)
-        self.pipeline: FramePipeline
+        self.metadata = MetadataCache(index, self.state, limits.max_segments, limits.entry_cache_bytes)
+        self.group_commit: GroupCommit
         self._report_failure = on_failure
         self._throttled: deque[tuple[WriterSession, WireAppend, int | None]] = deque()
         self._refusing = False
@@ -91,32 +91,32 @@ class Container:
         """Recovery is done: take operations."""
 
         def durable(began: float, size: int) -> None:
-            self.paces.read.appended(began, size)
+            self.rate_limiters.read.appended(began, size)
             self.account()  # a deletion or truncation gave room, and with long-term storage away nothing else tells
 
-        self.pipeline = FramePipeline(self.env, self.log, self.state, self._failed, durable)
+        self.group_commit = GroupCommit(self.env, self.log, self.state, self._failed, durable)
         self._report()
 
     # -- appends: no await between here and the frame ---------------------------------------
 
-    async def set_up_writer(self, name: str, writer: bytes, replies: AppendReplies) -> WriterSession:
+    async def set_up_writer(self, name: str, writer: bytes, replies: ReplySink) -> WriterSession:
         """A session whose `last` is the writer's stored event number (NULL when unknown).
 
         Waits for that writer's appends in flight and ends its older sessions.  Raises NotFound, Invalid (a table)."""
-        segment = await self.residency.require(name)
+        segment = await self.metadata.require(name)
         _require_stream(segment)
         segment.pins += 1
         try:
             while True:
                 # Anew each time: it may leave memory while we wait.
-                attribute = await self.residency.attribute(segment, writer)
+                attribute = await self.metadata.attribute(segment, writer)
                 # What older sessions have waiting must fail its check, not slip in behind us.
                 end_session(attribute)
                 if attribute.assigned == attribute.applied:
                     break
-                if self.pipeline.idle:  # a bug: nothing will settle it, and this loop would never yield
+                if self.group_commit.idle:  # a bug: nothing will settle it, and this loop would never yield
                     self.fail(AssertionError(f"writer {writer.hex()} on {segment!r} waits for no operation"))
-                await self.pipeline.settled()
+                await self.group_commit.settled()
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
             session = WriterSession(self, segment, writer, attribute, replies)
@@ -130,7 +130,7 @@ class Container:
         """Check, assign and queue; or hold back while the node's bound is reached."""
         if self.failure is None and (self._throttled or self.budget.exhausted):
             if not self._throttled:
-                sometimes("appends_throttled")
+                coverage_probe("appends_throttled")
             self._throttled.append((session, append, expected_offset))
             return
         self._append(session, append, expected_offset)
@@ -184,7 +184,7 @@ class Container:
             )  # fmt: skip
         except SaritError as error:
             refusal = error
-            self.pipeline.barrier(lambda failure: session.replies.refused(session, append, failure or refusal))
+            self.group_commit.barrier(lambda failure: session.replies.refused(session, append, failure or refusal))
             return
         session.last = number
 
@@ -197,7 +197,7 @@ class Container:
 
         self._report()
         try:
-            self.pipeline.add(operation, done)
+            self.group_commit.add(operation, done)
         except SaritError as error:
             session.replies.refused(session, append, error)
 
@@ -213,8 +213,8 @@ class Container:
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
         await wait_for_room(self, name)
-        if not fresh and await self.residency.find(name) is not None:
-            await self.pipeline.settled()
+        if not fresh and await self.metadata.find(name) is not None:
+            await self.group_commit.settled()
             raise Exists(f"segment {name} exists")
         try:
             operation = self.state.create(
@@ -226,7 +226,7 @@ class Container:
                 rollover=rollover,
             )
         except Exists:  # by another caller, while we looked
-            await self.pipeline.settled()
+            await self.group_commit.settled()
             raise
         await self.submit(operation)
 
@@ -265,24 +265,24 @@ class Container:
         """As `merge`, decided and in line when this returns; the future is done when it is durable."""
         if len(conditions) > MAX_MERGE_ATTRIBUTES:
             raise Invalid(f"a merge changes at most {MAX_MERGE_ATTRIBUTES} attributes, not {len(conditions)}")
-        target = await self.residency.require(target_name)
+        target = await self.metadata.require(target_name)
         target.pins += 1
         try:
-            source = await _merge_source(self.residency, target, source_name)
+            source = await _merge_source(self.metadata, target, source_name)
             source.pins += 1
             try:
-                await self.residency.chunks(source)
+                await self.metadata.chunks(source)
                 named = [update.attribute for update in conditions]
-                await self.residency.attributes(target, named)
+                await self.metadata.attributes(target, named)
                 while source.compacting:  # rare and short; not worth an event per segment
                     await asyncio.sleep(_COMPACTION_POLL_SECONDS)
-                    await self.residency.attributes(target, named)  # again: they may have been evicted
+                    await self.metadata.attributes(target, named)  # again: they may have been evicted
                 outcome = resolve_attributes(target, conditions)
                 operation = self.state.merge(target, source, outcome)
             finally:
                 source.pins -= 1
         except SaritError:
-            await self.pipeline.settled()
+            await self.group_commit.settled()
             raise
         finally:
             target.pins -= 1
@@ -290,31 +290,31 @@ class Container:
 
     async def length(self, name: str) -> int:
         """Assigned length, once durable.  Raises NotFound."""
-        segment = await self.residency.require(name)
+        segment = await self.metadata.require(name)
         length = segment.assigned_length
-        await self.pipeline.settled()
+        await self.group_commit.settled()
         return length
 
     async def get_attribute(self, name: str, key: bytes) -> int:
         """Applied value, NULL_ATTRIBUTE_VALUE when absent.  Raises NotFound."""
-        segment = await self.residency.require(name)
+        segment = await self.metadata.require(name)
         if key == EVENT_COUNT:
             return segment.events
         segment.pins += 1
         try:
-            return (await self.residency.attribute(segment, key)).applied
+            return (await self.metadata.attribute(segment, key)).applied
         finally:
             segment.pins -= 1
 
     async def update_attribute(self, name: str, key: bytes, value: int, expected: int) -> bool:
         """Compare and set; absent equals NULL_ATTRIBUTE_VALUE.  Raises NotFound, Unavailable (no room)."""
         await wait_for_room(self, name)
-        segment = await self.residency.require(name)
+        segment = await self.metadata.require(name)
         segment.pins += 1
         try:
-            attribute = await self.residency.attribute(segment, key)
+            attribute = await self.metadata.attribute(segment, key)
             if attribute.assigned != expected:
-                await self.pipeline.settled()
+                await self.group_commit.settled()
                 return False
             operation = self.state.set_attributes(segment, ((key, value),))
         finally:
@@ -324,9 +324,9 @@ class Container:
 
     async def info(self, name: str) -> SegmentInfo:
         """The applied state.  Raises NotFound."""
-        segment = await self.residency.require(name)
+        segment = await self.metadata.require(name)
         if not segment.created:
-            await self.pipeline.settled()
+            await self.group_commit.settled()
         return SegmentInfo(segment.length, segment.start, segment.sealed, segment.modified_ms)
 
     async def submit(self, operation: Operation) -> None:
@@ -347,17 +347,17 @@ class Container:
             if gone is not None and error is None:
                 segment_gone(gone)
 
-        self.pipeline.add(operation, done)
+        self.group_commit.add(operation, done)
         self._report()
         return waiter
 
     async def change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
         """Check, assign and submit in one step.  Raises NotFound and what `decide` raises, once durable."""
         try:
-            segment = await self.residency.require(name)
+            segment = await self.metadata.require(name)
             operation = decide(segment)
         except SaritError:
-            await self.pipeline.settled()
+            await self.group_commit.settled()
             raise
         await self.submit(operation)
 
@@ -377,7 +377,7 @@ class Container:
 
     def fail(self, error: BaseException) -> None:
         """End this epoch: something outside the log (the index, a bug) makes going on unsafe."""
-        self.pipeline.fail(error)
+        self.group_commit.fail(error)
 
 
 def _require_stream(segment: Segment) -> None:
@@ -385,8 +385,8 @@ def _require_stream(segment: Segment) -> None:
         raise Invalid(f"segment {segment.name} is a table segment")
 
 
-async def _merge_source(residency: Residency, target: Segment, source_name: str) -> Segment:
-    source = await residency.find(source_name)
+async def _merge_source(metadata: MetadataCache, target: Segment, source_name: str) -> Segment:
+    source = await metadata.find(source_name)
     if source is None:
         raise NotFound(source_name)
     if source is target:

@@ -1,6 +1,6 @@
 """What a container holds in memory and in its log alone, counted.
 
-Two counts of the bytes of appends: what chunks will hold (`unflushed_bytes`, by which flushing goes), and what
+Two counts of the bytes of appends: what chunks will hold (`dirty_bytes`, by which flushing goes), and what
 memory holds for them (`held_bytes`, by which appends are held back).  A block of few bytes costs many times as much.
 
 All other operations count by their encoded size, and each entry as much as a block beside its payload, from when they
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 BLOCK_OVERHEAD_BYTES: Final = 640
 
 
-class Unflushed:
+class DirtyBytes:
     """The counts of one container.  What enters by `take_block` leaves by `free_block`, once."""
 
     def __init__(self) -> None:
-        self.unflushed_bytes = 0
-        self.unflushed_blocks = 0
+        self.dirty_bytes = 0
+        self.dirty_blocks = 0
         # What memory holds for blocks that stand in chunks, until a checkpoint of their segment is committed.
         self.written_bytes = 0
         self.operation_bytes = 0
@@ -34,18 +34,18 @@ class Unflushed:
     @property
     def held_bytes(self) -> int:
         """What memory holds for all of it."""
-        return self.unflushed_bytes + self.unflushed_blocks * BLOCK_OVERHEAD_BYTES + self.operation_bytes
+        return self.dirty_bytes + self.dirty_blocks * BLOCK_OVERHEAD_BYTES + self.operation_bytes
 
     def take_block(self, length: int) -> None:
         """Bytes were accepted that no chunk holds; none of them make no block."""
         if length:
-            self.unflushed_bytes += length
-            self.unflushed_blocks += 1
+            self.dirty_bytes += length
+            self.dirty_blocks += 1
 
     def free_block(self, length: int) -> None:
         """A block stands in a chunk or in the index, or nobody will read it again."""
-        self.unflushed_bytes -= length
-        self.unflushed_blocks -= 1
+        self.dirty_bytes -= length
+        self.dirty_blocks -= 1
 
     def take_operation(self, bytes_held: int) -> None:
         """An operation other than an append was accepted."""

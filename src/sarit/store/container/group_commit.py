@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Done = Callable[[BaseException | None], None]
 
 
-class GatheredFrame:
+class FrameBatch:
     """Operations that will be durable together."""
 
     __slots__ = ("began", "bytes", "done", "held_bytes", "number", "operations", "parts", "wall_ms")
@@ -46,7 +46,7 @@ class GatheredFrame:
         self.done: list[Done | None] = []
 
 
-class FramePipeline:
+class GroupCommit:
     """Order of operations in, the same order of applied operations out."""
 
     def __init__(
@@ -63,9 +63,9 @@ class FramePipeline:
         self._on_failure = on_failure
         self._on_durable = on_durable
         self._loop = asyncio.get_running_loop()
-        self._gathering = GatheredFrame()
-        self._full: deque[GatheredFrame] = deque()
-        self._in_flight: deque[GatheredFrame] = deque()
+        self._gathering = FrameBatch()
+        self._full: deque[FrameBatch] = deque()
+        self._in_flight: deque[FrameBatch] = deque()
         self._scheduled = False
         self._next_number = state.applied_frame + 1
         self._failure: BaseException | None = None
@@ -104,14 +104,14 @@ class FramePipeline:
         frame.done.append(done)
         if frame.bytes >= FRAME_TARGET_BYTES:
             self._full.append(frame)
-            self._gathering = GatheredFrame()
+            self._gathering = FrameBatch()
         if not self._scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
             self._scheduled = True
             self._loop.call_soon(self._cut)
 
-    def _follow(self, full: GatheredFrame, parts: int) -> GatheredFrame:
+    def _follow(self, full: FrameBatch, parts: int) -> FrameBatch:
         """A frame behind `full`, for what stands in that one from its `parts` on: together they would be too large."""
-        frame = self._gathering = GatheredFrame()
+        frame = self._gathering = FrameBatch()
         frame.began = self._env.clock.monotonic()
         frame.parts += full.parts[parts:]
         del full.parts[parts:]
@@ -148,7 +148,7 @@ class FramePipeline:
         frames = [*self._in_flight, *self._full, self._gathering]
         self._in_flight.clear()
         self._full.clear()
-        self._gathering = GatheredFrame()
+        self._gathering = FrameBatch()
         bug = tell([self._on_failure], error)
         unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
         for frame in frames:
@@ -162,7 +162,7 @@ class FramePipeline:
             if self._full:
                 frame = self._full.popleft()
             elif self._gathering.operations:
-                frame, self._gathering = self._gathering, GatheredFrame()
+                frame, self._gathering = self._gathering, FrameBatch()
             else:
                 return
             frame.number = self._next_number

@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import NotFound
 from sarit.core.limits import MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT, NULL_ATTRIBUTE_VALUE
 from sarit.index import keys
 from sarit.storage.layout import ChunkList, Extent, load_extent, load_slice
 from sarit.store.container.operations import Entry
-from sarit.store.container.range_scan_cache import RangeEnds
+from sarit.store.container.range_scan_cache import RangeScanCache
 from sarit.store.container.segment import Attribute, Segment, load_segment
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _entry_bytes(key: bytes, entry: Entry | None) -> int:
     return 200 + len(key) + (len(entry.value) if entry is not None and entry.value is not None else 0)
 
 
-class Residency:
+class MetadataCache:
     """Loads from the index into a `ContainerState`, and evicts what is idle."""
 
     def __init__(self, index: Index, state: ContainerState, max_segments: int, entry_cache_bytes: int) -> None:
@@ -87,7 +87,7 @@ class Residency:
         self._max_segments = max_segments
         self._loading: dict[str, asyncio.Future[Segment | None]] = {}
         self.entries = EntryCache(entry_cache_bytes)
-        self.ends = RangeEnds()
+        self.ends = RangeScanCache()
         self.generation = 0
         self._committing = 0
         self._settled = asyncio.Event()
@@ -180,7 +180,7 @@ class Residency:
         The list is replaced, never taken away: a merge may count on it."""
         while segment.chunks is not None and not segment.deleted:
             extents = await self._settled_extents(segment.id)
-            sometimes("chunks_read_again")
+            coverage_probe("chunks_read_again")
             if extents is not None and not segment.deleted:
                 segment.chunks = ChunkList(extents)
                 return
@@ -234,7 +234,7 @@ class Residency:
             if excess <= 0:
                 break
             if segment.idle and not segment.cached:
-                sometimes("segment_evicted")
+                coverage_probe("segment_evicted")
                 self._state.forget(segment)
                 excess -= 1
 
@@ -269,7 +269,7 @@ class Residency:
         generation = self.generation
         extents = await self.scan_extents(segment_id)
         if self._committing or generation != self.generation:
-            sometimes("extents_read_beside_a_commit")
+            coverage_probe("extents_read_beside_a_commit")
             return None
         return extents
 

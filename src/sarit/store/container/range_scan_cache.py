@@ -11,7 +11,7 @@ from sarit.core.limits import MAX_RANGE_END_BYTES, MAX_RANGE_END_ROWS, MAX_RANGE
 Rows = list[tuple[bytes, bytes]]
 
 
-class RangeEnds:
+class RangeScanCache:
     """Rows of ranges, as of one generation of the index."""
 
     def __init__(self) -> None:

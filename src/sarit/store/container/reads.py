@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.storage.port import ChunkStorage
     from sarit.store.container.container import Container
-    from sarit.store.flow_control.rate_limiter import ReadPace
+    from sarit.store.flow_control.rate_limiter import ReadRateLimiter
 
 _MAX_RELOADS = 5
 # Readers of a segment that are further apart do not share what is cached.
@@ -42,7 +42,7 @@ class ReadResult:
 class ChunkReader:
     """Aligned blocks of chunks, cached and read ahead; shared by all containers of a node."""
 
-    def __init__(self, storage: ChunkStorage, cache_bytes: int, pace: ReadPace) -> None:
+    def __init__(self, storage: ChunkStorage, cache_bytes: int, pace: ReadRateLimiter) -> None:
         self._storage = storage
         self._pace = pace
         self._limit = cache_bytes
@@ -123,9 +123,9 @@ class Reads:
 
     async def find(self, name: str) -> Segment:
         """The segment to read, applied.  Raises NotFound."""
-        segment = await self._container.residency.require(name)
+        segment = await self._container.metadata.require(name)
         if not segment.created:
-            await self._container.pipeline.settled()
+            await self._container.group_commit.settled()
         return segment
 
     def from_memory(self, segment: Segment, offset: int, limit: int) -> ReadResult | None:
@@ -165,7 +165,7 @@ class Reads:
                 except NotFound:
                     if segment.deleted:
                         raise
-                    await self._container.residency.reload_chunks(segment)
+                    await self._container.metadata.reload_chunks(segment)
             raise Corrupt(f"segment {segment.name}: the chunk that holds offset {offset} is missing")
         finally:
             segment.pins -= 1
@@ -179,7 +179,7 @@ class Reads:
             begin = block.chunk_offset + offset - block.offset
             parts = await self._chunks.read(block.chunk, block.chunk_bytes, begin, size, reader)
             return self._result(segment, offset, parts)
-        chunks = await self._container.residency.chunks(segment)
+        chunks = await self._container.metadata.chunks(segment)
         extent = chunks.locate(offset)
         if extent is None:
             ready = self.from_memory(segment, offset, limit)
@@ -201,7 +201,7 @@ class Reads:
         segment = await self.find(name)
         segment.pins += 1
         try:
-            chunks = await self._container.residency.chunks(segment)
+            chunks = await self._container.metadata.chunks(segment)
         finally:
             segment.pins -= 1
         starts = [extent.start for extent in chunks if extent.start >= target][:1]

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, NotFound, Unavailable
 from sarit.core.names import is_transient
 from sarit.index import keys
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.log.port import LogProvider
     from sarit.storage.port import ChunkStorage
-    from sarit.store.flow_control.memory_budget import Budget
-    from sarit.store.flow_control.rate_limiter import Paces
+    from sarit.store.flow_control.memory_budget import MemoryBudget
+    from sarit.store.flow_control.rate_limiter import RateLimiters
 
 _SCAN_ROWS = 1000
 _FRAMES_PER_TURN = 16
@@ -58,8 +58,8 @@ class Opened:
 
 
 async def open_container(
-    number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: Budget,
-    paces: Paces, limits: ContainerLimits, flush: FlushLimits,
+    number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: MemoryBudget,
+    rate_limiters: RateLimiters, limits: ContainerLimits, flush: FlushLimits,
     on_failure: Callable[[Container, BaseException], None],
 ) -> Opened:  # fmt: skip
     """Recover a container and let it serve.  Raises Corrupt, Unavailable, Fenced."""
@@ -68,7 +68,7 @@ async def open_container(
     try:
         index = await indexes.open(number)
         checkpoint = await _read_checkpoint(index)
-        container = Container(number, env, log, index, storage, budget, paces, limits, on_failure)
+        container = Container(number, env, log, index, storage, budget, rate_limiters, limits, on_failure)
         container.state.next_segment_id = checkpoint.next_segment
         container.state.applied_frame = checkpoint.frame
         if checkpoint.settled_from is not None:
@@ -97,7 +97,7 @@ async def _read_checkpoint(index: Index) -> Checkpoint:
 
 
 async def _replay(container: Container, after: int) -> None:
-    state, residency = container.state, container.residency
+    state, metadata = container.state, container.metadata
     expected = after + 1
     async for frame in container.log.replay(after):
         if frame.number != expected:
@@ -110,15 +110,15 @@ async def _replay(container: Container, after: int) -> None:
                 state.take_operation(held)
                 state.apply_operations(held)
             if not isinstance(operation, Create):
-                segment = await residency.by_id(operation.segment)
+                segment = await metadata.by_id(operation.segment)
                 if isinstance(operation, Merge):
-                    source = await residency.by_id(operation.source)
-                    await residency.chunks(source)
+                    source = await metadata.by_id(operation.source)
+                    await metadata.chunks(source)
                 if isinstance(operation, Append) and operation.writer not in segment.attributes:
-                    await residency.attribute(segment, operation.writer)
+                    await metadata.attribute(segment, operation.writer)
                 if isinstance(operation, SetAttributes | Merge):
                     for key, _ in operation.attributes:
-                        await residency.attribute(segment, key)
+                        await metadata.attribute(segment, key)
             state.replay(operation, wall_ms)
         state.applied_frame = frame.number
         if frame.number % _FRAMES_PER_TURN == 0:
@@ -217,7 +217,7 @@ async def _orphans(opened: Opened, epoch: int) -> list[str]:
         if int(sequence) > settled or int(sequence) in failed:
             orphans.append(name)
     if orphans:
-        sometimes("orphans_swept")
+        coverage_probe("orphans_swept")
     return orphans
 
 

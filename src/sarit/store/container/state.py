@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
-from sarit.store.container.dirty_bytes import Unflushed
+from sarit.store.container.dirty_bytes import DirtyBytes
 from sarit.store.container.operations import (
     ENTRY_HEADER_BYTES,
     Append,
@@ -47,7 +47,7 @@ def _untouched(_: Segment) -> None:
     """No snapshot is in progress."""
 
 
-class ContainerState(Unflushed):
+class ContainerState(DirtyBytes):
     """All resident segments of a container, assigned and applied."""
 
     def __init__(self) -> None:

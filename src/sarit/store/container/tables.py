@@ -78,7 +78,7 @@ class Tables:
         await wait_for_room(self._container, name)
         segment = await self._require(name)
         _check_sizes(segment, changes)
-        residency = self._container.residency
+        metadata = self._container.metadata
         table = segment.table
         assert table is not None
         segment.pins += 1
@@ -86,10 +86,10 @@ class Tables:
             wanted = list(dict.fromkeys(key for key, _, _ in changes))
             while True:
                 unknown = [key for key in wanted if key not in fresh and _in_memory(table, key) is None]
-                generation = residency.generation
-                stored = await residency.stored_entries(segment, unknown) if unknown else {}
+                generation = metadata.generation
+                stored = await metadata.stored_entries(segment, unknown) if unknown else {}
                 known = all(key in fresh or key in stored or _in_memory(table, key) is not None for key in wanted)
-                if known and (generation == residency.generation or not unknown):
+                if known and (generation == metadata.generation or not unknown):
                     break
 
             def current(key: bytes) -> Entry | None:
@@ -97,7 +97,7 @@ class Tables:
 
             operation = self._container.state.update_table(segment, changes, current, expected_length)
         except SaritError:
-            await self._container.pipeline.settled()
+            await self._container.group_commit.settled()
             raise
         finally:
             segment.pins -= 1
@@ -113,11 +113,11 @@ class Tables:
         segment.pins += 1
         try:
             while True:
-                generation = self._container.residency.generation
+                generation = self._container.metadata.generation
                 unknown = [key for key in wanted if _applied(table, key) is None]
-                stored = await self._container.residency.stored_entries(segment, unknown) if unknown else {}
+                stored = await self._container.metadata.stored_entries(segment, unknown) if unknown else {}
                 # A checkpoint meanwhile moves entries from memory to the index: neither would show them.
-                if not unknown or generation == self._container.residency.generation:
+                if not unknown or generation == self._container.metadata.generation:
                     break
         finally:
             segment.pins -= 1
@@ -142,13 +142,13 @@ class Tables:
         """Entries in order, some more than a page perhaps, and whether these are all there are up to `end`."""
         table = segment.table
         assert table is not None
-        residency = self._container.residency
+        metadata = self._container.metadata
         segment.pins += 1
         try:
             while True:
-                generation = residency.generation
+                generation = metadata.generation
                 merged, last = await self._stored_page(segment, start, end, limit)
-                if generation == residency.generation:
+                if generation == metadata.generation:
                     break
         finally:
             segment.pins -= 1
@@ -170,7 +170,7 @@ class Tables:
             return found, None
         low, high = keys.entry_range(segment.id, start, end)
         while True:
-            rows = await self._container.residency.stored_rows(low, high, piece)
+            rows = await self._container.metadata.stored_rows(low, high, piece)
             for row_key, row in rows:
                 _, key = keys.parse_entry_key(row_key)
                 if _applied(table, key) is None:
@@ -215,11 +215,11 @@ class Tables:
         segment.pins += 1
         try:
             while True:
-                generation = self._container.residency.generation
+                generation = self._container.metadata.generation
                 stored, last = await self._stored_versions(
                     segment, position, limit + len(table.dirty) + len(table.flushing)
                 )
-                if generation == self._container.residency.generation:
+                if generation == self._container.metadata.generation:
                     break
         finally:
             segment.pins -= 1
@@ -247,7 +247,7 @@ class Tables:
         while at < len(rows) and size < MAX_TABLE_PAGE_BYTES:
             wanted = [key for _, key in rows[at : at + piece] if _applied(table, key) is None]
             at = min(at + piece, len(rows))
-            for entry in (await self._container.residency.stored_entries(segment, wanted)).values():
+            for entry in (await self._container.metadata.stored_entries(segment, wanted)).values():
                 if entry is not None:
                     found[entry.key] = entry
                     size += _serialized_bytes(entry)
@@ -261,11 +261,11 @@ class Tables:
         return await self._require(name)
 
     async def _require(self, name: str) -> Segment:
-        segment = await self._container.residency.require(name)
+        segment = await self._container.metadata.require(name)
         if not segment.is_table:
             raise Invalid(f"segment {name} is not a table segment")
         if not segment.created:
-            await self._container.pipeline.settled()
+            await self._container.group_commit.settled()
             if segment.deleted:
                 raise NotFound(f"table {name} does not exist")
         return segment

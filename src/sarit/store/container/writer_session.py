@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sarit.wire.append import Append as WireAppend
 
 
-class AppendReplies(Protocol):
+class ReplySink(Protocol):
     """Who is told what became of an append."""
 
     def acknowledged(self, session: WriterSession, append: WireAppend, previous: int, end_offset: int) -> None:
@@ -29,7 +29,7 @@ class WriterSession:
     __slots__ = ("acknowledged", "attribute", "closed", "container", "last", "replies", "segment", "waiting", "writer")
 
     def __init__(
-        self, container: Container, segment: Segment, writer: bytes, attribute: Attribute, replies: AppendReplies
+        self, container: Container, segment: Segment, writer: bytes, attribute: Attribute, replies: ReplySink
     ) -> None:
         self.container = container
         self.segment = segment

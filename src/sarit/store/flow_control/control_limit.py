@@ -2,8 +2,8 @@
 
 They go on for some way where appends wait already, so that a long-term storage that is slow, or a disk that is nearly
 full, holds up nobody's control.  But what no checkpoint covers stays in memory and log, whatever it is.  So they wait
-when a quarter more is held than the bound (`Budget.cramped`), and when the log's file is more than half full and the
-disk has no room for the next: a log that fails for want of one may never be opened again.  Seals, truncations and
+when a quarter more is held than the bound (`MemoryBudget.cramped`), and when the log's file is more than half full and
+the disk has no room for the next: a log that fails for want of one may never be opened again.  Seals, truncations and
 deletions make room, and the system's own tables say what is to be deleted: they never wait.
 
 Who waited too long is answered by the end of the connection, whatever else goes on over it.  The protocol has no reply
@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
 from sarit.core.limits import ROOM_WAIT_SECONDS
 from sarit.core.names import SYSTEM_SCOPE
@@ -32,7 +32,7 @@ async def wait_for_room(container: Container, name: str) -> None:
     """Return once a change of segment `name` may be made.  Raises Unavailable when that takes too long."""
     if name.startswith(_SYSTEM) or not _short(container):
         return
-    sometimes("change_held_back")
+    coverage_probe("change_held_back")
     clock = container.env.clock
     end = clock.monotonic() + ROOM_WAIT_SECONDS
     while _short(container) and container.failure is None:  # a failed one tells by itself

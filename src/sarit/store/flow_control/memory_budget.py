@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from sarit.store.container.dirty_bytes import Unflushed
+    from sarit.store.container.dirty_bytes import DirtyBytes
     from sarit.store.container.segment import Block, Segment
 
 
@@ -31,27 +31,27 @@ class CachedRun:
         self.bytes = sum(block.length for block in blocks) + len(blocks) * BLOCK_OVERHEAD_BYTES
 
 
-class Budget:
+class MemoryBudget:
     """Bounds of one node."""
 
-    def __init__(self, max_unflushed_bytes: int, cache_bytes: int) -> None:
-        self.max_unflushed_bytes = max_unflushed_bytes
+    def __init__(self, max_dirty_bytes: int, cache_bytes: int) -> None:
+        self.max_dirty_bytes = max_dirty_bytes
         self.cache_bytes = cache_bytes
         self.cached_bytes = 0
         self.disk_full = False
         # What memory holds for un-flushed bytes, over all containers, as they told it.
         self.held_bytes = 0
         self._held: dict[int, int] = {}
-        self._counts: dict[int, Unflushed] = {}
+        self._counts: dict[int, DirtyBytes] = {}
         self._runs: deque[CachedRun] = deque()
 
     def __repr__(self) -> str:
-        return f"<Budget held {self.held_bytes} of {self.max_unflushed_bytes}, cached {self.cached_bytes}>"
+        return f"<Budget held {self.held_bytes} of {self.max_dirty_bytes}, cached {self.cached_bytes}>"
 
     @property
-    def unflushed_bytes(self) -> int:
+    def dirty_bytes(self) -> int:
         """Bytes of appends that stand in memory and log alone, over all containers."""
-        return sum(counts.unflushed_bytes for counts in self._counts.values())
+        return sum(counts.dirty_bytes for counts in self._counts.values())
 
     def keeps_written(self, held_bytes: int) -> bool:
         """Whether bytes that stand in a chunk may stay in memory until their checkpoint is committed.
@@ -63,19 +63,19 @@ class Budget:
     @property
     def short(self) -> bool:
         """Whether memory runs short, before appends must wait: flushes do not wait, and what can be done later does."""
-        return self.held_bytes * 2 >= self.max_unflushed_bytes
+        return self.held_bytes * 2 >= self.max_dirty_bytes
 
     @property
     def exhausted(self) -> bool:
         """Whether appends must wait."""
-        return self.disk_full or self.held_bytes >= self.max_unflushed_bytes
+        return self.disk_full or self.held_bytes >= self.max_dirty_bytes
 
     @property
     def cramped(self) -> bool:
         """Whether changes that are no appends must wait, too: they may use a quarter more."""
-        return self.held_bytes >= self.max_unflushed_bytes + self.max_unflushed_bytes // 4
+        return self.held_bytes >= self.max_dirty_bytes + self.max_dirty_bytes // 4
 
-    def report(self, container: int, unflushed: Unflushed) -> None:
+    def report(self, container: int, unflushed: DirtyBytes) -> None:
         """A container tells what it holds."""
         held = unflushed.held_bytes
         self.held_bytes += held - self._held.get(container, 0)
@@ -119,7 +119,7 @@ class Budget:
         self._runs = kept
 
     def _evict(self, run: CachedRun) -> None:
-        sometimes("cache_evicted")
+        coverage_probe("cache_evicted")
         self.cached_bytes -= run.bytes
         cached = run.segment.cached
         for at, blocks in enumerate(cached):

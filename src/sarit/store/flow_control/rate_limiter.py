@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from sarit.env.ports import Clock
-    from sarit.store.flow_control.memory_budget import Budget
+    from sarit.store.flow_control.memory_budget import MemoryBudget
 
 SPREAD_SECONDS: Final = 1.0
 MIN_BYTES_PER_SECOND: Final = 32 * MIB
@@ -60,10 +60,10 @@ _LATELY: Final = 0.1
 _EVER: Final = 0.03
 
 
-class FlushPace:
+class FlushRateLimiter:
     """One for all containers of a node: they take turns."""
 
-    def __init__(self, clock: Clock, budget: Budget) -> None:
+    def __init__(self, clock: Clock, budget: MemoryBudget) -> None:
         self._clock = clock
         self._budget = budget
         self._next = 0.0
@@ -75,7 +75,7 @@ class FlushPace:
         """The rate aimed at now; infinite when memory runs short."""
         if self._budget.short:
             return inf
-        return max(MIN_BYTES_PER_SECOND, self._budget.unflushed_bytes / SPREAD_SECONDS)
+        return max(MIN_BYTES_PER_SECOND, self._budget.dirty_bytes / SPREAD_SECONDS)
 
     async def __call__(self, left: int) -> int:
         """Wait for the turn of the next piece of a chunk; its size in bytes, at most `left`."""
@@ -102,7 +102,7 @@ class _Window:
     readers: set[Hashable] = field(default_factory=set)
 
 
-class ReadPace:
+class ReadRateLimiter:
     """One for all readers of a node's chunks: they take turns."""
 
     def __init__(self, clock: Clock) -> None:
@@ -196,8 +196,8 @@ class ReadPace:
 
 
 @dataclass(frozen=True, slots=True)
-class Paces:
+class RateLimiters:
     """How fast a node writes and reads chunks."""
 
-    flush: FlushPace
-    read: ReadPace
+    flush: FlushRateLimiter
+    read: ReadRateLimiter

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _RUST_WIRE_VERSION = 15
 
 
-class AppendRequests:
-    """`sessions.AppendReplies` for one connection."""
+class AppendHandler:
+    """`sessions.ReplySink` for one connection."""
 
     def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:
         self._connection = connection

@@ -26,12 +26,12 @@ from sarit.core.limits import (
     REQUEST_OVERHEAD_BYTES,
     WIRE_VERSION,
 )
-from sarit.store.server.append_handler import AppendRequests
+from sarit.store.server.append_handler import AppendHandler
 from sarit.store.server.connection_reaper import Holding
 from sarit.store.server.memory_cost import reply_bytes, request_bytes
-from sarit.store.server.read_handler import ReadRequests
-from sarit.store.server.reply_semaphore import Turnstile
-from sarit.store.server.transient_segments import Transients
+from sarit.store.server.read_handler import ReadHandler
+from sarit.store.server.reply_semaphore import ReplySemaphore
+from sarit.store.server.transient_segments import TransientSegments
 from sarit.wire import commands as wire
 from sarit.wire.append import Append, AppendAssembler
 from sarit.wire.commands import ProtocolError, decode, encode, encode_parts
@@ -40,7 +40,7 @@ from sarit.wire.frames import FrameReader
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.store.container.container import Container
-    from sarit.store.server.control_handler import Requests
+    from sarit.store.server.control_handler import ControlHandler
     from sarit.store.store import SegmentStore
     from sarit.wire.frames import Window
 
@@ -68,7 +68,7 @@ class StoreConnection(asyncio.BufferedProtocol):
     """The server's end of one connection."""
 
     def __init__(
-        self, store: SegmentStore, requests: Requests, registry: Registry, window: Window | None = None
+        self, store: SegmentStore, requests: ControlHandler, registry: Registry, window: Window | None = None
     ) -> None:
         self._requests = requests
         self._registry = registry
@@ -82,14 +82,14 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.paused = False
-        self.turnstile = Turnstile(MAX_CONNECTION_UNACKED_BYTES)
+        self.turnstile = ReplySemaphore(MAX_CONNECTION_UNACKED_BYTES)
         self._tasks: dict[asyncio.Task[None], int] = {}  # what each holds, in bytes
         self._waiting_bytes = 0
-        self._transients = Transients(store, requests)
+        self._transients = TransientSegments(store, requests)
         self.hello_version = 0
         self._peer = "?"
-        self._appends = AppendRequests(self, store)
-        self._reads = ReadRequests(self, store)
+        self._appends = AppendHandler(self, store)
+        self._reads = ReadHandler(self, store)
         self._received = 0
         self._most_unacked = MAX_CONNECTION_UNACKED_BYTES
         self._closing: asyncio.TimerHandle | None = None

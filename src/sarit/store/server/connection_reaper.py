@@ -87,7 +87,7 @@ class Held(Protocol):
 C = TypeVar("C", bound=Held)
 
 
-class Patience(Generic[C]):
+class ConnectionReaper(Generic[C]):
     """Remembers since when connections have stood still."""
 
     def __init__(self, stalled_seconds: float = STALLED_SECONDS, max_held_bytes: int = MAX_HELD_BYTES) -> None:

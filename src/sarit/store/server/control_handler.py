@@ -33,7 +33,7 @@ _ENTRY_OVERHEAD_BYTES = 24
 _TABLE_READ_OVERHEAD_BYTES = MAX_WIRE_STRING_BYTES + 32
 
 
-class Requests:
+class ControlHandler:
     """Answers requests on behalf of a store; shared by all its connections."""
 
     def __init__(self, store: SegmentStore) -> None:
@@ -103,7 +103,7 @@ class Requests:
 
     async def _create_transient(self, c: wire.CreateTransientSegment) -> wire.Command:
         name = transient_segment(c.parent_segment, c.writer_id, self._store.env.random.bytes(16))
-        await self._store.container(name).residency.require(c.parent_segment)
+        await self._store.container(name).metadata.require(c.parent_segment)
         await self._store.container(name).create(name)
         return wire.SegmentCreated(c.request_id, name)
 

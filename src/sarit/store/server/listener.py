@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from sarit.core.admission import Admission
 from sarit.core.limits import MAX_CONNECTIONS
 from sarit.store.server.connection import StoreConnection
-from sarit.store.server.connection_reaper import LOOK_SECONDS, Patience, unacked_share, unsent_share
-from sarit.store.server.control_handler import Requests
+from sarit.store.server.connection_reaper import LOOK_SECONDS, ConnectionReaper, unacked_share, unsent_share
+from sarit.store.server.control_handler import ControlHandler
 from sarit.wire.frames import Window
 
 if TYPE_CHECKING:
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.store.server.listener")
 
 
-class StoreServer:
+class StoreListener:
     """Accepts connections of the wire protocol for one store."""
 
     def __init__(
         self,
         store: SegmentStore,
-        patience: Patience[StoreConnection] | None = None,
+        patience: ConnectionReaper[StoreConnection] | None = None,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._store = store
-        self._requests = Requests(store)
+        self._requests = ControlHandler(store)
         self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._patience: Patience[StoreConnection] = patience or Patience()
+        self._patience: ConnectionReaper[StoreConnection] = patience or ConnectionReaper()
         self._admission = Admission(max_connections)
         self._window = Window()
         self._coming = 0  # let in, but not open yet: a burst is accepted before the first of it is open

@@ -45,7 +45,7 @@ class _Parked:
     __slots__ = ("_requests", "command", "deadline", "reads", "segment")
 
     def __init__(
-        self, requests: ReadRequests, reads: Reads, segment: Segment, command: wire.ReadSegment, deadline: float
+        self, requests: ReadHandler, reads: Reads, segment: Segment, command: wire.ReadSegment, deadline: float
     ) -> None:
         self._requests = requests
         self.reads = reads
@@ -57,7 +57,7 @@ class _Parked:
         self._requests.wake(self)
 
 
-class ReadRequests:
+class ReadHandler:
     """The reads of one connection."""
 
     def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Turnstile:
+class ReplySemaphore:
     """Lets those in that hold at most `most_bytes` together; nobody while it is closed."""
 
     def __init__(self, most_bytes: int) -> None:

@@ -9,14 +9,14 @@ from sarit.core.errors import SaritError
 from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
-    from sarit.store.server.control_handler import Requests
+    from sarit.store.server.control_handler import ControlHandler
     from sarit.store.store import SegmentStore
 
 
-class Transients:
+class TransientSegments:
     """Those of one connection."""
 
-    def __init__(self, store: SegmentStore, requests: Requests) -> None:
+    def __init__(self, store: SegmentStore, requests: ControlHandler) -> None:
         self._store = store
         self._requests = requests
         self._names: dict[str, None] = {}

@@ -201,7 +201,7 @@ class BatchBuilder:
             page = changed[at : at + _TABLE_KEYS_PER_READ]
             stored: dict[bytes, Entry | None] = {}
             if segment.committed:
-                stored = await self._container.residency.stored_entries(segment, [entry.key for entry in page])
+                stored = await self._container.metadata.stored_entries(segment, [entry.key for entry in page])
             for entry in page:
                 old = stored.get(entry.key)
                 if old is not None:
@@ -214,7 +214,7 @@ class BatchBuilder:
                     batch.puts[keys.version_key(segment.id, entry.version)] = entry.key
 
     async def _stored_extents(self, segment_id: int) -> list[Extent]:
-        return await self._container.residency.scan_extents(segment_id)
+        return await self._container.metadata.scan_extents(segment_id)
 
 
 def stored_key(segment: int, extent: Extent) -> bytes:

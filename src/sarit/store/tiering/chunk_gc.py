@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
 from sarit.core.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.index import keys
@@ -43,7 +43,7 @@ def in_flight(names: Sequence[T]) -> Iterator[Sequence[T]]:
         yield names[at : at + MAX_CHUNK_DELETIONS_IN_FLIGHT]
 
 
-class Garbage:
+class ChunkGC:
     """What a container's commits dropped, until it is deleted."""
 
     def __init__(self, container: Container) -> None:
@@ -70,5 +70,5 @@ class Garbage:
             batch.deletes.update(key for key, error in zip(group, errors, strict=True) if error is None)
             failures += len(errors) - errors.count(None)
         if batch.deletes:
-            sometimes("garbage_deleted")
+            coverage_probe("garbage_deleted")
             await container.index.commit(batch)

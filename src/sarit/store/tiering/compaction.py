@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
 from sarit.core.limits import CHUNK_TARGET_BYTES, MIB
 from sarit.index import keys
@@ -76,7 +76,7 @@ class Compactor:
             if budget <= 0:
                 return
             if self._container.budget.short:
-                sometimes("compaction_gave_way")
+                coverage_probe("compaction_gave_way")
                 return
             del self._small[segment_id]
             segment = self._container.state.segments.get(segment_id)
@@ -100,7 +100,7 @@ class Compactor:
                 segment.pins -= 1
 
     async def _compact(self, segment: Segment, next_name: NameChunk) -> int:
-        chunks = await self._container.residency.chunks(segment)
+        chunks = await self._container.metadata.chunks(segment)
         done = 0
         for run in plan_compaction(chunks, small_bytes=self._small_bytes, target_bytes=CHUNK_TARGET_BYTES):
             if done >= MAX_BYTES_PER_CYCLE or (done and self._container.budget.short):
@@ -119,7 +119,7 @@ class Compactor:
         name, sequence = next_name(segment, run[0].start)
         batch = WriteBatch()
         try:
-            await container.storage.write(name, parts, container.paces.flush)
+            await container.storage.write(name, parts, container.rate_limiters.flush)
         except (Unavailable, Exists):
             container.state.garbage.add(name)  # it may have been written
             self._failed_writes.add(sequence)
@@ -135,8 +135,8 @@ class Compactor:
             if extent.chunk and extent.chunk not in kept:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""
         settle(batch, container, sequence, self._failed_writes)
-        sometimes("extents_joining")
-        await container.residency.commit(batch)
+        coverage_probe("extents_joining")
+        await container.metadata.commit(batch)
         if segment.chunks is not chunks:  # reloaded meanwhile, from before this commit
             assert segment.chunks is not None, segment
             segment.chunks.replace(run[0].start, [joined])

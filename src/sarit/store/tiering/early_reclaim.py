@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.store.tiering.checkpoint import stored_key
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sarit.store.container.segment import Segment
 
 
-class Room:
+class EarlyReclaim:
     """What one checkpoint, while it waits, has taken out of the index for room."""
 
     def __init__(self, container: Container) -> None:
@@ -50,12 +50,12 @@ class Room:
             if start <= self._looked.get(segment.id, 0):
                 continue
             self._looked[segment.id] = start
-            _drop_below(batch, segment, start, await self._container.residency.scan_extents(segment.id))
+            _drop_below(batch, segment, start, await self._container.metadata.scan_extents(segment.id))
             truncated.append((segment, start))
         if not batch.deletes:
             return
-        sometimes("room_made_beside_a_checkpoint")
-        await self._container.residency.commit(batch)
+        coverage_probe("room_made_beside_a_checkpoint")
+        await self._container.metadata.commit(batch)
         for segment, start in truncated:
             if segment.chunks is not None:
                 segment.chunks.truncate(start)

@@ -23,15 +23,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sarit.core.coverage_probes import sometimes
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, SaritError, Unavailable
 from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, SMALL_SLICE_BYTES
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
 from sarit.storage.names import epoch_prefix
 from sarit.store.tiering.checkpoint import BatchBuilder, Captured, Taken, refer, runs_of
-from sarit.store.tiering.chunk_gc import Garbage
+from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.compaction import Compactor
-from sarit.store.tiering.early_reclaim import Room
+from sarit.store.tiering.early_reclaim import EarlyReclaim
 
 if TYPE_CHECKING:
     from sarit.store.container.container import Container
@@ -88,7 +88,7 @@ class Flusher:
         self._pending: dict[int, Segment] = {}
         self._captured: dict[int, Captured] = {}
         self._truncated: dict[int, Segment] = {}
-        self._room: Room | None = None
+        self._room: EarlyReclaim | None = None
         # Their chunk numbers, until a checkpoint has told them.
         self._failed_writes: set[int] = set()
         self._storage_away = False
@@ -96,7 +96,7 @@ class Flusher:
         self._under_way = False
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
-        self.garbage = Garbage(container)
+        self.garbage = ChunkGC(container)
         self.compactor = Compactor(container, self._failed_writes, limits.small_extent_bytes)
 
     def __repr__(self) -> str:
@@ -128,7 +128,7 @@ class Flusher:
             patience = self._patience()
             wait = last + patience * self._limits.interval_seconds - container.env.clock.monotonic()
             # What is in flight counts as un-flushed, but cannot be flushed yet: do not spin on it.
-            if wait > 0 and (idle or container.state.unflushed_bytes < patience * self._limits.trigger_bytes):
+            if wait > 0 and (idle or container.state.dirty_bytes < patience * self._limits.trigger_bytes):
                 idle = False
                 self._wake.clear()
                 if patience > 1:
@@ -155,7 +155,7 @@ class Flusher:
         """How many times as long, and up to as many more bytes, as usual to gather: where many segments grew by little
         each, as many small chunks would be written, to be joined later."""
         state, budget, limits = self._container.state, self._container.budget, self._limits
-        size = state.unflushed_bytes
+        size = state.dirty_bytes
         many = limits.trigger_bytes // 4 <= size < len(state.dirty) * limits.small_extent_bytes
         full = budget.disk_full or self._container.log.short_of_room  # a flush gives the log's room back
         return _PATIENCE if many and not full and not budget.short else 1
@@ -176,25 +176,25 @@ class Flusher:
         self._truncated, state.truncated = state.truncated, {}
         self._pending, state.dirty = state.dirty, {}
         self._captured = {}
-        self._room = Room(self._container)
+        self._room = EarlyReclaim(self._container)
         state.touch = self._touch
         while self._pending:
             for segment in list(self._pending.values())[:_CAPTURES_PER_TURN]:
                 self._touch(segment)
             await asyncio.sleep(0)
         captured = list(self._captured.values())
-        sometimes("checkpoint_captured")
+        coverage_probe("checkpoint_captured")
         await self._write_runs(captured, garbage)
-        sometimes("checkpoint_chunks_written")
+        coverage_probe("checkpoint_chunks_written")
         clock = self._container.env.clock
         started = clock.monotonic()
         failed = self._failed_writes
         batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence, failed)
-        await self._container.residency.commit(batch)
+        await self._container.metadata.commit(batch)
         failed.clear()
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
-        sometimes("checkpoint_committed")
+        coverage_probe("checkpoint_committed")
         state.free_operations(covered)
         state.written_bytes = 0
         self._committed(captured, frame)
@@ -255,12 +255,12 @@ class Flusher:
             while True:
                 name, sequence = self._name_chunk(item.segment, run[0].offset)
                 try:
-                    await container.storage.write(name, parts, container.paces.flush)
+                    await container.storage.write(name, parts, container.rate_limiters.flush)
                     break
                 except (Unavailable, Exists) as error:
                     self._tell(error)
                     # The write may have happened: another name, and this one is garbage.
-                    sometimes("chunk_written_again")
+                    coverage_probe("chunk_written_again")
                     garbage.add(name)
                     self._failed_writes.add(sequence)
                     self.statistics.storage_errors += 1
@@ -314,7 +314,7 @@ class Flusher:
         if kept:
             state.written_bytes += held
         else:
-            sometimes("written_left_memory")
+            coverage_probe("written_left_memory")
         at = 0
         chunk_bytes = sum(taken.block.length for taken in run)
         for taken in run:
@@ -329,7 +329,7 @@ class Flusher:
                 block.parts = None
             at += block.length
         if all(taken.block.released for taken in run):
-            sometimes("chunk_written_for_nothing")
+            coverage_probe("chunk_written_for_nothing")
             state.garbage.add(name)
         self._container.account()
 
@@ -349,7 +349,7 @@ class Flusher:
             if segment.table is not None:
                 segment.table.flushing = {}
                 for entry in item.entries.values():
-                    container.residency.entries.committed(segment.id, entry)
+                    container.metadata.entries.committed(segment.id, entry)
             if segment.deleted:
                 # What was merged meanwhile stands in the target's tail, and in memory until that is checkpointed.
                 container.state.written_bytes += sum(
@@ -363,7 +363,7 @@ class Flusher:
         self.checkpoint_frame = frame
         container.log.truncate(frame + 1)
         container.account()
-        container.residency.evict()
+        container.metadata.evict()
 
     def _drop_flushed(self, item: Captured) -> None:
         segment = item.segment

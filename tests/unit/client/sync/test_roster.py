@@ -3,7 +3,7 @@
 import pytest
 
 from sarit.client.sync import roster as rosters
-from sarit.client.sync.failure_detector import Silence
+from sarit.client.sync.failure_detector import FailureDetector
 from sarit.client.sync.revisioned import Revision
 from sarit.client.sync.roster import Member, Roster
 from sarit.core.errors import Corrupt, Invalid
@@ -54,7 +54,7 @@ def test_names_and_data_have_bounds() -> None:
 
 
 def test_who_is_silent_for_a_lease_is_found() -> None:
-    silence = Silence(10.0)
+    silence = FailureDetector(10.0)
     assert silence.look({1: 5, 2: 5}, 100.0) == {}
     for step in range(1, 4):
         assert silence.look({1: 5, 2: 5 + step}, 100.0 + 3 * step) == {}
@@ -65,7 +65,7 @@ def test_who_is_silent_for_a_lease_is_found() -> None:
 
 
 def test_a_watcher_that_was_away_blames_nobody() -> None:
-    silence = Silence(10.0)
+    silence = FailureDetector(10.0)
     silence.look({1: 5}, 100.0)
     assert silence.look({1: 5}, 5000.0) == {}
     assert silence.look({1: 5}, 5001.0) == {}

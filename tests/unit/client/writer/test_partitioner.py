@@ -8,7 +8,7 @@ from typing import Any
 from sarit.client.core.framing import split_events
 from sarit.client.core.values import SegmentRange, Successor
 from sarit.client.writer.bulk import Bulk
-from sarit.client.writer.partitioner import STAY_BYTES, STAY_SECONDS, Spread
+from sarit.client.writer.partitioner import STAY_BYTES, STAY_SECONDS, Partitioner
 from sarit.core.errors import Corrupt
 from sarit.core.names import SegmentId, StreamName
 from tests.unit.controller.fakes import fake_env
@@ -50,19 +50,19 @@ class Session:
         pass
 
 
-async def spread() -> Spread:
-    made = Spread(Session(), Target(), lambda: None, lambda error: None)  # type: ignore[arg-type]
+async def spread() -> Partitioner:
+    made = Partitioner(Session(), Target(), lambda: None, lambda error: None)  # type: ignore[arg-type]
     await made.open()
     return made
 
 
-def acknowledge(made: Spread, *segments: SegmentId) -> None:
+def acknowledge(made: Partitioner, *segments: SegmentId) -> None:
     for driver in made.drivers():
         if driver.segment in segments:
             driver.lane.acked_events += 1
 
 
-async def sealed(made: Spread, segment: SegmentId) -> None:
+async def sealed(made: Partitioner, segment: SegmentId) -> None:
     (driver,) = [driver for driver in made.drivers() if driver.segment == segment]
     await made._move_on(driver)
 
@@ -108,7 +108,7 @@ def test_what_was_written_to_a_segment_counts_when_the_writer_has_left_it() -> N
     asyncio.run(main())
 
 
-def held(made: Spread) -> dict[SegmentId, int]:
+def held(made: Partitioner) -> dict[SegmentId, int]:
     return {driver.segment: driver.lane.accepted_events for driver in made.drivers()}
 
 
@@ -165,7 +165,7 @@ def test_successors_that_leave_a_hole_fail_the_writer() -> None:
 
     async def main() -> None:
         failures: list[BaseException] = []
-        made = Spread(Session(), Holed(), lambda: None, failures.append)  # type: ignore[arg-type]
+        made = Partitioner(Session(), Holed(), lambda: None, failures.append)  # type: ignore[arg-type]
         await made.open()
         await sealed(made, A)
         (failure,) = failures
@@ -174,7 +174,7 @@ def test_successors_that_leave_a_hole_fail_the_writer() -> None:
     asyncio.run(main())
 
 
-def placed(made: Spread) -> list[tuple[bytes, str | None]]:
+def placed(made: Partitioner) -> list[tuple[bytes, str | None]]:
     """What the lanes were given: each event with its key, lane by lane."""
     found: list[tuple[bytes, str | None]] = []
     for driver in made.drivers():

@@ -13,7 +13,7 @@ from sarit.client.writer.segment_appender import (
     OPEN,
     SEALED,
     SMALL_BLOCK_BYTES,
-    Lane,
+    SegmentAppender,
 )
 from sarit.core.errors import Corrupt
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
@@ -46,16 +46,16 @@ def appends(parts) -> list:
     return [assembler.block_end(payload) for _, payload in FrameReader().feed(b"".join(parts))]
 
 
-def new_lane() -> Lane:
-    return Lane("s/t/0.#epoch.0", None, bytes(16))
+def new_lane() -> SegmentAppender:
+    return SegmentAppender("s/t/0.#epoch.0", None, bytes(16))
 
 
-def add(lane: Lane, *events: bytes) -> None:
+def add(lane: SegmentAppender, *events: bytes) -> None:
     for chunk in chunks_of(list(events)):
         lane.add(chunk)
 
 
-def open_lane(store: ModelStore) -> Lane:
+def open_lane(store: ModelStore) -> SegmentAppender:
     lane = new_lane()
     lane.attached(1)
     lane.set_up(store.setup())
