@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from detangle._context import current_host
 from detangle._deadlock import analyze
-from detangle._loop import SegmentAppender, SimLoop, TaskInfo
+from detangle._loop import Lane, SimLoop, TaskInfo
 from detangle.errors import DeadlockError, StepLimitExceeded, TimeLimitExceeded
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _FORGOTTEN_EVERY: Final = 512
 class NumberedTask(asyncio.Task[Any]):
     """A task that hashes by its number: sets of tasks have the same order in every process."""
 
-    lane: SegmentAppender | None = None
+    lane: Lane | None = None
 
     def __init__(self, number: int, coro: Any, **options: Any) -> None:
         self._number = number
@@ -93,7 +93,7 @@ class _Timer(asyncio.TimerHandle):
             self._callback = self._args = None
 
 
-def _head(lane: SegmentAppender) -> int:
+def _head(lane: Lane) -> int:
     return lane.queue[0][0]
 
 
@@ -180,9 +180,9 @@ class SeedLoop(SimLoop):
         told = {"message": f"Exception in callback {source}", "exception": error, "handle": handle}
         self.call_exception_handler(told)
 
-    def _pick_lane(self) -> SegmentAppender | None:
+    def _pick_lane(self) -> Lane | None:
         active = self._active
-        lanes: list[SegmentAppender] = []
+        lanes: list[Lane] = []
         for lane in list(active.values()):
             queue = lane.queue
             while queue and queue[0][1]._cancelled:
@@ -277,11 +277,11 @@ class SeedLoop(SimLoop):
             current_host.reset(token)
         return task
 
-    def _lane_for_task(self, task: asyncio.Task[Any]) -> SegmentAppender:
+    def _lane_for_task(self, task: asyncio.Task[Any]) -> Lane:
         assert isinstance(task, NumberedTask), task
         if task.lane is not None:
             return task.lane
-        task.lane = lane = SegmentAppender(self._new_lane_id(), task, "task", "")
+        task.lane = lane = Lane(self._new_lane_id(), task, "task", "")
         host = current_host.get()
         self.task_info[task] = info = TaskInfo(task, lane, None, host, None)
         self.tasks.append(task)
