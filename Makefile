@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak scale lint format bench wheel clean
+.PHONY: help setup demo test prove soak scale lint format bench trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -46,6 +46,9 @@ format: setup  ## put the code in order: ruff's fixes and formatting
 
 bench: setup  ## the headline figures, beside peers where they can be started
 	@$(BIN)/python -m benchmarks $(BENCH)
+
+trace: setup  ## how many modules a write, a read and a scale go through, and levels of imports, beside the goals
+	@$(BIN)/python -m tools.trace $(TRACE)
 
 wheel: setup  ## build dist/*.whl
 	@$(BIN)/uv build --wheel --no-build-isolation --out-dir dist
