@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from sarit.client.aio import Client, connect
-from sarit.config import NodeConfig
 from sarit.env.real import real_env
-from sarit.standalone import open_node
+from sarit.node.settings import NodeConfig
+from sarit.node.standalone import open_node
 from tools.crossings import Recorder, Way, quietest
 
 if TYPE_CHECKING:
