@@ -15,7 +15,7 @@ A client belongs to the event loop it was made on.  The blocking face is `sarit.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import segments
 from sarit.client.core.controller import ControllerClient, parse_address
@@ -37,12 +37,14 @@ from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from typing import Never
 
     import pyarrow as pa
 
     from sarit.env.ports import Env
 
 Cut = StreamCut | str | None
+RETIRED_ARGUMENTS: Final = {"patience": "retry_timeout"}
 
 
 def stream_name(scope: str | StreamName, stream: str | None = None) -> StreamName:
@@ -52,20 +54,34 @@ def stream_name(scope: str | StreamName, stream: str | None = None) -> StreamNam
     return StreamName.parse(scope if stream is None else f"{scope}/{stream}")
 
 
-async def connect(
-    address: str = "127.0.0.1:9090", *, patience: float = PATIENCE_SECONDS, wait: float = 0.0, env: Env | None = None
-) -> Client:
-    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when none answers.
+def refuse_retired(arguments: Mapping[str, object]) -> None:
+    """Raises TypeError for keyword arguments that `connect` does not have; for a retired one it names the new one."""
+    for name in arguments:
+        new = RETIRED_ARGUMENTS.get(name)
+        hint = f": it is {new!r} now" if new else ""
+        raise TypeError(f"connect() got an unexpected keyword argument {name!r}{hint}")
 
-    `patience`: for how many seconds writers and readers try again before they give up with Unavailable.  `wait`: for
-    how many seconds to go on trying when no controller answers now, as while a node starts.
+
+async def connect(
+    address: str = "127.0.0.1:9090",
+    *,
+    retry_timeout: float = PATIENCE_SECONDS,
+    wait: float = 0.0,
+    env: Env | None = None,
+    **retired: Never,
+) -> Client:
+    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
+
+    `retry_timeout`: for how many seconds writers and readers retry before they raise Unavailable.  `wait`: for how
+    many seconds to retry when no controller answers yet, as while a node starts.
     """
+    refuse_retired(retired)
     if env is None:
         from sarit.env.real import real_env
 
         env = real_env()
     controller = ControllerClient(*parse_address(address))
-    session = Session(env, controller, patience)
+    session = Session(env, controller, retry_timeout)
     try:
         await session.patiently(controller.ping, wait)
     except BaseException:

@@ -31,6 +31,7 @@ from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Never
 
     import pyarrow as pa
 
@@ -40,15 +41,22 @@ if TYPE_CHECKING:
     from sarit.core.policies import RetentionPolicy, ScalingPolicy
 
 
-def connect(address: str = "127.0.0.1:9090", *, patience: float = PATIENCE_SECONDS, wait: float = 0.0) -> Client:
-    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when none answers.
+def connect(
+    address: str = "127.0.0.1:9090",
+    *,
+    retry_timeout: float = PATIENCE_SECONDS,
+    wait: float = 0.0,
+    **retired: Never,
+) -> Client:
+    """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
 
-    `patience`: for how many seconds writers and readers try again before they give up with Unavailable.  `wait`: for
-    how many seconds to go on trying when no controller answers now, as while a node starts.
+    `retry_timeout`: for how many seconds writers and readers retry before they raise Unavailable.  `wait`: for how
+    many seconds to retry when no controller answers yet, as while a node starts.
     """
+    aio.refuse_retired(retired)
     thread = LoopThread()
     try:
-        return Client(thread, thread.run(aio.connect(address, patience=patience, wait=wait)))
+        return Client(thread, thread.run(aio.connect(address, retry_timeout=retry_timeout, wait=wait)))
     except BaseException:
         thread.close()
         raise

@@ -1,11 +1,13 @@
 """The blocking face: other threads, the same promises."""
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import sarit
+from sarit.client import aio
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
 from tests.unit.client.world import World
 from tests.unit.client.writer.test_writer import by_key
@@ -151,6 +153,14 @@ def test_nobody_at_home() -> None:
         sarit.connect("127.0.0.1:1")
     with pytest.raises(Invalid, match="HOST:PORT"):
         sarit.connect("nonsense:port")
+
+
+def test_connect_names_the_new_argument_for_a_retired_one() -> None:
+    for connect in (sarit.connect, lambda **given: asyncio.run(aio.connect(**given))):
+        with pytest.raises(TypeError, match="'patience': it is 'retry_timeout' now"):
+            connect(address="127.0.0.1:1", patience=1.0)
+        with pytest.raises(TypeError, match=r"unexpected keyword argument 'nothing'$"):
+            connect(address="127.0.0.1:1", nothing=1.0)
 
 
 def test_names_of_the_package_are_there_when_asked_for() -> None:
