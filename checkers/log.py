@@ -62,7 +62,8 @@ class Table:
     """Columns of integers and of seconds that grow by rows."""
 
     def __init__(self, integers: int, seconds: int = 0) -> None:
-        self._columns = [array("q") for _ in range(integers)] + [array("d") for _ in range(seconds)]
+        self._columns: list[array[Any]] = [array("q") for _ in range(integers)]
+        self._columns += [array("d") for _ in range(seconds)]
 
     def add(self, *row: float) -> None:
         """Append a row."""

@@ -68,7 +68,7 @@ class _Step(asyncio.Handle):
     def cancel(self) -> None:
         """See `asyncio.Handle`."""
         self._cancelled = True
-        self._callback = self._args = None
+        self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does
 
 
 class _Timer(asyncio.TimerHandle):
@@ -90,7 +90,7 @@ class _Timer(asyncio.TimerHandle):
         if not self._cancelled:
             self._loop._timer_handle_cancelled(self)
             self._cancelled = True
-            self._callback = self._args = None
+            self._callback = self._args = None  # type: ignore[assignment]  # as asyncio does
 
 
 def _head(lane: Lane) -> int:
@@ -150,12 +150,12 @@ class SeedLoop(SimLoop):
                     report = analyze(self, main)
                     raise DeadlockError(report.render(), report)
                 continue
+            elif (picked := self._pick_lane()) is None:
+                continue
             else:
-                lane = self._pick_lane()  # type: ignore[assignment]
-                if lane is None:
-                    continue
+                lane = picked
             queue = lane.queue
-            _, handle = queue.popleft()
+            handle: Any = queue.popleft()[1]
             if not queue:
                 del active[lane.id]
             if handle._cancelled:
@@ -164,7 +164,7 @@ class SeedLoop(SimLoop):
             if len(ran) >= ran_before_hashed:
                 trace.hash_steps()
             try:
-                handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+                handle._context.run(handle._callback, *handle._args)
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
@@ -176,7 +176,7 @@ class SeedLoop(SimLoop):
                 raise TimeLimitExceeded(f"more than {most_seconds} s of virtual time after {self.steps} steps")
 
     def _step_failed(self, handle: Any, error: BaseException) -> None:
-        source = format_helpers._format_callback_source(handle._callback, handle._args)  # type: ignore[attr-defined]
+        source = format_helpers._format_callback_source(handle._callback, handle._args)
         told = {"message": f"Exception in callback {source}", "exception": error, "handle": handle}
         self.call_exception_handler(told)
 
@@ -208,7 +208,9 @@ class SeedLoop(SimLoop):
 
     # -- handles ----------------------------------------------------------------------------------
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(  # type: ignore[override]  # as in `SimLoop`: no type variable for the arguments
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
         """See `SimLoop`."""
         if self._closed or self._abandoned:
             return super().call_soon(callback, *args, context=context)
@@ -225,7 +227,7 @@ class SeedLoop(SimLoop):
             self._active[lane.id] = lane
         queue.append((seq, handle))
 
-    def call_at(
+    def call_at(  # type: ignore[override]  # see `call_soon`
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """See `SimLoop`."""
@@ -238,7 +240,7 @@ class SeedLoop(SimLoop):
 
     call_at_exact = call_at
 
-    def call_later(
+    def call_later(  # type: ignore[override]  # see `call_soon`
         self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """See `SimLoop`."""

@@ -15,6 +15,7 @@ import contextvars
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers import log as log_checker
@@ -164,9 +165,10 @@ class Run:
     async def _create(self) -> None:
         link = Link(self.cluster, self.cluster.rng("create"), "create")
         for segment in self.segments + self.registers.segments:
-            await link.until(lambda s=segment: link.ask(lambda request: wire.CreateSegment(request, s, 0, 0, "")))
+            create = partial(wire.CreateSegment, segment=segment, target_rate=0, scale_type=0, token="")
+            await link.until(partial(link.ask, create))
         for table in self.tables:
-            await link.until(lambda t=table: link.ask(lambda request: wire.CreateTableSegment(request, t, "")))
+            await link.until(partial(link.ask, partial(wire.CreateTableSegment, segment=table, token="")))
         link.drop()
 
     def _start_actors(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:

@@ -95,7 +95,7 @@ class ByteUsers:
             async with client.byte_reader(STREAM, place) as reader:
                 for _ in range(rng.choice((3, 30))):
                     begun = now()
-                    data = await insistently(lambda r=reader: r.read(rng.choice((7, 500, 1 << 16)), 0.5))
+                    data = await insistently(lambda: reader.read(rng.choice((7, 500, 1 << 16)), 0.5))
                     self._feed(parser, data, begun)
             await asyncio.sleep(rng.random())
             place = rng.choice([place for place in self._places if place <= parser.offset])

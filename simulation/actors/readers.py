@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.errors import Unavailable
@@ -12,7 +13,7 @@ from simulation.events import BrokenBytes, SegmentParser
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from simulation.cluster import Cluster
     from simulation.events import History
@@ -88,9 +89,7 @@ class TailReader:
             parser = self._place(segment)
             size = self._rng.choice((64, 500, 5000, 200_000))
             begun = now()
-            read = asyncio.ensure_future(
-                self._link.ask(lambda request, p=parser, n=size: wire.ReadSegment(segment, p.position, n, "", request))
-            )
+            read = asyncio.ensure_future(self._link.ask(read_command(segment, parser.position, size)))
             read.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait([read], timeout=self._rng.choice((0.2, 1.0)))
             if not read.done():
@@ -115,23 +114,24 @@ class TailReader:
         return bool(answer.data)
 
 
+def read_command(segment: str, offset: int, length: int) -> Callable[[int], wire.ReadSegment]:
+    """A read at `offset`, for `Link.ask`."""
+    return lambda request: wire.ReadSegment(segment, offset, length, "", request)
+
+
 async def scan(cluster: Cluster, history: History, segments: list[str], name: str) -> None:
     """Read all of every segment from its start, once, and record that as a scan.  Nothing writes meanwhile."""
     reader = history.new_reader()
     rng = cluster.rng(f"scan {name}")
     link = Link(cluster, rng, f"scan {name}")
     for segment in segments:
-        info = await soon(link.until(lambda s=segment: segment_info(link, history, s)), f"info of {segment}")
+        info = await soon(link.until(partial(segment_info, link, history, segment)), f"info of {segment}")
         parser = SegmentParser(history, reader, segment, info.start_offset)
         while parser.position < info.write_offset:
             begun = now()
             size = rng.choice((100, 4000, 1 << 20))
             answer = await soon(
-                link.until(
-                    lambda s=segment, p=parser, n=size: link.ask(
-                        lambda request: wire.ReadSegment(s, p.position, n, "", request)
-                    )
-                ),
+                link.until(partial(link.ask, read_command(segment, parser.position, size))),
                 f"scan {name} of {segment} at {parser.position}",
             )
             if not isinstance(answer, wire.SegmentRead):

@@ -7,6 +7,7 @@ asked for again by the set-up after it: the store knows for certain whether it w
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as wire
 from simulation.actors.appends import Appends
 from simulation.actors.links import Link
-from simulation.actors.readers import now
+from simulation.actors.readers import now, read_command
 from simulation.events import HEAD_BYTES, body, framed
 
 if TYPE_CHECKING:
@@ -58,14 +59,12 @@ class Registers:
             return
         link = Link(self.cluster, self.cluster.rng(f"registers {name}"), f"registers {name}")
         for attribute in _ATTRIBUTES:
-            await link.until(lambda a=attribute: get(self, link, "after", a))
+            await link.until(partial(get, self, link, "after", attribute))
         begun = now()
         info = await link.until(lambda: show(self, link, "after"))
         data = b""
         while len(data) < info.write_offset:
-            answer = await link.until(
-                lambda: link.ask(lambda request: wire.ReadSegment(LOG, len(data), 1 << 20, "", request))  # noqa: B023
-            )
+            answer = await link.until(partial(link.ask, read_command(LOG, len(data), 1 << 20)))
             if not isinstance(answer, wire.SegmentRead) or not answer.data:
                 self.cluster.failures.append(f"vanished: {LOG} at {len(data)} of {info.write_offset}: {answer}")
                 break
@@ -136,7 +135,8 @@ class CellClient:
                 continue
 
     async def _set(self, attribute: bytes, expected: int) -> None:
-        value, begun, done = next(self._values), now(), UNKNOWN
+        value, begun = next(self._values), now()
+        done: bool | str = UNKNOWN
         try:
             answer = await self._link.ask(
                 lambda request: wire.UpdateSegmentAttribute(request, CELLS, attribute, value, expected, "")

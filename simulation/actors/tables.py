@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from checkers.table import ABSENT, ANY, Read, Update
@@ -94,7 +95,7 @@ async def read_everything(cluster: Cluster, history: History, tables: list[str],
     """Every key once more, after the faults."""
     client = TableClient(cluster, history, -1, tables)
     for table in tables:
-        await client._link.until(lambda t=table: client.read(t, list(range(KEYS))))
+        await client._link.until(partial(client.read, table, list(range(KEYS))))
     client._link.drop()
 
 

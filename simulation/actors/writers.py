@@ -95,6 +95,9 @@ class WireWriter:
         self._acked = max(self._acked, number)
         self._progress.set()
 
+    def _is_open(self) -> bool:
+        return self._open is not None
+
     def _lose(self) -> None:
         self._open = None
         self._link.drop()
@@ -153,7 +156,7 @@ class WireWriter:
                 await self._progress.wait()
         except TimeoutError:
             self._lose()
-        if self._open is None:  # the store is there, the container is not: no client asks without a pause
+        if not self._is_open():  # the store is there, the container is not: no client asks without a pause
             await asyncio.sleep(0.02 + 0.05 * self._rng.random())
 
     def _make(self, count: int) -> None:

@@ -112,7 +112,7 @@ class Aside(asyncio.BaseEventLoop):
             asyncio._set_running_loop(around)
 
     def _run_once(self) -> None:
-        ready, timers = self._ready, self._scheduled
+        ready, timers = self._ready, self._scheduled  # type: ignore[attr-defined]  # typeshed leaves them out
         if not ready:
             assert timers, "recovery waits for what never comes"
             timer = heappop(timers)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.client.reader.progress import Progress
 from sarit.controller.model import streams
-from sarit.controller.model.records import WorkKind
+from sarit.controller.model.effects import SealSegment
+from sarit.controller.model.records import NO_WORK, WorkKind
 from sarit.controller.streams import Streams
 from sarit.core.names import SegmentId
 from simulation.mutants.planting import planted
@@ -40,13 +41,13 @@ def successor_before_predecessors() -> Iterator[None]:
 @contextmanager
 def sealed_before_published() -> Iterator[None]:
     """A scale seals what it replaces before it publishes what comes after."""
-    right = streams.step
+    right: Any = streams.step
 
     def wrong(name: Any, record: Any, epochs: Any) -> Any:
         found = right(name, record, epochs)
         if found is None or record.work.kind is not WorkKind.SCALE:
             return found
-        seals = tuple(streams.SealSegment(streams._segment(name, s)) for s in found.then.work.segments)
+        seals = tuple(SealSegment(streams._segment(name, s)) for s in found.then.work.segments)
         return replace(found, stages=(seals, *found.stages))
 
     with planted(streams, "step", wrong):
@@ -57,11 +58,11 @@ def sealed_before_published() -> Iterator[None]:
 @contextmanager
 def replaced_segment_not_sealed() -> Iterator[None]:
     """A scale does not seal what it replaced."""
-    right = streams._publish
+    right: Any = streams._publish
 
     def wrong(stages: Any, record: Any) -> Any:
         found = right(stages, record)
-        return replace(found, then=replace(found.then, work=streams.NO_WORK))
+        return replace(found, then=replace(found.then, work=NO_WORK))
 
     with planted(streams, "_publish", wrong):
         yield

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.controller import keys
 from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.model import codec, retention, watermarks
+from sarit.controller.model.cuts import upper_bound
 from sarit.controller.streams import Streams
 from sarit.controller.transactions.transactions import Reading, Transactions
 from simulation.mutants.planting import planted
@@ -72,9 +73,7 @@ def watermark_of_the_fastest() -> Iterator[None]:
 @contextmanager
 def watermark_cut_of_one_writer() -> Iterator[None]:
     """The cut of a watermark takes the position of one writer alone."""
-    right = watermarks.upper_bound
-
-    with planted(watermarks, "upper_bound", lambda epochs, bounds: right(epochs, [b for b in bounds if b][:1])):
+    with planted(watermarks, "upper_bound", lambda epochs, bounds: upper_bound(epochs, [b for b in bounds if b][:1])):
         yield
 
 

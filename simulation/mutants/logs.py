@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from sarit.log import local, reading, records
+from sarit.log.reading import find_tail
 from sarit.log.writer import LogWriter
 from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
@@ -24,10 +25,11 @@ class _OtherSync:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def pwrite_durably(self, parts: Any, offset: int) -> None:
+    def pwrite_durably(self, parts: Any, offset: int) -> int:
         """The wrong one."""
-        self._file.pwrite(parts, offset)
+        written: int = self._file.pwrite(parts, offset)
         self._sync(self._file)
+        return written
 
 
 @contextmanager
@@ -38,7 +40,7 @@ def _groups_synced_by(sync: Callable[[Any], None]) -> Iterator[None]:
         files = [file for file in (self._file, self.next_file) if file is not None]
         for file in files:
             if not isinstance(file.file, _OtherSync):
-                file.file = _OtherSync(file.file, sync)  # type: ignore[assignment]
+                file.file = _OtherSync(file.file, sync)
         right(self, outcome)
 
     with planted(LogWriter, "_commit", wrong):
@@ -68,10 +70,9 @@ def failed_fsync_retried() -> Any:
 @contextmanager
 def recovery_drops_last_frame() -> Iterator[None]:
     """The last frame that is not known to have been durable is taken for torn."""
-    right = local.find_tail
 
     def wrong(*arguments: Any, **options: Any) -> Any:
-        tail = right(*arguments, **options)
+        tail = find_tail(*arguments, **options)
         if tail.carried:
             tail.carried = tail.carried[:-1]
             tail.end -= 1
@@ -85,10 +86,9 @@ def recovery_drops_last_frame() -> Iterator[None]:
 @contextmanager
 def torn_tail_not_copied() -> Iterator[None]:
     """Frames that recovery found are trusted where they are: a power cut after a kill takes them."""
-    right = local.find_tail
 
     def wrong(*arguments: Any, **options: Any) -> Any:
-        tail = right(*arguments, **options)
+        tail = find_tail(*arguments, **options)
         tail.mark = tail.end
         tail.carried = []
         return tail
@@ -123,7 +123,7 @@ def torn_record_accepted() -> Iterator[None]:
 @contextmanager
 def epoch_not_raised() -> Iterator[None]:
     """Opening the log begins no new epoch: what an earlier owner wrote last counts beside what the new one writes."""
-    right = reading.Listing.last_epoch.fget
+    right = reading.Listing.last_epoch.fget  # type: ignore[attr-defined]  # mypy sees the function, not the property
     assert right is not None
     with planted(reading.Listing, "last_epoch", property(lambda self: max(right(self) - 1, 0))):
         yield

@@ -90,7 +90,7 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
 @contextmanager
 def unsaved_segment_evicted() -> Iterator[None]:
     """A segment that was sealed or truncated counts as idle before the index knows (found while reading)."""
-    right = Segment.idle.fget
+    right = Segment.idle.fget  # type: ignore[attr-defined]  # mypy sees the function, not the property
     assert right is not None
 
     def wrong(self: Any) -> bool:
