@@ -58,11 +58,11 @@ class Bounds:
             container = opened.container
             if self._begun.get(container.number, (None, 0))[0] is not container:
                 state = container.state
-                self._begun[container.number] = (container, state.held_bytes - state.operation_bytes)
+                self._begun[container.number] = (container, state.charged_bytes - state.operation_bytes)
         begun = sum(count for _, count in self._begun.values())
         allowed = budget.max_dirty_bytes + begun + self._slack
         # What the controller does has no bound of its own.
-        held = budget.held_bytes - sum(opened.container.state.operation_bytes for opened in serving)
+        held = budget.charged_bytes - sum(opened.container.state.operation_bytes for opened in serving)
         self.highest = max(self.highest, held)
         if held > allowed:
             return f"{held} bytes are held for what is not flushed, {allowed} are allowed"

@@ -21,7 +21,7 @@ def throttled_append_overtaken() -> Iterator[None]:
     """Appends held back go on last in, first out."""
 
     def wrong(self: Any) -> None:
-        while self._throttled and not self.budget.exhausted:
+        while self._throttled and not self.budget.over_append_limit:
             self._append(*self._throttled.pop())
 
     with planted(Container, "release_throttled", wrong):
@@ -32,7 +32,7 @@ def throttled_append_overtaken() -> Iterator[None]:
 @contextmanager
 def throttle_forgotten() -> Iterator[None]:
     """The bound on un-flushed bytes stops nobody."""
-    with planted(MemoryBudget, "exhausted", property(lambda self: False)):
+    with planted(MemoryBudget, "over_append_limit", property(lambda self: False)):
         yield
 
 
@@ -40,7 +40,7 @@ def throttle_forgotten() -> Iterator[None]:
 @contextmanager
 def written_bytes_kept() -> Iterator[None]:
     """All that stands in chunks stays in memory until the checkpoint is committed."""
-    with planted(MemoryBudget, "keeps_written", lambda self, held_bytes: True):
+    with planted(MemoryBudget, "may_cache_written", lambda self, charged_bytes: True):
         yield
 
 
@@ -50,7 +50,7 @@ def throttled_append_forgotten() -> Iterator[None]:
     """Appends held back go on only when there are two of them."""
 
     def wrong(self: Any) -> None:
-        while len(self._throttled) > 1 and not self.budget.exhausted:
+        while len(self._throttled) > 1 and not self.budget.over_append_limit:
             self._append(*self._throttled.popleft())
 
     with planted(Container, "release_throttled", wrong):

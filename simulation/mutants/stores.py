@@ -77,7 +77,7 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
         await asyncio.wait((running,))
         opened.flusher._under_way = False
         try:
-            await opened.container.group_commit.settled()
+            await opened.container.group_commit.wait_durable()
             await opened.flusher.checkpoint()
         except SaritError:
             return
@@ -110,7 +110,7 @@ def read_before_durable() -> Iterator[None]:
     """Operations are applied, and so readable, when they are handed to the log."""
     from sarit.store.container.group_commit import GroupCommit
 
-    right_cut, right_durable = GroupCommit._cut, GroupCommit._durable
+    right_cut, right_durable = GroupCommit._send_batches, GroupCommit._durable
 
     def cut(self: Any) -> None:
         before = len(self._in_flight)
@@ -120,5 +120,5 @@ def read_before_durable() -> Iterator[None]:
                 self._state.apply(operation, frame.wall_ms)
             frame.operations = []
 
-    with planted(GroupCommit, "_cut", cut), planted(GroupCommit, "_durable", right_durable):
+    with planted(GroupCommit, "_send_batches", cut), planted(GroupCommit, "_durable", right_durable):
         yield

@@ -60,9 +60,9 @@ MAX_UNSEEN_START_MARKS: Final = 64
 MAX_CHUNK_DELETIONS_IN_FLIGHT: Final = 16
 MAX_SEGMENT_RECORDS_IN_MEMORY: Final = 50_000
 MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT: Final = 10_000
-MAX_RANGE_ENDS: Final = 64
-MAX_RANGE_END_ROWS: Final = 64
-MAX_RANGE_END_BYTES: Final = 4 * KIB
+MAX_CACHED_RANGES: Final = 64
+MAX_CACHED_RANGE_ROWS: Final = 64
+MAX_CACHED_RANGE_BYTES: Final = 4 * KIB
 
 # -- tables ----------------------------------------------------------------------------------
 MAX_TABLE_KEY_BYTES: Final = 8192

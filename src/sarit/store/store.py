@@ -257,7 +257,7 @@ class SegmentStore:
                             _log.warning("how much room %s has is not known: %s", self._data_dir, error)
                         told = True
                     next_look = now + _DISK_POLL_SECONDS
-                if not self.budget.exhausted:
+                if not self.budget.over_append_limit:
                     for opened in self.opened():
                         opened.container.release_throttled()
                 else:
@@ -306,7 +306,7 @@ async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
         _tell_not_flushed(opened, "its last checkpoint was given up")
         return
     try:
-        await opened.container.group_commit.settled()
+        await opened.container.group_commit.wait_durable()
         await flusher.checkpoint()
         await flusher.garbage.collect()
     except SaritError as error:

@@ -128,7 +128,7 @@ class Writer:
 
     async def settled(self) -> Replies:
         """Wait for the answers."""
-        await self.store.container(self.segment).group_commit.settled()
+        await self.store.container(self.segment).group_commit.wait_durable()
         return self.replies
 
 

@@ -75,7 +75,7 @@ class History:
             await changing
         elif luck < 0.25:
             self.store = await self.world.crash(self.store)
-        await self.container.group_commit.settled()
+        await self.container.group_commit.wait_durable()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -89,8 +89,8 @@ def test_what_entered_leaves(seed):
             assert (state.dirty_bytes, state.dirty_blocks) == counted(history.container)
         while await history.flusher.checkpoint():
             pass
-        assert history.container.state.held_bytes == 0
-        assert history.store.budget.held_bytes == 0
+        assert history.container.state.charged_bytes == 0
+        assert history.store.budget.charged_bytes == 0
         await history.store.stop()
 
     asyncio.run(main())

@@ -43,7 +43,7 @@ async def exhausted(**options):
     writer = Writer(store, BIG)
     await writer.set_up()
     number = 0
-    while not store.budget.exhausted:
+    while not store.budget.over_append_limit:
         number += 1
         writer.append(b"x" * 10_000, number)
     await writer.settled()
@@ -71,7 +71,7 @@ def test_what_is_deleted_lets_appends_go_on_at_once(change):
             assert container.throttled == 3
             await CHANGES[change](container)
             assert not container.throttled
-            assert store.budget.held_bytes == container.state.held_bytes < BOUND
+            assert store.budget.charged_bytes == container.state.charged_bytes < BOUND
             assert len((await writer.settled()).acknowledgements) == 3
 
     asyncio.run(main())
@@ -89,7 +89,7 @@ def test_an_append_that_goes_on_is_refused_behind_the_acknowledgements_of_the_fr
             container.group_commit.add(
                 container.state.delete(container.state.names[BIG]), lambda _: told.append("deleted")
             )
-            await container.group_commit.settled()
+            await container.group_commit.wait_durable()
             assert told == ["deleted", "refused"]
 
     asyncio.run(main())
@@ -111,10 +111,10 @@ def test_a_container_that_failed_is_charged_no_more():
 
             store._logs.open = later
             opened.container.fail(Unavailable("the disk of the log failed"))
-            assert store.budget.held_bytes == 0
+            assert store.budget.charged_bytes == 0
             storage.let_go.set_result(None)
             await asyncio.gather(checkpoint, return_exceptions=True)
-            assert store.budget.held_bytes == 0
+            assert store.budget.charged_bytes == 0
             assert store.budget.dirty_bytes == 0
 
     asyncio.run(main())
@@ -128,7 +128,7 @@ def test_nor_for_an_append_that_comes_behind_the_failure():
             await writer.set_up()
             container.fail(Unavailable("the disk of the log failed"))
             writer.append(b"late", 1)
-            assert store.budget.held_bytes == 0
+            assert store.budget.charged_bytes == 0
             assert isinstance(writer.replies.errors[0], Unavailable)
 
     asyncio.run(main())

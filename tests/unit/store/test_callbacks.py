@@ -75,7 +75,7 @@ def test_an_answer_that_raises_keeps_none_from_the_others():
         container.group_commit.barrier(lambda error: first.replies.refused(None, None, error))  # of the same operation
         second.append(b", told", 1)
         async with asyncio.timeout(5):
-            await container.group_commit.settled()
+            await container.group_commit.wait_durable()
         assert len(first.replies.acknowledgements) == len(second.replies.acknowledgements) == 1
         assert first.replies.errors == [None]
         assert woken == [None, None]
@@ -117,7 +117,7 @@ def test_appends_held_back_are_all_told_and_of_no_segment_that_is_missing():
         store = await World(limits=LIMITS).start()
         container = store.container(TARGET)
         await container.create(TARGET)
-        container.state.take_operation(100_000)
+        container.state.add_operation(100_000)
         container.account()
         writers = await two_writers(store)
         for writer in writers:

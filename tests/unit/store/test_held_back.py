@@ -35,7 +35,7 @@ async def serving():
     for table in (TABLE, SYSTEM):
         await store.tables(table).create(table, 0)
     await store.opened()[0].flusher.checkpoint()
-    assert store.budget.held_bytes == 0
+    assert store.budget.charged_bytes == 0
     yield world, store
     await store.stop()
 
@@ -61,10 +61,10 @@ def test_updates_of_a_table_are_held_back_until_a_checkpoint_covers_them():
         async with serving() as (_, store):
             updates = [asyncio.ensure_future(put(store, TABLE, b"the same key")) for _ in range(10)]
             await asyncio.gather(*updates)
-            each = store.budget.held_bytes // 10
+            each = store.budget.charged_bytes // 10
             assert len(VALUE) + BLOCK_OVERHEAD_BYTES < each < len(VALUE) + BLOCK_OVERHEAD_BYTES + 100
             done = 10
-            while store.budget.held_bytes < BOUND * 5 // 4:
+            while store.budget.charged_bytes < BOUND * 5 // 4:
                 await put(store, TABLE, b"the same key")
                 done += 1
             assert done == -(-BOUND * 5 // 4 // each)
@@ -73,7 +73,7 @@ def test_updates_of_a_table_are_held_back_until_a_checkpoint_covers_them():
             assert not waiting.done()
             await make_room(store)
             await waiting
-            assert store.budget.held_bytes == each, "that of the last one"
+            assert store.budget.charged_bytes == each, "that of the last one"
 
     asyncio.run(main())
 
@@ -85,14 +85,14 @@ def test_they_go_on_where_appends_wait_and_for_a_quarter_more(change):
             writer = Writer(store, NAME)
             await writer.set_up()
             number = 0
-            while not store.budget.exhausted:
+            while not store.budget.over_append_limit:
                 number += 1
                 writer.append(VALUE, number)
             await CHANGES[change](store)
             await store.container(NAME).set_policy(NAME, 0, 0)
-            store.opened()[0].container.state.take_operation(BOUND // 4)
+            store.opened()[0].container.state.add_operation(BOUND // 4)
             await store.container(NAME).set_policy(NAME, 0, 0)  # no need to wait for it, and it tells the budget
-            assert store.budget.cramped
+            assert store.budget.over_control_limit
             await put(store, SYSTEM)
             waiting = asyncio.ensure_future(put(store, TABLE))
             await asyncio.sleep(0.1)
@@ -101,7 +101,7 @@ def test_they_go_on_where_appends_wait_and_for_a_quarter_more(change):
             await store.container(NAME).seal(NAME)
             await store.container(NAME).delete(NAME)
             assert not waiting.done()
-            store.opened()[0].container.state.take_operation(-(BOUND // 4))
+            store.opened()[0].container.state.add_operation(-(BOUND // 4))
             await make_room(store)
             await waiting
 
@@ -113,7 +113,7 @@ def test_who_waits_too_long_is_told_unavailable(change, monkeypatch):
     async def main():
         async with serving() as (_, store):
             state = store.opened()[0].container.state
-            state.take_operation(2 * BOUND)
+            state.add_operation(2 * BOUND)
             await store.container(NAME).set_policy(NAME, 0, 0)
             clock = store.opened()[0].container.env.clock
             right, late = clock.monotonic, 0.0
@@ -123,7 +123,7 @@ def test_who_waits_too_long_is_told_unavailable(change, monkeypatch):
             late = ROOM_WAIT_SECONDS
             with pytest.raises(Unavailable, match="no room"):
                 await waiting
-            state.take_operation(-2 * BOUND)
+            state.add_operation(-2 * BOUND)
             await make_room(store)
             await CHANGES[change](store)
 
@@ -169,12 +169,12 @@ def test_what_the_log_holds_counts_again_after_a_crash():
             for number in range(20):
                 await put(store, TABLE, b"%d" % number)
             await store.container(NAME).seal(NAME)
-            held = store.budget.held_bytes
+            held = store.budget.charged_bytes
             assert held > 20 * (len(VALUE) + BLOCK_OVERHEAD_BYTES)
             again = await world.crash(store)
-            assert again.budget.held_bytes == held
+            assert again.budget.charged_bytes == held
             await make_room(again)
-            assert again.budget.held_bytes == 0
+            assert again.budget.charged_bytes == 0
             await again.stop()
 
     asyncio.run(main())
@@ -196,8 +196,10 @@ def test_what_came_while_a_checkpoint_was_made_is_covered_by_the_next():
 
             world.storage.write = meanwhile
             await make_room(store)
-            assert len(VALUE) + BLOCK_OVERHEAD_BYTES < store.budget.held_bytes < 2 * len(VALUE) + BLOCK_OVERHEAD_BYTES
+            assert (
+                len(VALUE) + BLOCK_OVERHEAD_BYTES < store.budget.charged_bytes < 2 * len(VALUE) + BLOCK_OVERHEAD_BYTES
+            )
             await make_room(store)
-            assert store.budget.held_bytes == 0
+            assert store.budget.charged_bytes == 0
 
     asyncio.run(main())

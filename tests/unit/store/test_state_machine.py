@@ -290,7 +290,7 @@ class Container(RuleBasedStateMachine):
         assert self.replayed.dirty_bytes == sum(block.length for block in tails)
         assert self.replayed.dirty_blocks == len(tails)
         if not self.in_flight:
-            assert self.state.held_bytes == self.replayed.held_bytes
+            assert self.state.charged_bytes == self.replayed.charged_bytes
 
 
 Container.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)

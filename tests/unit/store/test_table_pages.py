@@ -142,8 +142,8 @@ def test_a_short_range_is_read_once_a_generation(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_known_of_ranges_is_what_there_is(seed, monkeypatch):
-    monkeypatch.setattr(range_ends, "MAX_RANGE_ENDS", 3)
-    monkeypatch.setattr(range_ends, "MAX_RANGE_END_ROWS", 5)
+    monkeypatch.setattr(range_ends, "MAX_CACHED_RANGES", 3)
+    monkeypatch.setattr(range_ends, "MAX_CACHED_RANGE_ROWS", 5)
     chance, ends, generation = random.Random(seed), RangeScanCache(), 0
     held = [(b"%d" % number, b"v") for number in range(9)]
     hits = 0

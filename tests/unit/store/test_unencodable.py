@@ -109,7 +109,7 @@ def test_an_operation_that_cannot_be_encoded_ends_in_a_recovery(caplog):
         with pytest.raises(Unavailable):  # its outcome is unknown
             await waiting
         with pytest.raises(Unavailable):  # no other kind, whatever the bug was
-            await container.group_commit.settled()
+            await container.group_commit.wait_durable()
         await recovered(store, container)
         assert await store.container(TARGET).get_attribute(TARGET, KEY) in (NULL_ATTRIBUTE_VALUE, 1)
         assert await serves(store) == b"acknowledged, and more"

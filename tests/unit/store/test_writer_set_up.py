@@ -148,7 +148,7 @@ def test_after_a_refused_set_up_nothing_is_appended_to_the_segment_before():
         await connection.settled()
         assert [type(reply) for reply in connection.replies] == [wire.AppendSetup, wire.NoSuchSegment]
         appends.append(Append(WRITER, [b"for nowhere"], 11, 1, 1, 0), None)
-        await container.group_commit.settled()
+        await container.group_commit.wait_durable()
         assert await container.length(SEGMENT) == 0
         assert pins(container) == {SEGMENT: 0, OTHER: 0}
 

@@ -18,7 +18,7 @@ from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES, REFUSE_CLOSED_SECONDS
 from sarit.store.container.attributes import AttributeUpdate, resolve_attributes
-from sarit.store.container.group_commit import GroupCommit, settle, tell, wake_all
+from sarit.store.container.group_commit import GroupCommit, call_each, resolve, wake_waiters
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.operations import KIND_STREAM, Delete, Merge, Operation
 from sarit.store.container.segment import EVENT_COUNT
@@ -116,7 +116,7 @@ class Container:
                     break
                 if self.group_commit.idle:  # a bug: nothing will settle it, and this loop would never yield
                     self.fail(AssertionError(f"writer {writer.hex()} on {segment!r} waits for no operation"))
-                await self.group_commit.settled()
+                await self.group_commit.wait_durable()
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
             session = WriterSession(self, segment, writer, attribute, replies)
@@ -128,7 +128,7 @@ class Container:
 
     def submit_append(self, session: WriterSession, append: WireAppend, expected_offset: int | None) -> None:
         """Check, assign and queue; or hold back while the node's bound is reached."""
-        if self.failure is None and (self._throttled or self.budget.exhausted):
+        if self.failure is None and (self._throttled or self.budget.over_append_limit):
             if not self._throttled:
                 coverage_probe("appends_throttled")
             self._throttled.append((session, append, expected_offset))
@@ -137,7 +137,7 @@ class Container:
 
     def release_throttled(self) -> None:
         """Go on with the appends held back, as far as the bound allows."""
-        while self._throttled and not self.budget.exhausted:
+        while self._throttled and not self.budget.over_append_limit:
             self._append(*self._throttled.popleft())
 
     def refuse_closed(self) -> None:
@@ -214,7 +214,7 @@ class Container:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
         await wait_for_room(self, name)
         if not fresh and await self.metadata.find(name) is not None:
-            await self.group_commit.settled()
+            await self.group_commit.wait_durable()
             raise Exists(f"segment {name} exists")
         try:
             operation = self.state.create(
@@ -226,7 +226,7 @@ class Container:
                 rollover=rollover,
             )
         except Exists:  # by another caller, while we looked
-            await self.group_commit.settled()
+            await self.group_commit.wait_durable()
             raise
         await self.submit(operation)
 
@@ -282,17 +282,17 @@ class Container:
             finally:
                 source.pins -= 1
         except SaritError:
-            await self.group_commit.settled()
+            await self.group_commit.wait_durable()
             raise
         finally:
             target.pins -= 1
-        return operation.offset + operation.length, self._queued(operation)
+        return operation.offset + operation.length, self._enqueue(operation)
 
     async def length(self, name: str) -> int:
         """Assigned length, once durable.  Raises NotFound."""
         segment = await self.metadata.require(name)
         length = segment.assigned_length
-        await self.group_commit.settled()
+        await self.group_commit.wait_durable()
         return length
 
     async def get_attribute(self, name: str, key: bytes) -> int:
@@ -314,7 +314,7 @@ class Container:
         try:
             attribute = await self.metadata.attribute(segment, key)
             if attribute.assigned != expected:
-                await self.group_commit.settled()
+                await self.group_commit.wait_durable()
                 return False
             operation = self.state.set_attributes(segment, ((key, value),))
         finally:
@@ -326,14 +326,14 @@ class Container:
         """The applied state.  Raises NotFound."""
         segment = await self.metadata.require(name)
         if not segment.created:
-            await self.group_commit.settled()
+            await self.group_commit.wait_durable()
         return SegmentInfo(segment.length, segment.start, segment.sealed, segment.modified_ms)
 
     async def submit(self, operation: Operation) -> None:
         """Queue an outcome and wait until it is durable.  Raises Unavailable (outcome unknown)."""
-        await self._queued(operation)
+        await self._enqueue(operation)
 
-    def _queued(self, operation: Operation) -> asyncio.Future[None]:
+    def _enqueue(self, operation: Operation) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ended: int | None = None
         if isinstance(operation, Delete):
@@ -343,7 +343,7 @@ class Container:
         gone = None if ended is None else self.state.segments[ended]
 
         def done(error: BaseException | None) -> None:
-            settle(waiter, error)
+            resolve(waiter, error)
             if gone is not None and error is None:
                 segment_gone(gone)
 
@@ -357,7 +357,7 @@ class Container:
             segment = await self.metadata.require(name)
             operation = decide(segment)
         except SaritError:
-            await self.group_commit.settled()
+            await self.group_commit.wait_durable()
             raise
         await self.submit(operation)
 
@@ -368,9 +368,9 @@ class Container:
         throttled, self._throttled = self._throttled, deque()
         # Of no other kind, whatever the error is: of a missing segment, it would say that of the writer's.
         lost = Unavailable("the container failed; connect again and retry")
-        bug = tell((partial(session.replies.refused, session, append) for session, append, _ in throttled), lost)
+        bug = call_each((partial(session.replies.refused, session, append) for session, append, _ in throttled), lost)
         for segment in self.state.segments.values():
-            bug = wake_all(segment) or bug
+            bug = wake_waiters(segment) or bug
         self._report_failure(self, error)
         if bug is not None:
             raise bug

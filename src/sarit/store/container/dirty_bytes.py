@@ -1,7 +1,7 @@
 """What a container holds in memory and in its log alone, counted.
 
 Two counts of the bytes of appends: what chunks will hold (`dirty_bytes`, by which flushing goes), and what
-memory holds for them (`held_bytes`, by which appends are held back).  A block of few bytes costs many times as much.
+memory holds for them (`charged_bytes`, by which appends are held back).  A block of few bytes costs many times as much.
 
 All other operations count by their encoded size, and each entry as much as a block beside its payload, from when they
 are accepted until a checkpoint that covers them is committed.
@@ -21,7 +21,7 @@ BLOCK_OVERHEAD_BYTES: Final = 640
 
 
 class DirtyBytes:
-    """The counts of one container.  What enters by `take_block` leaves by `free_block`, once."""
+    """The counts of one container.  What enters by `add_block` leaves by `remove_block`, once."""
 
     def __init__(self) -> None:
         self.dirty_bytes = 0
@@ -32,26 +32,26 @@ class DirtyBytes:
         self._applied_operation_bytes = 0
 
     @property
-    def held_bytes(self) -> int:
+    def charged_bytes(self) -> int:
         """What memory holds for all of it."""
         return self.dirty_bytes + self.dirty_blocks * BLOCK_OVERHEAD_BYTES + self.operation_bytes
 
-    def take_block(self, length: int) -> None:
+    def add_block(self, length: int) -> None:
         """Bytes were accepted that no chunk holds; none of them make no block."""
         if length:
             self.dirty_bytes += length
             self.dirty_blocks += 1
 
-    def free_block(self, length: int) -> None:
+    def remove_block(self, length: int) -> None:
         """A block stands in a chunk or in the index, or nobody will read it again."""
         self.dirty_bytes -= length
         self.dirty_blocks -= 1
 
-    def take_operation(self, bytes_held: int) -> None:
+    def add_operation(self, bytes_held: int) -> None:
         """An operation other than an append was accepted."""
         self.operation_bytes += bytes_held
 
-    def apply_operations(self, bytes_held: int) -> None:
+    def operations_applied(self, bytes_held: int) -> None:
         """Operations of so many bytes are applied: the next checkpoint covers them."""
         self._applied_operation_bytes += bytes_held
 

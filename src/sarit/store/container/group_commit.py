@@ -32,7 +32,7 @@ Done = Callable[[BaseException | None], None]
 class FrameBatch:
     """Operations that will be durable together."""
 
-    __slots__ = ("began", "bytes", "done", "held_bytes", "number", "operations", "parts", "wall_ms")
+    __slots__ = ("began", "bytes", "charged_bytes", "done", "number", "operations", "parts", "wall_ms")
 
     def __init__(self) -> None:
         self.number = 0
@@ -41,7 +41,7 @@ class FrameBatch:
         self.parts: list[Buffer] = [b""]
         self.bytes = FRAME_HEADER.size
         # What its operations other than appends count for (`unflushed.py`).
-        self.held_bytes = 0
+        self.charged_bytes = 0
         self.operations: list[Operation] = []
         self.done: list[Done | None] = []
 
@@ -63,10 +63,10 @@ class GroupCommit:
         self._on_failure = on_failure
         self._on_durable = on_durable
         self._loop = asyncio.get_running_loop()
-        self._gathering = FrameBatch()
-        self._full: deque[FrameBatch] = deque()
+        self._batch = FrameBatch()
+        self._full_batches: deque[FrameBatch] = deque()
         self._in_flight: deque[FrameBatch] = deque()
-        self._scheduled = False
+        self._send_scheduled = False
         self._next_number = state.applied_frame + 1
         self._failure: BaseException | None = None
 
@@ -76,13 +76,13 @@ class GroupCommit:
     @property
     def idle(self) -> bool:
         """Whether every operation given is applied."""
-        return not (self._in_flight or self._full or self._gathering.done)
+        return not (self._in_flight or self._full_batches or self._batch.done)
 
     def add(self, operation: Operation, done: Done | None) -> None:
         """Queue an operation; `done(None)` follows once it is durable and applied."""
         if self._failure is not None:
             raise Unavailable("the container is recovering") from self._failure
-        frame = self._gathering
+        frame = self._batch
         if not frame.operations:
             frame.began = self._env.clock.monotonic()
         parts = len(frame.parts)
@@ -94,28 +94,28 @@ class GroupCommit:
             self.fail(bug)
             raise
         if frame.bytes + size > MAX_FRAME_BYTES:
-            frame = self._follow(frame, parts)
+            frame = self._start_overflow_batch(frame, parts)
         frame.bytes += size
         if not isinstance(operation, Append):
             held = operation_bytes(operation, size)
-            frame.held_bytes += held
-            self._state.take_operation(held)
+            frame.charged_bytes += held
+            self._state.add_operation(held)
         frame.operations.append(operation)
         frame.done.append(done)
         if frame.bytes >= FRAME_TARGET_BYTES:
-            self._full.append(frame)
-            self._gathering = FrameBatch()
-        if not self._scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
-            self._scheduled = True
-            self._loop.call_soon(self._cut)
+            self._full_batches.append(frame)
+            self._batch = FrameBatch()
+        if not self._send_scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
+            self._send_scheduled = True
+            self._loop.call_soon(self._send_batches)
 
-    def _follow(self, full: FrameBatch, parts: int) -> FrameBatch:
+    def _start_overflow_batch(self, full: FrameBatch, parts: int) -> FrameBatch:
         """A frame behind `full`, for what stands in that one from its `parts` on: together they would be too large."""
-        frame = self._gathering = FrameBatch()
+        frame = self._batch = FrameBatch()
         frame.began = self._env.clock.monotonic()
         frame.parts += full.parts[parts:]
         del full.parts[parts:]
-        self._full.append(full)
+        self._full_batches.append(full)
         return frame
 
     def barrier(self, done: Done) -> None:
@@ -124,20 +124,20 @@ class GroupCommit:
             unavailable = Unavailable("the container is recovering")
             unavailable.__cause__ = self._failure
             done(unavailable)
-        elif self._gathering.operations:
-            previous = self._gathering.done[-1]
-            self._gathering.done[-1] = done if previous is None else _both(previous, done)
-        elif self._full or self._in_flight:
-            frame = (self._full or self._in_flight)[-1]
+        elif self._batch.operations:
+            previous = self._batch.done[-1]
+            self._batch.done[-1] = done if previous is None else _chained(previous, done)
+        elif self._full_batches or self._in_flight:
+            frame = (self._full_batches or self._in_flight)[-1]
             previous = frame.done[-1]
-            frame.done[-1] = done if previous is None else _both(previous, done)
+            frame.done[-1] = done if previous is None else _chained(previous, done)
         else:
             done(None)
 
-    async def settled(self) -> None:
+    async def wait_durable(self) -> None:
         """Wait until everything added so far is durable.  Raises Unavailable."""
         waiter: asyncio.Future[None] = self._loop.create_future()
-        self.barrier(lambda error: settle(waiter, error))
+        self.barrier(lambda error: resolve(waiter, error))
         await waiter
 
     def fail(self, error: BaseException) -> None:
@@ -145,24 +145,24 @@ class GroupCommit:
         if self._failure is not None:
             return
         self._failure = error
-        frames = [*self._in_flight, *self._full, self._gathering]
+        frames = [*self._in_flight, *self._full_batches, self._batch]
         self._in_flight.clear()
-        self._full.clear()
-        self._gathering = FrameBatch()
-        bug = tell([self._on_failure], error)
+        self._full_batches.clear()
+        self._batch = FrameBatch()
+        bug = call_each([self._on_failure], error)
         unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
         for frame in frames:
-            bug = tell(frame.done, unknown) or bug
+            bug = call_each(frame.done, unknown) or bug
         if bug is not None:  # not raised: who fails a container has something to say of its own
             self._loop.call_exception_handler({"message": "a bug while a container failed", "exception": bug})
 
-    def _cut(self) -> None:
-        self._scheduled = False
+    def _send_batches(self) -> None:
+        self._send_scheduled = False
         while len(self._in_flight) < MAX_FRAMES_IN_FLIGHT and self._failure is None:
-            if self._full:
-                frame = self._full.popleft()
-            elif self._gathering.operations:
-                frame, self._gathering = self._gathering, FrameBatch()
+            if self._full_batches:
+                frame = self._full_batches.popleft()
+            elif self._batch.operations:
+                frame, self._batch = self._batch, FrameBatch()
             else:
                 return
             frame.number = self._next_number
@@ -189,23 +189,23 @@ class GroupCommit:
             self.fail(bug)
             raise
         state.applied_frame = frame.number
-        state.apply_operations(frame.held_bytes)
-        raised = tell(frame.done, None)
+        state.operations_applied(frame.charged_bytes)
+        raised = call_each(frame.done, None)
         try:
             self._on_durable(frame.began, frame.bytes)  # behind the answers: it may let appends go on, and refuse them
         except Exception as failure:
             raised = raised or failure
         woken, state.woken = state.woken, []
         for segment in woken:
-            raised = wake_all(segment) or raised
+            raised = wake_waiters(segment) or raised
         if raised is not None:  # somebody may wait for ever: what it reads or sends again is answered after a recovery
             self.fail(raised)
             raise raised
-        if not self._scheduled:
-            self._cut()
+        if not self._send_scheduled:
+            self._send_batches()
 
 
-def tell(those: Iterable[Callable[..., None] | None], *outcome: object) -> Exception | None:
+def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> Exception | None:
     """Call all of `those`, also behind one that raises; the first such bug."""
     bug: Exception | None = None
     left = iter(those)
@@ -219,13 +219,13 @@ def tell(those: Iterable[Callable[..., None] | None], *outcome: object) -> Excep
             bug = bug or failure
 
 
-def wake_all(segment: Segment) -> Exception | None:
+def wake_waiters(segment: Segment) -> Exception | None:
     """Wake whoever waits for something to tell about a segment, also behind one that raises; the first such bug."""
     waiters, segment.waiters = segment.waiters, []
-    return tell(waiters)
+    return call_each(waiters)
 
 
-def settle(waiter: asyncio.Future[None], error: BaseException | None) -> None:
+def resolve(waiter: asyncio.Future[None], error: BaseException | None) -> None:
     """Resolve a future once, unless its owner gave up."""
     if waiter.done():
         return
@@ -235,7 +235,7 @@ def settle(waiter: asyncio.Future[None], error: BaseException | None) -> None:
         waiter.set_exception(error)
 
 
-def _both(first: Done, second: Done) -> Done:
+def _chained(first: Done, second: Done) -> Done:
     def call(error: BaseException | None) -> None:
         try:
             first(error)

@@ -31,7 +31,7 @@ _SCAN_ROWS = 1000
 _EVICTION_SCAN = 2000
 
 
-class LoadGivenUp(Exception):
+class LoadAbandoned(Exception):
     """Who loaded a segment was cancelled: those who wait for it load it themselves."""
 
 
@@ -87,23 +87,23 @@ class MetadataCache:
         self._max_segments = max_segments
         self._loading: dict[str, asyncio.Future[Segment | None]] = {}
         self.entries = EntryCache(entry_cache_bytes)
-        self.ends = RangeScanCache()
+        self.ranges = RangeScanCache()
         self.generation = 0
         self._committing = 0
-        self._settled = asyncio.Event()
-        self._settled.set()
+        self._no_commit = asyncio.Event()
+        self._no_commit.set()
 
     async def commit(self, batch: WriteBatch) -> None:
         """Commit to the index; the caller notes in memory what that changes before it awaits again."""
         self._committing += 1
-        self._settled.clear()
+        self._no_commit.clear()
         try:
             await self._index.commit(batch)
         finally:
             self.generation += 1
             self._committing -= 1
             if not self._committing:
-                self._settled.set()
+                self._no_commit.set()
 
     async def find(self, name: str) -> Segment | None:
         """The newest incarnation that is not deleted in the assigned state, or None."""
@@ -116,7 +116,7 @@ class MetadataCache:
                 return await self._load_by_name(name)
             try:
                 found = await asyncio.shield(loading)
-            except LoadGivenUp:
+            except LoadAbandoned:
                 continue
             if name not in self._state.names and found is None:
                 return None
@@ -169,7 +169,7 @@ class MetadataCache:
             if not segment.committed:
                 segment.chunks = ChunkList()
                 break
-            extents = await self._settled_extents(segment.id)
+            extents = await self._consistent_extents(segment.id)
             if extents is not None and segment.chunks is None:
                 segment.chunks = ChunkList(extents)
         return segment.chunks
@@ -179,7 +179,7 @@ class MetadataCache:
 
         The list is replaced, never taken away: a merge may count on it."""
         while segment.chunks is not None and not segment.deleted:
-            extents = await self._settled_extents(segment.id)
+            extents = await self._consistent_extents(segment.id)
             coverage_probe("chunks_read_again")
             if extents is not None and not segment.deleted:
                 segment.chunks = ChunkList(extents)
@@ -215,13 +215,13 @@ class MetadataCache:
         """Up to `limit` rows of the index, as of one generation; fewer only at the end.
 
         Short ends are kept until the next generation: the controller scans the same few ranges for each commit."""
-        known = self.ends.rows(self.generation, low, high)
+        known = self.ranges.rows(self.generation, low, high)
         if known is not None:
             return known[:limit]
         generation = self.generation
         rows = await self._index.scan(low, high, limit)
         if len(rows) < limit:
-            self.ends.put(generation, low, high, rows)
+            self.ranges.put(generation, low, high, rows)
         return rows
 
     def evict(self) -> None:
@@ -256,16 +256,16 @@ class MetadataCache:
         except BaseException as error:
             del self._loading[name]
             # Who else waits must not be cancelled with the one that loads: its request would end without a reply.
-            future.set_exception(LoadGivenUp() if isinstance(error, asyncio.CancelledError) else error)
+            future.set_exception(LoadAbandoned() if isinstance(error, asyncio.CancelledError) else error)
             future.exception()  # somebody else may or may not wait for it
             raise
         del self._loading[name]
         future.set_result(found)
         return found
 
-    async def _settled_extents(self, segment_id: int) -> list[Extent] | None:
+    async def _consistent_extents(self, segment_id: int) -> list[Extent] | None:
         """The extents as of a moment at which no commit was under way; None when one came between."""
-        await self._settled.wait()
+        await self._no_commit.wait()
         generation = self.generation
         extents = await self.scan_extents(segment_id)
         if self._committing or generation != self.generation:

@@ -6,7 +6,7 @@ are known by where they end: one that begins later within it is known, too.
 
 from __future__ import annotations
 
-from sarit.core.limits import MAX_RANGE_END_BYTES, MAX_RANGE_END_ROWS, MAX_RANGE_ENDS
+from sarit.core.limits import MAX_CACHED_RANGE_BYTES, MAX_CACHED_RANGE_ROWS, MAX_CACHED_RANGES
 
 Rows = list[tuple[bytes, bytes]]
 
@@ -35,11 +35,12 @@ class RangeScanCache:
         if generation > self._generation:
             self._generation = generation
             self._ranges.clear()
-        if len(rows) > MAX_RANGE_END_ROWS or sum(len(key) + len(value) for key, value in rows) > MAX_RANGE_END_BYTES:
+        size = sum(len(key) + len(value) for key, value in rows)
+        if len(rows) > MAX_CACHED_RANGE_ROWS or size > MAX_CACHED_RANGE_BYTES:
             return
         if high in self._ranges and self._ranges[high][0] <= low:
             return
         self._ranges.pop(high, None)
         self._ranges[high] = (low, rows)
-        if len(self._ranges) > MAX_RANGE_ENDS:
+        if len(self._ranges) > MAX_CACHED_RANGES:
             del self._ranges[next(iter(self._ranges))]

@@ -117,7 +117,7 @@ class Reads:
         """Whether the container still serves."""
         return self._container.failure is None
 
-    def resident(self, name: str) -> Segment | None:
+    def in_memory(self, name: str) -> Segment | None:
         """The newest segment of that name, if it is in memory; it may not be created yet."""
         return self._container.state.names.get(name)
 
@@ -125,7 +125,7 @@ class Reads:
         """The segment to read, applied.  Raises NotFound."""
         segment = await self._container.metadata.require(name)
         if not segment.created:
-            await self._container.group_commit.settled()
+            await self._container.group_commit.wait_durable()
         return segment
 
     def from_memory(self, segment: Segment, offset: int, limit: int) -> ReadResult | None:

@@ -107,8 +107,8 @@ async def _replay(container: Container, after: int) -> None:
         for operation in operations:
             if not isinstance(operation, Append):
                 held = operation_bytes(operation, operation.encode([]))
-                state.take_operation(held)
-                state.apply_operations(held)
+                state.add_operation(held)
+                state.operations_applied(held)
             if not isinstance(operation, Create):
                 segment = await metadata.by_id(operation.segment)
                 if isinstance(operation, Merge):

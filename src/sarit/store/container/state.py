@@ -124,7 +124,7 @@ class ContainerState(DirtyBytes):
         segment.assigned_length = offset + length
         segment.assigned_events += events
         attribute.assigned = number
-        self.take_block(length)
+        self.add_block(length)
         segment.in_flight += 1
         return Append(segment.id, offset, parts, length, writer, number, events)
 
@@ -311,7 +311,7 @@ class ContainerState(DirtyBytes):
         assert operation.offset == segment.assigned_length, (operation.offset, segment)
         segment.assigned_length += operation.length
         segment.assigned_events += operation.events
-        self.take_block(operation.length)
+        self.add_block(operation.length)
         attribute = segment.attributes.get(operation.writer)
         if attribute is None:
             attribute = segment.attributes[operation.writer] = Attribute(NULL_ATTRIBUTE_VALUE)
@@ -373,7 +373,7 @@ class ContainerState(DirtyBytes):
                     )
                 )
                 if parts is not None:
-                    self.take_block(extent.length)
+                    self.add_block(extent.length)
         for block in source.tail:
             block.offset += operation.offset
             target.tail.append(block)
@@ -394,7 +394,7 @@ class ContainerState(DirtyBytes):
         for block in blocks:
             block.released = True
             if block.chunk is None:
-                self.free_block(block.length)
+                self.remove_block(block.length)
             elif block.chunk != kept_chunk:
                 self.garbage.add(block.chunk)
             block.parts = None

@@ -85,19 +85,19 @@ class Tables:
         try:
             wanted = list(dict.fromkeys(key for key, _, _ in changes))
             while True:
-                unknown = [key for key in wanted if key not in fresh and _in_memory(table, key) is None]
+                unknown = [key for key in wanted if key not in fresh and _newest(table, key) is None]
                 generation = metadata.generation
                 stored = await metadata.stored_entries(segment, unknown) if unknown else {}
-                known = all(key in fresh or key in stored or _in_memory(table, key) is not None for key in wanted)
+                known = all(key in fresh or key in stored or _newest(table, key) is not None for key in wanted)
                 if known and (generation == metadata.generation or not unknown):
                     break
 
             def current(key: bytes) -> Entry | None:
-                return _in_memory(table, key) or stored.get(key)
+                return _newest(table, key) or stored.get(key)
 
             operation = self._container.state.update_table(segment, changes, current, expected_length)
         except SaritError:
-            await self._container.group_commit.settled()
+            await self._container.group_commit.wait_durable()
             raise
         finally:
             segment.pins -= 1
@@ -131,12 +131,12 @@ class Tables:
         """Applied entries with start <= key (< end) by key, at most `limit` and one page of bytes, of one moment."""
         segment = await self._require(name)
         while True:
-            alive, whole = await self._scan_some(segment, start, end, limit)
+            alive, whole = await self._scan_page(segment, start, end, limit)
             if alive or whole:
                 return _page(alive, limit)
             # All that was looked at was removed meanwhile: look again, from the start, as it must be of one moment.
 
-    async def _scan_some(
+    async def _scan_page(
         self, segment: Segment, start: bytes, end: bytes | None, limit: int
     ) -> tuple[list[Entry], bool]:
         """Entries in order, some more than a page perhaps, and whether these are all there are up to `end`."""
@@ -176,7 +176,7 @@ class Tables:
                 if _applied(table, key) is None:
                     version, value = keys.parse_entry_value(row)
                     entry = found[key] = Entry(key, value, version)
-                    size += _serialized_bytes(entry)
+                    size += serialized_bytes(entry)
             if len(rows) < piece:
                 return found, None
             if len(found) >= limit or size >= MAX_TABLE_PAGE_BYTES:
@@ -200,15 +200,15 @@ class Tables:
             return [], True, 0
         limit = min(limit, _PAGE_ROWS)  # as anything may be asked for
         while True:
-            live, last = await self._delta_some(segment, position, limit)
+            live, last = await self._delta_page(segment, position, limit)
             if live or last is None:
                 break
             position = last + 1  # all up to there was replaced meanwhile: those entries stand further on
         page = _page(live, limit)
         reached_end = last is None and len(page) == len(live)
-        return page, reached_end, segment.length if reached_end else page[-1].version + _serialized_bytes(page[-1])
+        return page, reached_end, segment.length if reached_end else page[-1].version + serialized_bytes(page[-1])
 
-    async def _delta_some(self, segment: Segment, position: int, limit: int) -> tuple[list[Entry], int | None]:
+    async def _delta_page(self, segment: Segment, position: int, limit: int) -> tuple[list[Entry], int | None]:
         """Live entries in order, and the last version looked at; None when these are all."""
         table = segment.table
         assert table is not None
@@ -250,7 +250,7 @@ class Tables:
             for entry in (await self._container.metadata.stored_entries(segment, wanted)).values():
                 if entry is not None:
                     found[entry.key] = entry
-                    size += _serialized_bytes(entry)
+                    size += serialized_bytes(entry)
             each = max(1, size // max(1, len(found)))
             piece = max(_LEAST_ROWS, min(MAX_TABLE_PAGE_BYTES // each, _PAGE_ROWS))
         whole = at == len(rows) < most
@@ -265,13 +265,13 @@ class Tables:
         if not segment.is_table:
             raise Invalid(f"segment {name} is not a table segment")
         if not segment.created:
-            await self._container.group_commit.settled()
+            await self._container.group_commit.wait_durable()
             if segment.deleted:
                 raise NotFound(f"table {name} does not exist")
         return segment
 
 
-def _in_memory(table: TableState, key: bytes) -> Entry | None:
+def _newest(table: TableState, key: bytes) -> Entry | None:
     return table.pending.get(key) or _applied(table, key)
 
 
@@ -279,7 +279,7 @@ def _applied(table: TableState, key: bytes) -> Entry | None:
     return table.dirty.get(key) or table.flushing.get(key)
 
 
-def _serialized_bytes(entry: Entry) -> int:
+def serialized_bytes(entry: Entry) -> int:
     return ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
 
 
@@ -290,7 +290,7 @@ def _page(entries: Iterable[Entry], limit: int) -> list[Entry]:
         if len(out) >= limit or size >= MAX_TABLE_PAGE_BYTES:
             break
         out.append(entry)
-        size += _serialized_bytes(entry)
+        size += serialized_bytes(entry)
     return out
 
 

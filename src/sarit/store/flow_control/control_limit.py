@@ -2,9 +2,9 @@
 
 They go on for some way where appends wait already, so that a long-term storage that is slow, or a disk that is nearly
 full, holds up nobody's control.  But what no checkpoint covers stays in memory and log, whatever it is.  So they wait
-when a quarter more is held than the bound (`MemoryBudget.cramped`), and when the log's file is more than half full and
-the disk has no room for the next: a log that fails for want of one may never be opened again.  Seals, truncations and
-deletions make room, and the system's own tables say what is to be deleted: they never wait.
+when a quarter more is held than the bound (`MemoryBudget.over_control_limit`), and when the log's file is more than
+half full and the disk has no room for the next: a log that fails for want of one may never be opened again.  Seals,
+truncations and deletions make room, and the system's own tables say what is to be deleted: they never wait.
 
 Who waited too long is answered by the end of the connection, whatever else goes on over it.  The protocol has no reply
 for it: after WrongHost alone would the Java client try again, but a table of the Rust client tells its user of an
@@ -42,4 +42,4 @@ async def wait_for_room(container: Container, name: str) -> None:
 
 
 def _short(container: Container) -> bool:
-    return container.budget.cramped or container.log.short_of_room
+    return container.budget.over_control_limit or container.log.short_of_room

@@ -40,51 +40,51 @@ class MemoryBudget:
         self.cached_bytes = 0
         self.disk_full = False
         # What memory holds for un-flushed bytes, over all containers, as they told it.
-        self.held_bytes = 0
+        self.charged_bytes = 0
         self._held: dict[int, int] = {}
         self._counts: dict[int, DirtyBytes] = {}
         self._runs: deque[CachedRun] = deque()
 
     def __repr__(self) -> str:
-        return f"<Budget held {self.held_bytes} of {self.max_dirty_bytes}, cached {self.cached_bytes}>"
+        return f"<Budget held {self.charged_bytes} of {self.max_dirty_bytes}, cached {self.cached_bytes}>"
 
     @property
     def dirty_bytes(self) -> int:
         """Bytes of appends that stand in memory and log alone, over all containers."""
         return sum(counts.dirty_bytes for counts in self._counts.values())
 
-    def keeps_written(self, held_bytes: int) -> bool:
+    def may_cache_written(self, charged_bytes: int) -> bool:
         """Whether bytes that stand in a chunk may stay in memory until their checkpoint is committed.
 
         As many as the cache may hold, which they go to then: a checkpoint of a thousand segments takes seconds."""
         written = sum(counts.written_bytes for counts in self._counts.values())
-        return written + held_bytes <= self.cache_bytes
+        return written + charged_bytes <= self.cache_bytes
 
     @property
-    def short(self) -> bool:
+    def over_soft_limit(self) -> bool:
         """Whether memory runs short, before appends must wait: flushes do not wait, and what can be done later does."""
-        return self.held_bytes * 2 >= self.max_dirty_bytes
+        return self.charged_bytes * 2 >= self.max_dirty_bytes
 
     @property
-    def exhausted(self) -> bool:
+    def over_append_limit(self) -> bool:
         """Whether appends must wait."""
-        return self.disk_full or self.held_bytes >= self.max_dirty_bytes
+        return self.disk_full or self.charged_bytes >= self.max_dirty_bytes
 
     @property
-    def cramped(self) -> bool:
+    def over_control_limit(self) -> bool:
         """Whether changes that are no appends must wait, too: they may use a quarter more."""
-        return self.held_bytes >= self.max_dirty_bytes + self.max_dirty_bytes // 4
+        return self.charged_bytes >= self.max_dirty_bytes + self.max_dirty_bytes // 4
 
     def report(self, container: int, unflushed: DirtyBytes) -> None:
         """A container tells what it holds."""
-        held = unflushed.held_bytes
-        self.held_bytes += held - self._held.get(container, 0)
+        held = unflushed.charged_bytes
+        self.charged_bytes += held - self._held.get(container, 0)
         self._held[container] = held
         self._counts[container] = unflushed
 
     def forget(self, container: int) -> None:
         """A container ended: it holds nothing."""
-        self.held_bytes -= self._held.pop(container, 0)
+        self.charged_bytes -= self._held.pop(container, 0)
         self._counts.pop(container, None)
 
     def keep(self, segment: Segment, blocks: list[Block]) -> None:

@@ -73,7 +73,7 @@ class FlushRateLimiter:
 
     def bytes_per_second(self) -> float:
         """The rate aimed at now; infinite when memory runs short."""
-        if self._budget.short:
+        if self._budget.over_soft_limit:
             return inf
         return max(MIN_BYTES_PER_SECOND, self._budget.dirty_bytes / SPREAD_SECONDS)
 

@@ -73,7 +73,7 @@ class ReadHandler:
         """Answer at once when memory can, else as a task."""
         try:
             reads = self._store.reads(command.segment)
-            segment = reads.resident(command.segment)
+            segment = reads.in_memory(command.segment)
             if segment is None or not segment.created or not self._connection.writable:
                 self._wait(reads, command)
                 return

@@ -75,7 +75,7 @@ class Compactor:
         for segment_id in ready[:MAX_SEGMENTS_PER_CYCLE]:
             if budget <= 0:
                 return
-            if self._container.budget.short:
+            if self._container.budget.over_soft_limit:
                 coverage_probe("compaction_gave_way")
                 return
             del self._small[segment_id]
@@ -103,7 +103,7 @@ class Compactor:
         chunks = await self._container.metadata.chunks(segment)
         done = 0
         for run in plan_compaction(chunks, small_bytes=self._small_bytes, target_bytes=CHUNK_TARGET_BYTES):
-            if done >= MAX_BYTES_PER_CYCLE or (done and self._container.budget.short):
+            if done >= MAX_BYTES_PER_CYCLE or (done and self._container.budget.over_soft_limit):
                 self._small[segment.id] = JOIN_EXTENTS
                 break
             await self._join(segment, chunks, run, next_name)

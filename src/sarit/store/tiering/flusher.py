@@ -158,7 +158,7 @@ class Flusher:
         size = state.dirty_bytes
         many = limits.trigger_bytes // 4 <= size < len(state.dirty) * limits.small_extent_bytes
         full = budget.disk_full or self._container.log.short_of_room  # a flush gives the log's room back
-        return _PATIENCE if many and not full and not budget.short else 1
+        return _PATIENCE if many and not full and not budget.over_soft_limit else 1
 
     # -- one checkpoint -----------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class Flusher:
         there, and extents have no gaps.  The next one takes them out, and a chunk that holds nothing else."""
         state = self._container.state
         held = sum(taken.held_bytes for taken in run)
-        kept = self._container.budget.keeps_written(held)
+        kept = self._container.budget.may_cache_written(held)
         if kept:
             state.written_bytes += held
         else:
@@ -323,7 +323,7 @@ class Flusher:
             block.chunk_bytes = chunk_bytes
             block.chunk_offset = at
             if not block.released:
-                state.free_block(block.length)
+                state.remove_block(block.length)
             taken.parts = None
             if not kept:
                 block.parts = None
@@ -369,7 +369,7 @@ class Flusher:
         segment = item.segment
         for block in item.inlined:
             if not block.released and block.chunk is None:
-                self._container.state.free_block(block.length)
+                self._container.state.remove_block(block.length)
         count = 0
         for block in segment.tail:
             if block.end > item.length:
