@@ -115,7 +115,7 @@ class _Run:
                     writer.write(event)
                 self.bytes += turn_bytes
                 if not (turn + number) % MARKED_TURNS:
-                    writer.mark().add_done_callback(partial(self._acked, due))
+                    writer.flush_barrier().add_done_callback(partial(self._acked, due))
                 await writer.drain()
         await asyncio.gather(*(writer.flush() for writer in writers))
 

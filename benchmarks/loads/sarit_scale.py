@@ -46,7 +46,7 @@ class _Writing:
             write(event, KEYS[number % len(KEYS)])
         self._sent += count
         begun = now()
-        self._writer.mark().add_done_callback(lambda done: self._marked(done, begun))
+        self._writer.flush_barrier().add_done_callback(lambda done: self._marked(done, begun))
 
     def _marked(self, done: asyncio.Future[None], begun: float) -> None:
         if (error := done.exception()) is not None:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from sarit.client.core.framing import arrow_events, binary_array, chunks_of, chunks_of_arrow, frame_events, parse_events
 from sarit.client.core.session import Session
 from sarit.client.core.values import SegmentRange
-from sarit.client.writer.key_ranges import Slots
+from sarit.client.writer.key_ranges import KeyRanges
 from sarit.client.writer.segment_appender import SegmentAppender
 from sarit.client.writer.writer import EventWriter
 from sarit.core.names import SegmentId, StreamName
@@ -56,30 +56,30 @@ class NoController:
 
 def lane_round(chunks: Callable[[], Any]) -> None:
     """Chunks through a lane whose blocks are acknowledged as soon as they are made."""
-    lane = SegmentAppender("s/t/0.#epoch.0", None, bytes(16))
-    lane.attached(1)
-    lane.set_up(-1)
+    appender = SegmentAppender("s/t/0.#epoch.0", None, bytes(16))
+    appender.connecting(1)
+    appender.opened_at(-1)
     for chunk in chunks():
-        lane.add(chunk)
-        lane.blocks(urgent=True)
-        lane.acked(lane.accepted_events)
+        appender.add(chunk)
+        appender.blocks(urgent=True)
+        appender.acked(appender.accepted_events)
 
 
 async def write_calls() -> dict[str, float]:
     """`write` itself; the intake is emptied between the rounds."""
     session = Session(real_env(), NoController())  # type: ignore[arg-type]
     writer = EventWriter(session, StreamName("s", "t"))
-    writer._asleep = False
+    writer._idle = False
 
     def plain() -> None:
-        writer._room = 1 << 60
+        writer._intake_free_bytes = 1 << 60
         write = writer.write
         for event in EQUAL:
             write(event)
         writer._intake.clear()
 
     def keyed() -> None:
-        writer._room = 1 << 60
+        writer._intake_free_bytes = 1 << 60
         write = writer.write
         for event, key in zip(EQUAL, KEYS, strict=True):
             write(event, key)
@@ -92,10 +92,10 @@ def main() -> None:
     """Measure and print."""
     figures = asyncio.run(write_calls())
     equal, mixed = binary_array(pa.array(EQUAL)), binary_array(pa.array(MIXED))
-    slots = Slots([(number / 16, (number + 1) / 16, number) for number in range(16)])
-    new = Slots([(0.0, 0.5, 0), (0.5, 1.0, 1)])
+    key_ranges = KeyRanges([(number / 16, (number + 1) / 16, number) for number in range(16)])
+    new = KeyRanges([(0.0, 0.5, 0), (0.5, 1.0, 1)])
     for key in KEYS:
-        slots.of_key[key]
+        key_ranges.of_key[key]
     equal_bytes, mixed_bytes = frame_events(EQUAL), frame_events(MIXED)
 
     def route_new() -> None:
@@ -108,7 +108,7 @@ def main() -> None:
         "frame_list_mixed": best(lambda: list(chunks_of(MIXED))),
         "frame_arrow_equal": best(lambda: list(chunks_of_arrow(equal))),
         "frame_arrow_mixed": best(lambda: list(chunks_of_arrow(mixed))),
-        "route_known": best(lambda: [slots.of_key[key] for key in KEYS]),
+        "route_known": best(lambda: [key_ranges.of_key[key] for key in KEYS]),
         "route_new": best(route_new),
         "whole_lane_list": best(lambda: lane_round(lambda: chunks_of(EQUAL))),
         "whole_lane_arrow": best(lambda: lane_round(lambda: chunks_of_arrow(equal))),

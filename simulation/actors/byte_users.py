@@ -55,7 +55,7 @@ class ByteUsers:
 
     async def _client(self) -> Client:
         client = await connected(self.cluster)
-        await client.session.patiently(lambda: client.create_stream(STREAM), PATIENCE_SECONDS)
+        await client.session.with_retry(lambda: client.create_stream(STREAM), PATIENCE_SECONDS)
         return client
 
     async def _write(self) -> None:

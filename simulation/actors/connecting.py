@@ -35,7 +35,7 @@ async def connected(cluster: Cluster) -> Client:
             break
         except Unavailable:
             await asyncio.sleep(0.1 + rng.random())
-    await client.session.patiently(lambda: client.create_scope(SCOPE), PATIENCE_SECONDS)
+    await client.session.with_retry(lambda: client.create_scope(SCOPE), PATIENCE_SECONDS)
     return client
 
 

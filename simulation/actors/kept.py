@@ -120,7 +120,7 @@ class Kept:
     async def _client(self) -> Client:
         client = await connected(self.cluster)
         segments = ScalingPolicy(min_segments=min(2, self.cluster.options.segments))
-        await client.session.patiently(
+        await client.session.with_retry(
             lambda: client.create_stream(STREAM, scaling=segments, retention=self._policy()), PATIENCE_SECONDS
         )
         return client
@@ -226,7 +226,7 @@ class Kept:
             scope=SCOPE, readerGroupName=GROUP, readerGroupId=_GROUP_ID, retentionType=_MANUAL,
             startingStreamCuts=[convert.cut_message(STREAM, cut)],
         )  # fmt: skip
-        reply = await client.session.patiently(
+        reply = await client.session.with_retry(
             lambda: controller.call(controller.stub.createReaderGroup, wanted), PATIENCE_SECONDS
         )
         assert reply.status == pb.CreateReaderGroupResponse.SUCCESS, reply
@@ -250,7 +250,7 @@ class Kept:
             subscriber=f"{SCOPE}/{GROUP}", generation=0, readerGroupId=_GROUP_ID,
             streamCut=convert.cut_message(STREAM, cut),
         )  # fmt: skip
-        reply = await client.session.patiently(
+        reply = await client.session.with_retry(
             lambda: controller.call(controller.stub.updateSubscriberStreamCut, told), PATIENCE_SECONDS
         )
         if reply.status != pb.UpdateSubscriberStatus.SUCCESS:

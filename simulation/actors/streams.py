@@ -101,7 +101,7 @@ class Streams:
         scaling = ScalingPolicy(min_segments=self.cluster.options.segments)
         if rate := self.cluster.options.scaling_rate:
             scaling = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, rate, _SCALE_FACTOR, self.cluster.options.segments)
-        await client.session.patiently(lambda: client.create_stream(STREAM, scaling=scaling), PATIENCE_SECONDS)
+        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=scaling), PATIENCE_SECONDS)
         return client
 
     async def _scale(self) -> None:
@@ -111,7 +111,7 @@ class Streams:
         session = client.session
         for _ in range(rng.randint(1, _MOST_SCALES)):
             await asyncio.sleep(rng.random() * 2)
-            ranges = await session.patiently(lambda: session.controller.current_segments(STREAM), PATIENCE_SECONDS)
+            ranges = await session.with_retry(lambda: session.controller.current_segments(STREAM), PATIENCE_SECONDS)
             ranges.sort(key=lambda found: found.low)
             self.stream.active([(found.low, found.high) for found in ranges])
             if len(ranges) > 1 and rng.random() < 0.5:
@@ -149,9 +149,9 @@ class Streams:
 
     async def _learn_graph(self, client: Client) -> None:
         controller = client.session.controller
-        current = await client.session.patiently(lambda: controller.current_segments(STREAM), PATIENCE_SECONDS)
+        current = await client.session.with_retry(lambda: controller.current_segments(STREAM), PATIENCE_SECONDS)
         self.stream.active([(found.low, found.high) for found in current])
-        waiting = list(await client.session.patiently(lambda: controller.head_segments(STREAM), PATIENCE_SECONDS))
+        waiting = list(await client.session.with_retry(lambda: controller.head_segments(STREAM), PATIENCE_SECONDS))
         seen = set(waiting)
         while waiting:
             segment = waiting.pop()
@@ -226,7 +226,7 @@ class StreamWriter:
                 self._streams.acked_events += len(written)
                 self._streams.cluster.trace.note("marked", len(written))
 
-        writer.mark().add_done_callback(passed)
+        writer.flush_barrier().add_done_callback(passed)
 
 
 class StreamReader:

@@ -99,7 +99,7 @@ class TableUser:
 
     async def _create(self, client: Client) -> None:
         sizes = {"primary_key_bytes": len(PRIMARY[0]), "secondary_key_bytes": len(SECONDARY[0])}
-        await client.session.patiently(lambda: client.tables.create(TABLE, partitions=2, **sizes), PATIENCE_SECONDS)
+        await client.session.with_retry(lambda: client.tables.create(TABLE, partitions=2, **sizes), PATIENCE_SECONDS)
 
     async def scan(self, table: Table) -> None:
         """The whole table: a read of each key, somewhen in between."""

@@ -91,7 +91,7 @@ class Team:
         """A client of its own; the stream exists."""
         client = await connected(self.cluster)
         segments = ScalingPolicy(min_segments=min(3, self.cluster.options.segments))
-        await client.session.patiently(lambda: client.create_stream(STREAM, scaling=segments), PATIENCE_SECONDS)
+        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=segments), PATIENCE_SECONDS)
         return client
 
     async def group(self, client: Client) -> ReaderGroup:

@@ -98,7 +98,7 @@ class Timed:
     async def _client(self) -> Client:
         client = await connected(self.cluster)
         segments = ScalingPolicy(min_segments=min(3, self.cluster.options.segments))
-        await client.session.patiently(lambda: client.create_stream(STREAM, scaling=segments), PATIENCE_SECONDS)
+        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=segments), PATIENCE_SECONDS)
         return client
 
     async def _write(self, number: int) -> None:

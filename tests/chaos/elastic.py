@@ -108,7 +108,7 @@ class Elastic:
                 self._sent(*lanes[key], event)
                 writer.write(event, key)
             written = [(lane, number) for lane, number in lanes.values() if number]
-            writer.mark().add_done_callback(
+            writer.flush_barrier().add_done_callback(
                 lambda mark, written=written: self._marked(mark, written, f"elastic writer {writer_number}")  # type: ignore[misc]
             )
             await writer.drain()

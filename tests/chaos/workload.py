@@ -89,7 +89,7 @@ class PythonWriter(Writer):
             for one in range(number, last + 1):
                 writer.write(event(self.number, one), key=key(self.number))
             number = last + 1
-            mark = writer.mark()
+            mark = writer.flush_barrier()
             mark.add_done_callback(lambda done, last=last: self._marked(done, last))  # type: ignore[misc]
             await writer.drain()
             await asyncio.sleep(self._rng.random() * 2 * _THINK_SECONDS)

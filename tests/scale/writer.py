@@ -44,7 +44,7 @@ async def run(options: dict[str, Any]) -> None:
             side.handing(total + GROUP)
             writer.write_many(_as_arrow(events_of(life, total, GROUP)), keys)
             total += GROUP
-            writer.mark().add_done_callback(lambda done, upto=total: marked(done, upto))  # type: ignore[misc]
+            writer.flush_barrier().add_done_callback(lambda done, upto=total: marked(done, upto))  # type: ignore[misc]
             await writer.drain()
             await asyncio.sleep(0)
         await writer.flush()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import segments
 from sarit.client.core.controller import ControllerClient, parse_address
-from sarit.client.core.session import PATIENCE_SECONDS, Session
+from sarit.client.core.session import RETRY_TIMEOUT_SECONDS, Session
 from sarit.client.core.values import SegmentInfo, StreamInfo, Successor
 from sarit.client.groups.registry import ReaderGroups
 from sarit.client.reader.reader import EventReader
@@ -65,7 +65,7 @@ def refuse_retired(arguments: Mapping[str, object]) -> None:
 async def connect(
     address: str = "127.0.0.1:9090",
     *,
-    retry_timeout: float = PATIENCE_SECONDS,
+    retry_timeout: float = RETRY_TIMEOUT_SECONDS,
     wait: float = 0.0,
     env: Env | None = None,
     **retired: Never,
@@ -83,7 +83,7 @@ async def connect(
     controller = ControllerClient(*parse_address(address))
     session = Session(env, controller, retry_timeout)
     try:
-        await session.patiently(controller.ping, wait)
+        await session.with_retry(controller.ping, wait)
     except BaseException:
         await controller.close()
         raise
@@ -299,7 +299,7 @@ class Client:
     async def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
         """What follows a segment, with all predecessors.  Raises NotFound."""
         name = stream_name(stream)
-        return await self.session.patiently(lambda: self.session.controller.successors(name, segment), 30.0)
+        return await self.session.with_retry(lambda: self.session.controller.successors(name, segment), 30.0)
 
     def segment_batches(
         self, stream: str | StreamName, segment: SegmentId, start: int = 0, end: int | None = None

@@ -24,7 +24,7 @@ from sarit.client.blocking.loop_thread import LoopThread
 from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.blocking.tables import Table, Tables
 from sarit.client.blocking.transactions import TransactionalWriter
-from sarit.client.core.session import PATIENCE_SECONDS
+from sarit.client.core.session import RETRY_TIMEOUT_SECONDS
 from sarit.client.transactions.transaction import DEFAULT_LEASE_SECONDS
 from sarit.client.writer.writer import DEFAULT_BUFFER_BYTES
 from sarit.core.errors import Invalid
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 def connect(
     address: str = "127.0.0.1:9090",
     *,
-    retry_timeout: float = PATIENCE_SECONDS,
+    retry_timeout: float = RETRY_TIMEOUT_SECONDS,
     wait: float = 0.0,
     **retired: Never,
 ) -> Client:

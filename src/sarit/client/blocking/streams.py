@@ -46,7 +46,7 @@ class EventWriter:
         self._buffer_bytes = buffer_bytes
         self._space = threading.Event()
         self._called = False
-        writer.fronted(self._wake, self._full, self._pumped)
+        writer.bind_foreign_thread(self._wake, self._full, self._on_dispatched)
         # The same bound methods: another call per event would cost as much as the writing.
         self.write: Callable[..., None] = writer.write
         self.write_many: Callable[..., None] = writer.write_many
@@ -64,7 +64,7 @@ class EventWriter:
         It is never called when the writer fails before."""
 
         def place() -> None:
-            self._writer.mark().add_done_callback(lambda done: done.cancelled() or done.exception() or then())
+            self._writer.flush_barrier().add_done_callback(lambda done: done.cancelled() or done.exception() or then())
 
         self._thread.call(place)
 
@@ -95,20 +95,20 @@ class EventWriter:
     # -- between the threads ----------------------------------------------------------------------
 
     def _wake(self) -> None:
-        self._thread.call(self._writer.wake_soon)
+        self._thread.call(self._writer.dispatch_soon)
 
     def _full(self) -> None:
         """The intake is full: have it emptied, and wait if too much is not acknowledged."""
         if not self._called:
             self._called = True
-            self._thread.call(self._writer.wake_soon)
+            self._thread.call(self._writer.dispatch_soon)
         while self._writer.pending_bytes() > self._buffer_bytes and self._writer.failure is None:
             self._thread.check()
             self._space.clear()
             if self._writer.pending_bytes() > self._buffer_bytes and self._writer.failure is None:
                 self._space.wait(LOOK_AGAIN_SECONDS)
 
-    def _pumped(self) -> None:
+    def _on_dispatched(self) -> None:
         self._called = False
         if self._writer.pending_bytes() <= self._buffer_bytes or self._writer.failure is not None:
             self._space.set()

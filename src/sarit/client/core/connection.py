@@ -36,7 +36,7 @@ APPENDS: Final = "appends"
 REQUESTS: Final = "requests"
 
 
-class Question:
+class PendingReply:
     """A sink for one reply, awaited through `answer`."""
 
     __slots__ = ("answer",)
@@ -71,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent = 0  # bytes that waited for the socket at the last tick
         self._handed = 0  # bytes handed over to be sent, since the beginning
         self._sent = 0  # those of them that the socket had taken at the last tick
-        self._silent_ticks = 0
+        self._ticks_without_bytes = 0
         self._reason: str | None = None
 
     def __repr__(self) -> str:
@@ -141,7 +141,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def ask(self, command: Callable[[int], Any]) -> Any:
         """Send the request `command(request_id)` and await its reply.  Raises Unavailable."""
-        question = Question()
+        question = PendingReply()
         request_id = self.expect(question)
         self.send([encode(command(request_id))])
         try:
@@ -163,18 +163,18 @@ class Connection(asyncio.BufferedProtocol):
         sent = self._handed - unsent
         # When bytes waited, the socket takes more only when the store has taken some: it lives, however long the queue.
         if self._received or (self._unsent and sent > self._sent):
-            self._silent_ticks = 0
-        elif self._silent_ticks >= DEAD_AFTER_TICKS:
+            self._ticks_without_bytes = 0
+        elif self._ticks_without_bytes >= DEAD_AFTER_TICKS:
             self.abort(f"{self.name}: no sign of life for {DEAD_AFTER_TICKS * KEEP_ALIVE_SECONDS:.0f} s")
             return
-        self._silent_ticks += 1
+        self._ticks_without_bytes += 1
         # Before the echo is asked for, which may wait in there for a moment.
         self._received, self._unsent, self._sent = 0, unsent, sent
         self.send([encode(KeepAlive())])
         self._tick = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
 
 
-class Connections:
+class ConnectionPool:
     """The pool: at most one open connection per (store, purpose)."""
 
     def __init__(self, network: Network) -> None:

@@ -61,11 +61,11 @@ class ControllerClient:
         self.address = f"{host}:{port}"
         self._host = host
         self._port = port
-        self._left: set[_Channel] = set()  # given up for later calls, until those under way have ended
+        self._left: set[_CountingChannel] = set()  # given up for later calls, until those under way have ended
         self._connect()
 
     def _connect(self) -> None:
-        self._channel = _Channel(self._host, self._port)
+        self._channel = _CountingChannel(self._host, self._port)
         self.stub = ControllerServiceStub(self._channel)
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class ControllerClient:
         heard = channel.heard
         channel.calls += 1
         try:
-            return await _apart(method(request, timeout=seconds))
+            return await _in_own_task(method(request, timeout=seconds))
         except GRPCError as error:
             kind = _KINDS.get(error.status, Unavailable)
             raise kind(f"controller {self.address}: {error.message or error.status.name}") from None
@@ -270,7 +270,7 @@ class ControllerClient:
         await asyncio.sleep(0)
 
 
-class _Channel(Channel):
+class _CountingChannel(Channel):
     """A channel that counts: `heard` pieces of bytes, over all its connections; `calls` under way."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -290,7 +290,7 @@ class _Channel(Channel):
         return protocol
 
 
-async def _apart(call: Awaitable[T]) -> T:
+async def _in_own_task(call: Awaitable[T]) -> T:
     """Await a call of grpclib in a task of its own.
 
     When a connection is lost, grpclib cancels the task that calls, and raises another error there: the task would count

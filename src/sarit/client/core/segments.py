@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sarit.client.core.session import Session
     from sarit.core.names import SegmentId, StreamName
 
-QUESTION_PATIENCE_SECONDS = 30.0
+REQUEST_TIMEOUT_SECONDS = 30.0
 
 
 async def ask_store(
@@ -37,14 +37,14 @@ async def ask_store(
             connection = await session.connections.to(endpoint, REQUESTS)
             reply = await connection.ask(lambda request_id: make(request_id, name, ""))
         except Unavailable:
-            session.moved(stream, segment)
+            session.forget_endpoint(stream, segment)
             raise
         if type(reply) is WrongHost:
-            session.moved(stream, segment)
+            session.forget_endpoint(stream, segment)
             raise error_of(reply, name)
         return reply
 
-    return await session.patiently(once, QUESTION_PATIENCE_SECONDS)
+    return await session.with_retry(once, REQUEST_TIMEOUT_SECONDS)
 
 
 async def segment_info(session: Session, stream: StreamName, segment: SegmentId) -> SegmentInfo:
@@ -80,13 +80,13 @@ async def truncate_segment(session: Session, stream: StreamName, segment: Segmen
 
 async def head_cut(session: Session, stream: StreamName) -> StreamCut:
     """The oldest position of a stream.  Raises NotFound."""
-    return StreamCut(stream, await session.patiently(lambda: session.controller.head_segments(stream), 30.0))
+    return StreamCut(stream, await session.with_retry(lambda: session.controller.head_segments(stream), 30.0))
 
 
 async def tail_cut(session: Session, stream: StreamName) -> StreamCut:
     """The position behind the newest event, as of now; of a sealed stream its end.  Raises NotFound."""
     while True:
-        ranges = await session.patiently(lambda: session.controller.current_segments(stream), 30.0)
+        ranges = await session.with_retry(lambda: session.controller.current_segments(stream), 30.0)
         if not ranges:
             return await _sealed_end(session, stream)
         segments = [found.segment for found in ranges]

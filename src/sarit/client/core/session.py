@@ -1,4 +1,4 @@
-"""What all parts of one client share: the world, the controller, connections, background tasks, patience."""
+"""What all parts of one client share: the world, the controller, connections, background tasks, retry_timeout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from sarit.client.core.connection import Connections
+from sarit.client.core.connection import ConnectionPool
 from sarit.core.errors import SaritError, Unavailable
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ log = logging.getLogger(__name__)
 
 FIRST_DELAY_SECONDS: Final = 0.02
 MAX_DELAY_SECONDS: Final = 2.0
-PATIENCE_SECONDS: Final = 300.0
+RETRY_TIMEOUT_SECONDS: Final = 300.0
 MAX_ENDPOINTS: Final = 10_000
 
 T = TypeVar("T")
 
 
-class Part(Protocol):
+class ClientPart(Protocol):
     """A writer or reader, as its client sees it."""
 
     def client_closed(self) -> None:
@@ -61,27 +61,27 @@ class Background:
 
 
 class Backoff:
-    """Growing pauses between tries, with some chance in them; gives up after `patience` seconds of waiting."""
+    """Growing pauses between tries, with some chance in them; gives up after `retry_timeout` seconds of waiting."""
 
-    __slots__ = ("_delay", "_left", "_random", "patience")
+    __slots__ = ("_delay", "_left", "_random", "retry_timeout")
 
-    def __init__(self, random: Callable[[], float], patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, random: Callable[[], float], retry_timeout: float = RETRY_TIMEOUT_SECONDS) -> None:
         self._random = random
-        self.patience = patience
+        self.retry_timeout = retry_timeout
         self.reset()
 
     def reset(self) -> None:
         """It worked: start anew."""
         self._delay = 0.0
-        self._left = self.patience
+        self._left = self.retry_timeout
 
     async def wait(self, error: SaritError) -> None:
-        """Pause before the next try; raises Unavailable because of `error` when patience has run out.
+        """Pause before the next try; raises Unavailable because of `error` when retry_timeout has run out.
 
         The first pause after a reset is none at all.
         """
         if self._left <= 0:
-            raise Unavailable(f"gave up after {self.patience:.0f} s of trying: {error}") from error
+            raise Unavailable(f"gave up after {self.retry_timeout:.0f} s of trying: {error}") from error
         delay = self._delay * (0.5 + self._random())
         self._left -= delay
         self._delay = min(max(self._delay * 2, FIRST_DELAY_SECONDS), MAX_DELAY_SECONDS)
@@ -94,27 +94,27 @@ class Session:
     `loop` is that loop: asking asyncio for it is a system call (up to CPython 3.11), too much for each event or reply.
     """
 
-    def __init__(self, env: Env, controller: ControllerClient, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, env: Env, controller: ControllerClient, retry_timeout: float = RETRY_TIMEOUT_SECONDS) -> None:
         self.env = env
         self.loop = asyncio.get_running_loop()
         self.controller = controller
-        self.patience = patience
-        self.connections = Connections(env.network)
+        self.retry_timeout = retry_timeout
+        self.connections = ConnectionPool(env.network)
         self.background = Background()
         self._endpoints: dict[tuple[StreamName, SegmentId], tuple[str, int]] = {}
-        self._parts: dict[Part, None] = {}
+        self._parts: dict[ClientPart, None] = {}
 
-    def opened(self, part: Part) -> None:
+    def register(self, part: ClientPart) -> None:
         """Tell `part` when the client is closed."""
         self._parts[part] = None
 
-    def closed(self, part: Part) -> None:
+    def unregister(self, part: ClientPart) -> None:
         """`part` was closed by itself."""
         self._parts.pop(part, None)
 
-    def backoff(self, patience: float | None = None) -> Backoff:
+    def backoff(self, retry_timeout: float | None = None) -> Backoff:
         """A fresh backoff."""
-        return Backoff(self.env.random.random, self.patience if patience is None else patience)
+        return Backoff(self.env.random.random, self.retry_timeout if retry_timeout is None else retry_timeout)
 
     async def endpoint(self, stream: StreamName, segment: SegmentId) -> tuple[str, int]:
         """Host and port of the store that owns a segment (remembered).  Raises Unavailable, NotFound."""
@@ -126,11 +126,11 @@ class Session:
             known = self._endpoints[key] = await self.controller.endpoint(stream, segment)
         return known
 
-    def moved(self, stream: StreamName, segment: SegmentId) -> None:
+    def forget_endpoint(self, stream: StreamName, segment: SegmentId) -> None:
         """Where the segment was, it is not any more (or the store does not answer): ask again next time."""
         self._endpoints.pop((stream, segment), None)
 
-    def follows(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:
+    def assume_endpoint(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:
         """`segment` comes after `before`: take it to be where that was, until its store says that it is not.
 
         A store that says so costs less than asking the controller for each of many segments while a writer waits."""
@@ -138,9 +138,9 @@ class Session:
         if known is not None and len(self._endpoints) < MAX_ENDPOINTS:
             self._endpoints.setdefault((stream, segment), known)
 
-    async def patiently(self, call: Callable[[], Awaitable[T]], patience: float | None = None) -> T:
+    async def with_retry(self, call: Callable[[], Awaitable[T]], retry_timeout: float | None = None) -> T:
         """Repeat `call` while it raises Unavailable."""
-        backoff = self.backoff(patience)
+        backoff = self.backoff(retry_timeout)
         while True:
             try:
                 return await call()

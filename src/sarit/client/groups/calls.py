@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
 
-QUESTION_PATIENCE_SECONDS = 30.0
+REQUEST_TIMEOUT_SECONDS = 30.0
 
 
 def _message(scope: str, group: str, config: GroupConfig) -> pb.ReaderGroupConfiguration:
@@ -66,7 +66,7 @@ def _id_text(group_id: bytes) -> str:
 
 
 async def _ask(session: Session, method: Any, request: Any) -> Any:
-    return await session.patiently(lambda: session.controller.call(method, request), QUESTION_PATIENCE_SECONDS)
+    return await session.with_retry(lambda: session.controller.call(method, request), REQUEST_TIMEOUT_SECONDS)
 
 
 async def create(session: Session, scope: str, group: str, config: GroupConfig) -> GroupConfig:

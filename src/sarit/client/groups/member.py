@@ -257,7 +257,7 @@ class Member:
         ranges: dict[GroupSegment, KeyPart | None] = {}
         if segment not in self.shared.state.ends:
             controller, stream = self._session.controller, segment.stream
-            for found in await self._session.patiently(lambda: controller.successors(stream, segment.segment)):
+            for found in await self._session.with_retry(lambda: controller.successors(stream, segment.segment)):
                 name = GroupSegment(stream, found.segment)
                 ranges[name] = KeyPart(found.low, found.high)
                 successors[name] = frozenset(GroupSegment(stream, other) for other in found.predecessors)

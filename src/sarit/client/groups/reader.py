@@ -146,7 +146,7 @@ class GroupReader:
         self._member = Member(
             self._session, self._shared, self.name, self._sources, self._positions, self._ring, self._death_timeout
         )
-        self._session.opened(self)
+        self._session.register(self)
         self._following = self._session.background.spawn(self._member.presence.run(), f"reader {self.name}")
         return self
 
@@ -334,7 +334,7 @@ class GroupReader:
         if self._member is not None:
             self._leaving = self._member, dict((position or self.position()).offsets)
             await self._end(Invalid(f"reader {self.name} is closed"))
-            self._session.opened(self)  # until the group knows it
+            self._session.register(self)  # until the group knows it
         if self._leaving is None:
             return
         member, offsets = self._leaving
@@ -347,7 +347,7 @@ class GroupReader:
 
         await self._shared.update(leave)
         self._leaving = None
-        self._session.closed(self)
+        self._session.unregister(self)
 
     def _done(self) -> Position:
         """Behind all that is done: what was handed out last is not before the next thing is asked for."""
@@ -359,7 +359,7 @@ class GroupReader:
     async def _end(self, why: SaritError) -> None:
         """Stop fetching and following; the group is not told."""
         self._failure = why
-        self._session.closed(self)
+        self._session.unregister(self)
         self._sources.close()
         if self._member is not None:
             self._member.presence.end()

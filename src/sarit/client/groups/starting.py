@@ -88,7 +88,7 @@ async def begin(session: Session, name: GroupName, config: GroupConfig) -> tuple
         config = replace(config, group_id=session.env.random.bytes(16), generation=0)
     _check_order(config)
     for stream in config.starts:
-        await session.patiently(lambda stream=stream: session.controller.stream_config(stream), 30.0)  # type: ignore[misc]
+        await session.with_retry(lambda stream=stream: session.controller.stream_config(stream), 30.0)  # type: ignore[misc]
     held = await calls.create(session, name.scope, name.group, config)
     if set(held.starts) != set(config.starts):
         raise Exists(f"reader group {name} exists and reads {', '.join(map(str, sorted(held.starts)))}")
@@ -114,7 +114,7 @@ async def initial(session: Session, config: GroupConfig) -> Init:
     """The state of a group that has read nothing.  Raises NotFound (a stream)."""
     start: dict[GroupSegment, int] = {}
     for stream, cut in config.starts.items():
-        held = cut or await session.patiently(lambda stream=stream: session.controller.head_segments(stream), 30.0)  # type: ignore[misc]
+        held = cut or await session.with_retry(lambda stream=stream: session.controller.head_segments(stream), 30.0)  # type: ignore[misc]
         found: Cut = held or {}
         start.update({GroupSegment(stream, segment): offset for segment, offset in sorted(found.items())})
     return Init(config, start, config.end_offsets())

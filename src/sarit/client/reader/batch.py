@@ -324,8 +324,8 @@ async def _walk(session: Session, part: Slice, target: int) -> int:
 
 
 async def _successors(session: Session, stream: StreamName, segment: SegmentId) -> list[Successor]:
-    return await session.patiently(
-        lambda: session.controller.successors(stream, segment), history.QUESTION_PATIENCE_SECONDS
+    return await session.with_retry(
+        lambda: session.controller.successors(stream, segment), history.REQUEST_TIMEOUT_SECONDS
     )
 
 

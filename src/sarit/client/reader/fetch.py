@@ -118,7 +118,7 @@ class SegmentFetch:
             except Unavailable as error:
                 log.info("%s: %s", self.name, error)
                 self._connection = None
-                self._session.moved(self._stream, self.segment)
+                self._session.forget_endpoint(self._stream, self.segment)
                 try:
                     await self._backoff.wait(error)
                 except SaritError as last:
@@ -188,7 +188,7 @@ class SegmentFetch:
         self._requests.clear()
         self._connection = None
         self._spans.restart()
-        self._session.moved(self._stream, self.segment)
+        self._session.forget_endpoint(self._stream, self.segment)
         self._session.background.spawn(self._reconnect(error), f"read {self.name}")
 
     async def _reconnect(self, error: Unavailable) -> None:

@@ -70,7 +70,7 @@ class EventReader:
         self._failure: Exception | None = None
         self._schema: Any = None
         self._closed = False
-        session.opened(self)
+        session.register(self)
 
     async def open(self) -> EventReader:
         """Find out where to start (and end); the first read does it otherwise.  Raises NotFound, Unavailable."""
@@ -170,7 +170,7 @@ class EventReader:
     def close(self) -> None:
         """Stop fetching."""
         self._closed = True
-        self._session.closed(self)
+        self._session.unregister(self)
         for source in self._sources.values():
             source.fetch.close()
         self._notify()
@@ -319,7 +319,7 @@ class EventReader:
         """Begin what may begin now that a segment was read to its end."""
         controller = self._session.controller
         try:
-            successors = await self._session.patiently(lambda: controller.successors(self.stream, segment))
+            successors = await self._session.with_retry(lambda: controller.successors(self.stream, segment))
             if not self._closed:
                 self._begin(self._progress.followed(segment, successors))
         except Exception as error:  # any: whoever reads would wait for ever for segments that do not begin

@@ -13,7 +13,7 @@ from sarit.client.core import segments
 from sarit.client.core.framing import CHUNK_BYTES, Chunk
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.writer.appender_driver import AppenderDriver
-from sarit.client.writer.flush_barrier import Mark
+from sarit.client.writer.flush_barrier import FlushBarrier
 from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
 from sarit.core.limits import MIB
 
@@ -27,7 +27,7 @@ BUFFER_BYTES: Final = 32 * MIB
 
 async def only_segment(session: Session, stream: StreamName) -> SegmentId:
     """The segment of a byte stream.  Raises NotFound, Invalid when there are several."""
-    found = [r.segment for r in await session.patiently(lambda: session.controller.current_segments(stream), 30.0)]
+    found = [r.segment for r in await session.with_retry(lambda: session.controller.current_segments(stream), 30.0)]
     if not found:
         found = list(await session.controller.head_segments(stream))
     if len(found) != 1:
@@ -40,8 +40,8 @@ class ByteWriter:
 
     def __init__(self, session: Session, stream: StreamName) -> None:
         self.stream = stream
-        self.held_bytes = 0
-        self.sent_blocks = 0
+        self.unacked_bytes = 0
+        self.blocks_in_flight = 0
         self._session = session
         self._driver: AppenderDriver | None = None
         self._early: list[Chunk] = []
@@ -51,10 +51,10 @@ class ByteWriter:
         self._closed = False
         self._due = False
         self._changed: asyncio.Future[None] | None = None
-        session.opened(self)
+        session.register(self)
 
     def __repr__(self) -> str:
-        return f"ByteWriter({self.stream}, {self.held_bytes} bytes not acknowledged)"
+        return f"ByteWriter({self.stream}, {self.unacked_bytes} bytes not acknowledged)"
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append `data`; the number of bytes taken, which is all.  Raises the writer's failure."""
@@ -68,24 +68,24 @@ class ByteWriter:
                 self._early_bytes += chunk.length
             else:
                 self._driver.add(chunk)
-        self._pump_soon()
+        self._dispatch_soon()
         return len(view)
 
     async def drain(self) -> None:
         """Wait while too many bytes are not acknowledged.  Raises the writer's failure."""
         self.check()
-        while self.held_bytes + self._early_bytes > BUFFER_BYTES:
+        while self.unacked_bytes + self._early_bytes > BUFFER_BYTES:
             await asyncio.wait((self._change(),))
             self.check()
 
     async def flush(self) -> None:
         """Wait until everything written is durable.  Raises the writer's failure."""
         driver = await self._open()
-        if driver.lane.busy:
+        if driver.appender.busy:
             done: asyncio.Future[None] = self._session.loop.create_future()
-            mark = Mark(lambda: None if done.done() else done.set_result(None))
-            driver.lane.marks.append((driver.lane.accepted_events, mark))
-            driver.pump(urgent=True)
+            barrier = FlushBarrier(lambda: None if done.done() else done.set_result(None))
+            driver.appender.barriers.append((driver.appender.accepted_events, barrier))
+            driver.dispatch(urgent=True)
             while not done.done():
                 await asyncio.wait((done, self._change()), return_when=asyncio.FIRST_COMPLETED)
                 self.check()
@@ -116,14 +116,14 @@ class ByteWriter:
     def abandon(self) -> None:
         """Release the writer without waiting; what is not acknowledged may or may not be stored."""
         self._closed = True
-        self._session.closed(self)
+        self._session.unregister(self)
         if self._driver is not None:
             self._driver.release()
         self._notify()
 
     def client_closed(self) -> None:
         """The client ends before the writer: `close` will tell if anything may be lost."""
-        if self.held_bytes + self._early_bytes:
+        if self.unacked_bytes + self._early_bytes:
             self.failed(
                 Invalid(f"the client was closed before the writer of {self.stream}: some bytes may be unstored")
             )
@@ -177,19 +177,19 @@ class ByteWriter:
             self._driver.add(chunk)
         self._early.clear()
         self._early_bytes = 0
-        self._pump()
+        self._dispatch()
 
-    def _pump_soon(self) -> None:
+    def _dispatch_soon(self) -> None:
         if self._driver is None:
             self._begin()
         elif not self._due:
             self._due = True
-            self._session.loop.call_soon(self._pump)
+            self._session.loop.call_soon(self._dispatch)
 
-    def _pump(self) -> None:
+    def _dispatch(self) -> None:
         self._due = False
         if self._driver is not None and not self._closed:
-            self._driver.pump()
+            self._driver.dispatch()
         self._notify()
 
     def _change(self) -> asyncio.Future[None]:
@@ -206,7 +206,7 @@ class ByteWriter:
 
     def progressed(self, driver: AppenderDriver) -> None:
         """The lane may send again."""
-        self._pump_soon()
+        self._dispatch_soon()
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
         """The segment takes no more: a byte stream has no successors."""

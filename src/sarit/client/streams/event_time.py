@@ -53,7 +53,7 @@ async def note_time(
     cut = convert.cut_message(stream, {segment.packed: offset for segment, offset in positions.items()})
     request = pb.TimestampFromWriter(writer=writer, position=cut, timestamp=time)
     controller = session.controller
-    reply = await session.patiently(lambda: controller.named(stream, controller.stub.noteTimestampFromWriter, request))
+    reply = await session.with_retry(lambda: controller.named(stream, controller.stub.noteTimestampFromWriter, request))
     if reply.result == pb.TimestampResponse.INVALID_TIME:
         raise Invalid(f"writer {writer} of {stream} noted a later time than {time} already")
     if reply.result != pb.TimestampResponse.SUCCESS:
@@ -64,7 +64,7 @@ async def forget_writer(session: Session, stream: StreamName, writer: str) -> No
     """Tell the controller that a writer has left: watermarks wait for it no more.  Raises Unavailable."""
     request = pb.RemoveWriterRequest(writer=writer, stream=convert.stream_info(stream))
     controller = session.controller
-    await session.patiently(lambda: controller.call(controller.stub.removeWriter, request))
+    await session.with_retry(lambda: controller.call(controller.stub.removeWriter, request))
 
 
 async def written_up_to(session: Session, stream: StreamName, used: Iterable[SegmentId]) -> dict[SegmentId, int]:

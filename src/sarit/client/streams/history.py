@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
 
-QUESTION_PATIENCE_SECONDS = 30.0
+REQUEST_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Epoch:
 
 
 async def _ask(session: Session, stream: StreamName, method: Any, request: Any) -> Any:
-    return await session.patiently(lambda: session.controller.call(method, request), QUESTION_PATIENCE_SECONDS)
+    return await session.with_retry(lambda: session.controller.call(method, request), REQUEST_TIMEOUT_SECONDS)
 
 
 async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
@@ -47,7 +47,7 @@ async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
 
 async def epochs(session: Session, stream: StreamName) -> list[Epoch]:
     """All epochs that still hold data, from that of the head to the newest.  Raises NotFound."""
-    head = await session.patiently(lambda: session.controller.head_segments(stream), QUESTION_PATIENCE_SECONDS)
+    head = await session.with_retry(lambda: session.controller.head_segments(stream), REQUEST_TIMEOUT_SECONDS)
     number = min(segment.epoch for segment in head)
     found = [await epoch(session, stream, number)]
     while True:

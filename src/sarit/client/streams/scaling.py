@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from sarit.client.core.values import SegmentRange
     from sarit.core.names import SegmentId, StreamName
 
-FIRST_LOOK_SECONDS: Final = 0.002
-LONGEST_LOOK_SECONDS: Final = 0.25
+FIRST_POLL_SECONDS: Final = 0.002
+MAX_POLL_SECONDS: Final = 0.25
 
 Plan = tuple[list["SegmentId"], list[KeyRange]]  # the segments to seal, the ranges to put in their place
 
@@ -74,19 +74,19 @@ async def scale(session: Session, stream: StreamName, plan: Plan) -> bool:
     controller = session.controller
     now_ms = session.env.clock.wall_ms()
     epoch = await controller.start_scale(stream, sealed, [(keys.low, keys.high) for keys in ranges], now_ms)
-    delay, waited = FIRST_LOOK_SECONDS, 0.0
-    while not await session.patiently(lambda: controller.scaled(stream, epoch)):
-        if waited > session.patience:
+    delay, waited = FIRST_POLL_SECONDS, 0.0
+    while not await session.with_retry(lambda: controller.scaled(stream, epoch)):
+        if waited > session.retry_timeout:
             raise Unavailable(f"the scale of {stream} has begun, and is not finished yet")
         await asyncio.sleep(delay)
         waited += delay
-        delay = min(2 * delay, LONGEST_LOOK_SECONDS)
+        delay = min(2 * delay, MAX_POLL_SECONDS)
     return True
 
 
 async def active(session: Session, stream: StreamName) -> list[SegmentRange]:
     """The active segments.  Raises NotFound, Conflict (the stream is sealed)."""
-    found = await session.patiently(lambda: session.controller.current_segments(stream))
+    found = await session.with_retry(lambda: session.controller.current_segments(stream))
     if not found:
         raise Conflict(f"stream {stream} is sealed: it has no active segments")
     return found

@@ -38,7 +38,7 @@ class Stream:
 
     async def segments(self) -> list[SegmentRange]:
         """The active segments by range; none when the stream is sealed.  Raises NotFound."""
-        return await self._session.patiently(lambda: self._session.controller.current_segments(self.name))
+        return await self._session.with_retry(lambda: self._session.controller.current_segments(self.name))
 
     async def epochs(self) -> list[Epoch]:
         """The generations of its segments, from the oldest that holds data to the newest.  Raises NotFound."""

@@ -92,7 +92,7 @@ class SharedConfiguration:
     async def open(self, defaults: Mapping[str, Any]) -> SharedConfiguration:
         """Fetch; whoever is first of all puts `defaults` there.  Raises Invalid, NotFound, Unavailable."""
         await self._shared.initialize(encode(defaults))
-        self._session.opened(self)
+        self._session.register(self)
         self._task = self._session.background.spawn(self._run(), f"follow {self._shared.stream.stream}")
         return self
 
@@ -152,7 +152,7 @@ class SharedConfiguration:
 
     async def close(self) -> None:
         """Stop following."""
-        self._session.closed(self)
+        self._session.unregister(self)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -173,7 +173,7 @@ class SharedConfiguration:
         try:
             while True:
                 await self._follower.wait(None)
-                await self._session.patiently(self.refresh)
+                await self._session.with_retry(self.refresh)
         except Exception as error:  # any: who waits for a change would wait for ever
             log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
             self._follower.end(error)

@@ -77,11 +77,11 @@ class Membership:
 
     async def open(self) -> Membership:
         """Join.  Raises NotFound, Unavailable."""
-        self._session.opened(self)
+        self._session.register(self)
         try:
             await self._turn()
         except BaseException:
-            self._session.closed(self)
+            self._session.unregister(self)
             self._follower.end()
             raise
         self._task = self._session.background.spawn(self._run(), f"member of {self._shared.stream.stream}")
@@ -156,7 +156,7 @@ class Membership:
 
     async def close(self) -> None:
         """Leave, so that others need not wait for the end of the lease."""
-        self._session.closed(self)
+        self._session.unregister(self)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -93,9 +93,9 @@ class RevisionedStream:
     @classmethod
     async def open(cls, session: Session, stream: StreamName) -> RevisionedStream:
         """The revisioned stream of that name.  Raises NotFound, Invalid (it has several segments)."""
-        found = [r.segment for r in await session.patiently(lambda: session.controller.current_segments(stream), 30.0)]
+        found = [r.segment for r in await session.with_retry(lambda: session.controller.current_segments(stream), 30.0)]
         if not found:  # sealed: it can be read still
-            found = list(await session.patiently(lambda: session.controller.head_segments(stream), 30.0))
+            found = list(await session.with_retry(lambda: session.controller.head_segments(stream), 30.0))
         if len(found) != 1:
             raise Invalid(f"{stream} has {len(found)} segments: a revisioned stream has one for ever")
         return cls(session, stream, found[0])
@@ -211,7 +211,7 @@ class RevisionedStream:
                     return await self._attempt(self._number, make)
                 except Unavailable as error:
                     self._connection = None
-                    self.session.moved(self.stream, self.segment)
+                    self.session.forget_endpoint(self.stream, self.segment)
                     await backoff.wait(error)
                 except BaseException:  # cancelled, refused: what the store knows of us must be asked again
                     self._connection = None
@@ -282,5 +282,5 @@ async def open_or_create(session: Session, stream: StreamName) -> RevisionedStre
         return await RevisionedStream.open(session, stream)
     except NotFound:
         config = StreamConfig(ScalingPolicy(min_segments=1), RetentionPolicy(), ())
-        await session.patiently(lambda: session.controller.create_stream(stream, config), 30.0)
+        await session.with_retry(lambda: session.controller.create_stream(stream, config), 30.0)
         return await RevisionedStream.open(session, stream)

@@ -226,12 +226,12 @@ class Partition:
                 endpoint = await self._session.endpoint(self._stream, self._segment)
                 return await self._session.connections.to(endpoint, REQUESTS)
             except Unavailable as error:
-                self._session.moved(self._stream, self._segment)
+                self._session.forget_endpoint(self._stream, self._segment)
                 await backoff.wait(error)
 
     def _error(self, reply: Any) -> SaritError:
         if type(reply) is wire.WrongHost:
-            self._session.moved(self._stream, self._segment)
+            self._session.forget_endpoint(self._stream, self._segment)
             return _Moved(f"table {self._table}: another store serves it now")
         return error_of(reply, self._name)
 

@@ -242,7 +242,7 @@ class Table:
 
     async def _layout(self) -> Layout:
         if self._known is None:
-            self._known = await self._session.patiently(lambda: calls.layout(self._session.controller, self.name))
+            self._known = await self._session.with_retry(lambda: calls.layout(self._session.controller, self.name))
         return self._known
 
     def _partition(self, segment: SegmentId) -> Partition:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from sarit.client.core.session import Session
     from sarit.client.transactions.calls import TransactionCalls
 
-FIRST_PAUSE_SECONDS: Final = 0.001
-LONGEST_PAUSE_SECONDS: Final = 0.05
+FIRST_POLL_SECONDS: Final = 0.001
+MAX_POLL_SECONDS: Final = 0.05
 _PASSING: Final = (TransactionStatus.COMMITTING, TransactionStatus.ABORTING)
 
 
-class Endings:
+class TransactionOutcomes:
     """Those of one writer's transactions."""
 
     def __init__(self, session: Session, calls: TransactionCalls) -> None:
@@ -42,7 +42,7 @@ class Endings:
         if self._asking is None:
             self._asking = self._session.background.spawn(self._ask(), "endings of transactions")
         try:
-            async with asyncio.timeout(self._session.patience):
+            async with asyncio.timeout(self._session.retry_timeout):
                 return await future
         except TimeoutError:
             raise Unavailable(f"transaction {number:032x} is decided, but has not ended yet") from None
@@ -50,7 +50,7 @@ class Endings:
             self._waiting.pop(future, None)
 
     async def _ask(self) -> None:
-        pause = FIRST_PAUSE_SECONDS
+        pause = FIRST_POLL_SECONDS
         try:
             while self._waiting:
                 future, number = next(iter(self._waiting.items()))
@@ -67,9 +67,9 @@ class Endings:
                     if self._waiting.pop(future, None) is not None:
                         self._waiting[future] = number  # at the end: nobody waits for another's ending
                     await asyncio.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                    pause = min(2 * pause, MAX_POLL_SECONDS)
                     continue
-                pause = FIRST_PAUSE_SECONDS
+                pause = FIRST_POLL_SECONDS
                 self._waiting.pop(future, None)
                 if not future.done():
                     future.set_result(status)

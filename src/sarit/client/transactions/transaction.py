@@ -26,7 +26,7 @@ from uuid import UUID
 
 from sarit.client.core.values import TransactionStatus
 from sarit.client.transactions.calls import TransactionCalls
-from sarit.client.transactions.outcomes import Endings
+from sarit.client.transactions.outcomes import TransactionOutcomes
 from sarit.client.writer.targets import TransactionTarget
 from sarit.client.writer.writer import DEFAULT_BUFFER_BYTES, EventWriter
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
@@ -82,7 +82,7 @@ class TransactionalWriter:
         self.buffer_bytes = buffer_bytes
         self._session = session
         self._calls = TransactionCalls(session.controller, stream)
-        self._endings = Endings(session, self._calls)
+        self._outcomes = TransactionOutcomes(session, self._calls)
         self._lease_ms = round(lease_seconds * 1000)
         self._keep_alive = keep_alive
         self._open: dict[Transaction, None] = {}
@@ -93,7 +93,7 @@ class TransactionalWriter:
     async def begin(self) -> Transaction:
         """A new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
         calls = self._calls
-        number, parts = await self._session.patiently(lambda: calls.create(self._lease_ms))
+        number, parts = await self._session.with_retry(lambda: calls.create(self._lease_ms))
         return self._opened(number, parts)
 
     async def take_up(self, transaction: UUID | str) -> Transaction:
@@ -104,7 +104,7 @@ class TransactionalWriter:
             raise NotFound(f"stream {self.stream} has no transaction {number:032x}")
         if status is not TransactionStatus.OPEN:
             raise Conflict(f"transaction {number:032x} is not open: it is {status.name.lower()}", actual=status)
-        parts = await self._session.patiently(lambda: self._calls.parts(number))
+        parts = await self._session.with_retry(lambda: self._calls.parts(number))
         return self._opened(number, parts)
 
     def _opened(self, number: int, parts: Sequence[SegmentRange]) -> Transaction:
@@ -128,7 +128,7 @@ class TransactionalWriter:
     async def status(self, transaction: UUID | str) -> TransactionStatus:
         """Where a transaction is; UNKNOWN when it never was, or ended long ago.  Raises NotFound (stream)."""
         number = transaction_number(transaction)
-        return await self._session.patiently(lambda: self._calls.status(number))
+        return await self._session.with_retry(lambda: self._calls.status(number))
 
     async def commit(self, transaction: UUID | str, *, time: int | None = None, wait: bool = True) -> None:
         """Let readers see it all.  What its writers have not flushed is not part of it.
@@ -136,7 +136,7 @@ class TransactionalWriter:
         Decided when it returns; `wait`: return only when readers can see it.  `time` is noted for this writer, as by
         `note_time`.  Raises NotFound, Conflict (it was aborted)."""
         number = transaction_number(transaction)
-        status = await self._session.patiently(lambda: self._calls.commit(number, self.name, time, wait=wait))
+        status = await self._session.with_retry(lambda: self._calls.commit(number, self.name, time, wait=wait))
         if wait:
             await self._ended(number, status, TransactionStatus.COMMITTED)
 
@@ -145,17 +145,17 @@ class TransactionalWriter:
 
         Raises NotFound, Conflict (it was committed)."""
         number = transaction_number(transaction)
-        status = await self._session.patiently(lambda: self._calls.abort(number, wait=wait))
+        status = await self._session.with_retry(lambda: self._calls.abort(number, wait=wait))
         if wait:
             await self._ended(number, status, TransactionStatus.ABORTED)
 
     async def completed(self) -> list[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), with how they did.  Raises NotFound (stream)."""
-        found = await self._session.patiently(self._calls.completed)
+        found = await self._session.with_retry(self._calls.completed)
         return [(UUID(int=number), status) for number, status in found]
 
-    async def _ended(self, number: int, told: TransactionStatus, wanted: TransactionStatus) -> None:
-        status = told if told is wanted else await self._endings.of(number)
+    async def _ended(self, number: int, reported: TransactionStatus, wanted: TransactionStatus) -> None:
+        status = reported if reported is wanted else await self._outcomes.of(number)
         if status is not wanted:
             raise Conflict(f"transaction {number:032x} is {status.name.lower()}", actual=status)
 

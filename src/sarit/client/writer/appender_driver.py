@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sarit.client.core.connection import APPENDS, Connection
 from sarit.client.core.replies import error_of
 from sarit.client.writer.large import append_large
-from sarit.client.writer.segment_appender import OPEN, SEALED, SETUP, SegmentAppender
+from sarit.client.writer.segment_appender import OPEN, SEALED, SETTING_UP, SegmentAppender
 from sarit.core.errors import Corrupt, NotFound, SaritError, Sealed, Unavailable
 from sarit.wire.commands import (
     AppendSetup,
@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 class Owner(Protocol):
     """A writer, as its lanes see it."""
 
-    held_bytes: int
-    sent_blocks: int
+    unacked_bytes: int
+    blocks_in_flight: int
 
     def progressed(self, driver: AppenderDriver) -> None:
         """The lane was acknowledged something, or may send again: pump it soon."""
@@ -59,9 +59,9 @@ class AppenderDriver:
         "_released",
         "_session",
         "_started",
+        "appender",
         "events",
         "keys",
-        "lane",
         "name",
         "segment",
     )
@@ -72,7 +72,7 @@ class AppenderDriver:
         """`name`: what to append to instead of the segment itself, served where the segment is."""
         self.name = stream
         self.segment = segment
-        self.lane = SegmentAppender(name or stream.segment(segment), segment, session.env.random.bytes(16))
+        self.appender = SegmentAppender(name or stream.segment(segment), segment, session.env.random.bytes(16))
         self.events: list[bytes] = []
         self.keys: list[str | None] = []
         self._session = session
@@ -83,40 +83,40 @@ class AppenderDriver:
         self._released = False
 
     def __repr__(self) -> str:
-        return f"LaneDriver({self.lane!r})"
+        return f"AppenderDriver({self.appender!r})"
 
     def add(self, chunk: Chunk) -> None:
-        """Take a chunk; `pump` sends it."""
-        self.lane.add(chunk)
-        self._owner.held_bytes += chunk.length
+        """Take a chunk; `dispatch` sends it."""
+        self.appender.add(chunk)
+        self._owner.unacked_bytes += chunk.length
 
     def take(self) -> list[Chunk]:
         """Everything not acknowledged, in order, of a lane that is sealed."""
-        self._owner.held_bytes -= self.lane.held_bytes
-        self._owner.sent_blocks -= self.lane.sent_blocks
-        return list(self.lane.surrender())
+        self._owner.unacked_bytes -= self.appender.unacked_bytes
+        self._owner.blocks_in_flight -= self.appender.blocks_in_flight
+        return list(self.appender.take_unacknowledged())
 
     def due(self, only: bool, more: int = 0) -> bool:
-        """Whether `pump` may send something, or begins to connect; a large event goes by what is acknowledged.
+        """Whether `dispatch` may send something, or begins to connect; a large event goes by what is acknowledged.
 
         `more`: bytes that are to be added before."""
-        return self._connection is None or self.lane.due(False, only, more)
+        return self._connection is None or self.appender.due(False, only, more)
 
-    def pump(self, urgent: bool = False, only: bool = False) -> None:
+    def dispatch(self, urgent: bool = False, only: bool = False) -> None:
         """Send what is due; see `SegmentAppender.blocks`."""
-        lane = self.lane
+        appender = self.appender
         if self._connection is None:
-            if not self._started and lane.busy and lane.state != SEALED and not self._released:
+            if not self._started and appender.busy and appender.state != SEALED and not self._released:
                 self._start()
             return
-        before = lane.sent_blocks
-        parts = lane.blocks(urgent, only)
+        before = appender.blocks_in_flight
+        parts = appender.blocks(urgent, only)
         if parts:
             self._connection.send(parts)
-            self._owner.sent_blocks += lane.sent_blocks - before
-        if lane.large_due() is not None and not self._started:
+            self._owner.blocks_in_flight += appender.blocks_in_flight - before
+        if appender.large_due() is not None and not self._started:
             self._started = True
-            self._session.background.spawn(self._large(), f"large event to {lane.segment}")
+            self._session.background.spawn(self._large(), f"large event to {appender.segment}")
 
     def release(self) -> None:
         """Leave the connection for good (the writer is closed)."""
@@ -125,14 +125,14 @@ class AppenderDriver:
 
     def _leave(self) -> None:
         if self._connection is not None:
-            self._connection.machine.forget(self.lane.request_id)
+            self._connection.machine.forget(self.appender.request_id)
             self._connection = None
 
     # -- connecting ---------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._started = True
-        self._session.background.spawn(self._attach(), f"connect {self.lane.segment}")
+        self._session.background.spawn(self._attach(), f"connect {self.appender.segment}")
 
     async def _attach(self) -> None:
         try:
@@ -141,34 +141,34 @@ class AppenderDriver:
                     await self._attach_once()
                     return
                 except Unavailable as error:
-                    log.info("%s: %s", self.lane.segment, error)
-                    self._session.moved(self.name, self.segment)
+                    log.info("%s: %s", self.appender.segment, error)
+                    self._session.forget_endpoint(self.name, self.segment)
                     await self._backoff.wait(error)
         except Exception as error:  # whatever it is: nobody else would tell the writer
             self._owner.failed(error)
 
     async def _attach_once(self) -> None:
         endpoint = await self._session.endpoint(self.name, self.segment)
-        self.lane.token = await self._session.controller.token(self.name)
+        self.appender.token = await self._session.controller.token(self.name)
         connection = await self._session.connections.to(endpoint, APPENDS)
         if self._released:
             return
-        sink = _LaneSink(self, connection)
+        sink = _ReplySink(self, connection)
         request_id = connection.expect(sink)
         self._connection = connection
         self._started = False
-        connection.send([self.lane.attached(request_id)])
+        connection.send([self.appender.connecting(request_id)])
 
     def _again(self, error: SaritError) -> None:
         """The lane lost its connection: find a new one, now if there is something to send."""
         self._leave()
-        before = self.lane.sent_blocks
-        self.lane.detached()
-        self._owner.sent_blocks -= before
-        if self.lane.state == SEALED or self._started or self._released or not self.lane.busy:
+        before = self.appender.blocks_in_flight
+        self.appender.disconnected()
+        self._owner.blocks_in_flight -= before
+        if self.appender.state == SEALED or self._started or self._released or not self.appender.busy:
             return
         self._started = True
-        self._session.background.spawn(self._reattach(error), f"reconnect {self.lane.segment}")
+        self._session.background.spawn(self._reattach(error), f"reconnect {self.appender.segment}")
 
     async def _reattach(self, error: SaritError) -> None:
         try:
@@ -180,20 +180,20 @@ class AppenderDriver:
 
     async def _large(self) -> None:
         """Append the large event whose turn it is, then set the lane up again."""
-        block = self.lane.large_due()
+        block = self.appender.large_due()
         connection = self._connection
         error: SaritError = Unavailable("the lane was closed")
         if block is not None and connection is not None:
             try:
-                await append_large(self._session, connection, self.lane, block)
-                self._owner.held_bytes -= block.length
-                self.lane.large_done()
+                await append_large(self._session, connection, self.appender, block)
+                self._owner.unacked_bytes -= block.length
+                self.appender.large_done()
                 self._backoff.reset()
             except Unavailable as problem:
                 error = problem
             except (Sealed, NotFound) as problem:
                 self._leave()
-                self.lane.seal()
+                self.appender.seal()
                 self._owner.sealed(self, problem)
                 return
             except Exception as problem:
@@ -209,35 +209,35 @@ class AppenderDriver:
         """Handle a reply for the lane; True when the lane leaves this connection."""
         if connection is not self._connection:
             return True
-        lane = self.lane
+        appender = self.appender
         kind = type(command)
         if kind is DataAppended or kind is AppendSetup:
-            before, held = lane.sent_blocks, lane.held_bytes
+            before, held = appender.blocks_in_flight, appender.unacked_bytes
             try:
                 if kind is DataAppended:
-                    lane.acked(command.event_number)
-                    lane.tail_offset = command.segment_write_offset
-                    self._owner.sent_blocks += lane.sent_blocks - before
+                    appender.acked(command.event_number)
+                    appender.tail_offset = command.segment_write_offset
+                    self._owner.blocks_in_flight += appender.blocks_in_flight - before
                     self._backoff.reset()  # not at AppendSetup: a store that takes none of our blocks is left in peace
                 else:
-                    lane.set_up(command.last_event_number)
+                    appender.opened_at(command.last_event_number)
             except Corrupt as corrupt:
                 self._owner.failed(corrupt)
                 return True
-            self._owner.held_bytes -= held - lane.held_bytes
+            self._owner.unacked_bytes -= held - appender.unacked_bytes
             self._owner.progressed(self)
             return False
-        error = error_of(command, lane.segment)
+        error = error_of(command, appender.segment)
         if kind is SegmentIsSealed or kind is NoSuchSegment:
             self._connection = None
-            if lane.state in (SETUP, OPEN):
-                lane.seal()
+            if appender.state in (SETTING_UP, OPEN):
+                appender.seal()
                 self._owner.sealed(self, error)
             return True
         if kind is WrongHost or kind is InvalidEventNumber or isinstance(error, Unavailable):
             if kind is InvalidEventNumber:
                 connection.abort(f"{connection.name}: {error}")
-            self._session.moved(self.name, self.segment)
+            self._session.forget_endpoint(self.name, self.segment)
             self._again(error)
             return True
         self._owner.failed(error)
@@ -249,7 +249,7 @@ class AppenderDriver:
             self._again(error)
 
 
-class _LaneSink:
+class _ReplySink:
     """A lane's place on one connection; replies of an earlier one are not taken for the present one's."""
 
     __slots__ = ("_connection", "_driver")

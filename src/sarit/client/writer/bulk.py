@@ -66,35 +66,37 @@ class Bulk:
             raise Invalid(f"{bulk.count} events and {len(bulk.keys)} keys: give one key (or None) per event")
         return bulk
 
-    def place(self, spread: Partitioner) -> None:
+    def place(self, partitioner: Partitioner) -> None:
         """Give the events to their lanes."""
         if not self.arrow:
-            spread.place(self.events, self.keys)
+            partitioner.place(self.events, self.keys)
             return
-        if spread.slots.only is not None or self.keys is None:
-            spread.add_all(chunks_of_arrow(self.events, self.keys))
+        if partitioner.key_ranges.only is not None or self.keys is None:
+            partitioner.add_all(chunks_of_arrow(self.events, self.keys))
             return
-        self._place_by_key(spread)
+        self._place_by_key(partitioner)
 
-    def _place_by_key(self, spread: Partitioner) -> None:
+    def _place_by_key(self, partitioner: Partitioner) -> None:
         """Hash each different key once, then filter per lane."""
         import numpy as np
         import pyarrow as pa
 
         encoded = self.keys.dictionary_encode()
-        of_key = spread.slots.of_key
-        lanes: dict[AppenderDriver, int] = {}
-        lane_of_entry = [
-            lanes.setdefault(of_key[key] if key is not None else spread.any_driver(), len(lanes))
+        of_key = partitioner.key_ranges.of_key
+        appenders: dict[AppenderDriver, int] = {}
+        appender_of_entry = [
+            appenders.setdefault(of_key[key] if key is not None else partitioner.sticky_driver(), len(appenders))
             for key in encoded.dictionary.to_pylist()
         ]
-        lane_of_null = lanes.setdefault(spread.any_driver(), len(lanes)) if encoded.null_count else 0
-        indices = encoded.indices.fill_null(len(lane_of_entry)).to_numpy(zero_copy_only=False)
-        lane_of = np.array([*lane_of_entry, lane_of_null], np.int64)[indices]
-        for driver, number in lanes.items():
-            mask = pa.array(lane_of == number)
+        appender_of_null = (
+            appenders.setdefault(partitioner.sticky_driver(), len(appenders)) if encoded.null_count else 0
+        )
+        indices = encoded.indices.fill_null(len(appender_of_entry)).to_numpy(zero_copy_only=False)
+        appender_of = np.array([*appender_of_entry, appender_of_null], np.int64)[indices]
+        for driver, number in appenders.items():
+            mask = pa.array(appender_of == number)
             for chunk in chunks_of_arrow(self.events.filter(mask), self.keys.filter(mask)):
-                spread.add(driver, chunk)
+                partitioner.add(driver, chunk)
 
 
 def _arrow_bulk(events: Any, keys: Any) -> Bulk:

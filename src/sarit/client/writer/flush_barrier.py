@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Mark:
+class FlushBarrier:
     """Counts the lanes that still hold events written before it; calls `done` when none does."""
 
     __slots__ = ("_done", "_left")
@@ -17,11 +17,11 @@ class Mark:
         self._done = done
         self._left = 1  # the one who places the mark
 
-    def one_more(self) -> None:
+    def add_appender(self) -> None:
         """Another lane must pass the mark."""
         self._left += 1
 
-    def one_done(self) -> None:
+    def appender_passed(self) -> None:
         """A lane passed (or the mark is placed everywhere)."""
         self._left -= 1
         if not self._left:

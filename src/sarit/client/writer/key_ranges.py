@@ -24,33 +24,33 @@ CACHED_KEYS: Final = 100_000
 L = TypeVar("L")
 
 
-class _LaneOfKey(dict[str, L]):
+class _AppenderOfKey(dict[str, L]):
     """Key -> lane; a key it has not seen is hashed.  Indexing it is the cheapest way from a key to its lane."""
 
-    __slots__ = ("_slots",)
+    __slots__ = ("_ranges",)
 
-    def __init__(self, slots: Slots[L]) -> None:
+    def __init__(self, key_ranges: KeyRanges[L]) -> None:
         super().__init__()
-        self._slots = slots
+        self._ranges = key_ranges
 
     def __missing__(self, key: str) -> L:
         if len(self) >= CACHED_KEYS:
             self.clear()
-        lane = self[key] = self._slots.at(hash_key(key))
-        return lane
+        appender = self[key] = self._ranges.at(hash_key(key))
+        return appender
 
 
-class Slots(Generic[L]):
+class KeyRanges(Generic[L]):
     """The slots in ascending order.  `of_key[key]` is the lane of a key."""
 
-    __slots__ = ("_highs", "_slots", "of_key")
+    __slots__ = ("_highs", "_ranges", "of_key")
 
-    def __init__(self, lanes: Sequence[tuple[float, float, L]]) -> None:
-        self._set(sorted(lanes, key=lambda slot: slot[0]))
+    def __init__(self, appenders: Sequence[tuple[float, float, L]]) -> None:
+        self._set(sorted(appenders, key=lambda slot: slot[0]))
 
-    def _set(self, slots: list[tuple[float, float, L]]) -> None:
+    def _set(self, key_ranges: list[tuple[float, float, L]]) -> None:
         low = 0.0
-        for slot in slots:
+        for slot in key_ranges:
             if slot[0] != low:
                 raise Corrupt(f"the stream's segments leave a hole in the key space at {low}")
             low = slot[1]
@@ -58,37 +58,37 @@ class Slots(Generic[L]):
             raise Corrupt(f"the stream's segments end at {low}, not at 1.0")
         # Neighbours of one lane, which a merge leaves, are one slot: whoever has everything is `only` then.
         joined: list[tuple[float, float, L]] = []
-        for low, high, lane in slots:
-            if joined and joined[-1][2] is lane:
-                joined[-1] = (joined[-1][0], high, lane)
+        for low, high, appender in key_ranges:
+            if joined and joined[-1][2] is appender:
+                joined[-1] = (joined[-1][0], high, appender)
             else:
-                joined.append((low, high, lane))
-        self._slots = joined
+                joined.append((low, high, appender))
+        self._ranges = joined
         self._highs = [high for _, high, _ in joined]
-        self.of_key: dict[str, L] = _LaneOfKey(self)
+        self.of_key: dict[str, L] = _AppenderOfKey(self)
 
     @property
     def only(self) -> L | None:
         """The one lane, when one takes everything."""
-        first = self._slots[0][2]
-        return first if len(self._slots) == 1 else None
+        first = self._ranges[0][2]
+        return first if len(self._ranges) == 1 else None
 
-    def lanes(self) -> list[L]:
+    def appenders(self) -> list[L]:
         """Every lane once, in order of its first slot."""
-        return list(dict.fromkeys(lane for _, _, lane in self._slots))
+        return list(dict.fromkeys(appender for _, _, appender in self._ranges))
 
     def at(self, position: float) -> L:
         """The lane that takes `position` of the key space."""
-        return self._slots[bisect_left(self._highs, position)][2]
+        return self._ranges[bisect_left(self._highs, position)][2]
 
     def replace(self, old: L, successors: Sequence[tuple[float, float, L]]) -> None:
         """Hand the slots of `old` to `successors` (their ranges and lanes)."""
-        slots = []
-        for low, high, lane in self._slots:
-            if lane is not old:
-                slots.append((low, high, lane))
+        key_ranges = []
+        for low, high, appender in self._ranges:
+            if appender is not old:
+                key_ranges.append((low, high, appender))
                 continue
             for start, end, successor in successors:
                 if max(low, start) < min(high, end):
-                    slots.append((max(low, start), min(high, end), successor))
-        self._set(sorted(slots, key=lambda slot: slot[0]))
+                    key_ranges.append((max(low, start), min(high, end), successor))
+        self._set(sorted(key_ranges, key=lambda slot: slot[0]))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.core.connection import Question
+from sarit.client.core.connection import PendingReply
 from sarit.client.core.replies import expect
 from sarit.core.errors import Unavailable
 from sarit.core.limits import MIB, NULL_ATTRIBUTE_VALUE
@@ -39,26 +39,26 @@ PIECE_BYTES: Final = 4 * MIB
 REPLACE_IF_EQUALS: Final = 4
 
 
-async def append_large(session: Session, connection: Connection, lane: SegmentAppender, block: Block) -> None:
-    """Append the event of `block` to the segment of `lane`.  After Unavailable the next SetupAppend tells."""
+async def append_large(session: Session, connection: Connection, appender: SegmentAppender, block: Block) -> None:
+    """Append the event of `block` to the segment of `appender`.  After Unavailable the next SetupAppend tells."""
     writer = session.env.random.bytes(16)
-    created = await connection.ask(lambda i: CreateTransientSegment(i, writer, lane.segment, lane.token))
-    name = expect(created, SegmentCreated, lane.segment).segment
-    setup = await connection.ask(lambda i: SetupAppend(i, writer, name, lane.token))
+    created = await connection.ask(lambda i: CreateTransientSegment(i, writer, appender.segment, appender.token))
+    name = expect(created, SegmentCreated, appender.segment).segment
+    setup = await connection.ask(lambda i: SetupAppend(i, writer, name, appender.token))
     if expect(setup, AppendSetup, name).last_event_number != NULL_ATTRIBUTE_VALUE:
         raise Unavailable(f"{name}: a new segment has a writer already")
     await _fill(connection, writer, name, memoryview(block.chunks[0].data).cast("B"))
-    update = AttributeUpdate(lane.writer_id, REPLACE_IF_EQUALS, block.number, lane.stored_number())
-    merged = await connection.ask(lambda i: MergeSegments(i, lane.segment, name, lane.token, (update,)))
-    expect(merged, SegmentsMerged, lane.segment)
+    update = AttributeUpdate(appender.writer_id, REPLACE_IF_EQUALS, block.number, appender.stored_number())
+    merged = await connection.ask(lambda i: MergeSegments(i, appender.segment, name, appender.token, (update,)))
+    expect(merged, SegmentsMerged, appender.segment)
 
 
 async def _fill(connection: Connection, writer: bytes, name: str, data: memoryview) -> None:
     """Write `data` into the transient segment; the pieces are all in flight at once."""
-    questions: list[tuple[int, Question]] = []
+    questions: list[tuple[int, PendingReply]] = []
     try:
         for number, offset in enumerate(range(0, len(data), PIECE_BYTES)):
-            question = Question()
+            question = PendingReply()
             request_id = connection.expect(question)
             questions.append((request_id, question))
             piece = data[offset : offset + PIECE_BYTES]

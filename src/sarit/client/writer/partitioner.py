@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.framing import Chunk, chunks_of, split_events
 from sarit.client.writer.appender_driver import AppenderDriver
-from sarit.client.writer.key_ranges import Slots
+from sarit.client.writer.key_ranges import KeyRanges
 from sarit.core.keyspace import KeyRange
 from sarit.core.limits import KIB
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
     from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentRange, Successor
-    from sarit.client.writer.flush_barrier import Mark
+    from sarit.client.writer.flush_barrier import FlushBarrier
     from sarit.client.writer.targets import Target
     from sarit.core.errors import SaritError
     from sarit.core.names import SegmentId
 
 log = logging.getLogger(__name__)
 
-STAY_BYTES: Final = 512 * KIB
-STAY_SECONDS: Final = 0.005
+STICKY_BYTES: Final = 512 * KIB
+STICKY_SECONDS: Final = 0.005
 
 
 class Partitioner:
-    """The lanes of one writer.  `held_bytes` are not acknowledged, `sent_blocks` are in flight."""
+    """The lanes of one writer.  `unacked_bytes` are not acknowledged, `blocks_in_flight` are in flight."""
 
     def __init__(
         self,
@@ -48,29 +48,31 @@ class Partitioner:
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self.target = target
-        self.held_bytes = 0
-        self.sent_blocks = 0
-        self.slots: Slots[AppenderDriver] = None  # type: ignore[assignment]
+        self.unacked_bytes = 0
+        self.blocks_in_flight = 0
+        self.key_ranges: KeyRanges[AppenderDriver] = None  # type: ignore[assignment]
         self.opened = False
         self._session = session
         self._on_progress = on_progress
         self._on_failure = on_failure
         self._drivers: dict[SegmentId, AppenderDriver] = {}
         self._ranges: dict[SegmentId, KeyRange] = {}
-        self._reached: dict[SegmentId, KeyRange] = {}
-        self._touched: dict[AppenderDriver, None] = {}
-        self._given: dict[AppenderDriver, None] = {}
-        self._stay: AppenderDriver | None = None  # the lane that takes what has no key, until it has had enough
-        self._stay_bytes = 0
-        self._stay_until = 0.0
+        self._written: dict[SegmentId, KeyRange] = {}
+        self._dispatch_pending: dict[AppenderDriver, None] = {}
+        self._since_barrier: dict[AppenderDriver, None] = {}
+        self._sticky: AppenderDriver | None = None  # the lane that takes what has no key, until it has had enough
+        self._sticky_bytes = 0
+        self._sticky_until = 0.0
 
     def __repr__(self) -> str:
-        return f"Spread({self.target!r}, {len(self._drivers)} segments, {self.held_bytes} bytes held)"
+        return (
+            f"Partitioner({self.target!r}, {len(self._drivers)} segments, {self.unacked_bytes} bytes not acknowledged)"
+        )
 
     async def open(self) -> None:
         """Learn the segments.  Raises NotFound, Sealed, Unavailable."""
         segments = await self.target.ranges()
-        self.slots = Slots([(s.low, s.high, self._driver(s)) for s in segments])
+        self.key_ranges = KeyRanges([(s.low, s.high, self._driver(s)) for s in segments])
         self.opened = True
 
     def drivers(self) -> list[AppenderDriver]:
@@ -82,23 +84,23 @@ class Partitioner:
         for driver in self._drivers.values():
             driver.release()
 
-    def reached(self) -> list[SegmentId]:
+    def written_segments(self) -> list[SegmentId]:
         """The segments that hold acknowledged events, without those that later ones of these came after.
 
         In the middle of a scale a writer may write to a segment when it has written to what follows that already."""
         for driver in self._drivers.values():
-            self._note(driver)
-        ranges = self._reached
-        self._reached = {
+            self._note_written(driver)
+        ranges = self._written
+        self._written = {
             s: keys
             for s, keys in ranges.items()
             if not any(o.epoch > s.epoch and keys.overlaps(ranges[o]) for o in ranges)
         }
-        return list(self._reached)
+        return list(self._written)
 
-    def _note(self, driver: AppenderDriver) -> None:
-        if driver.lane.acked_events:
-            self._reached[driver.segment] = self._ranges[driver.segment]
+    def _note_written(self, driver: AppenderDriver) -> None:
+        if driver.appender.acked_events:
+            self._written[driver.segment] = self._ranges[driver.segment]
 
     def _driver(self, found: SegmentRange | Successor) -> AppenderDriver:
         segment = found.segment
@@ -112,39 +114,39 @@ class Partitioner:
 
     # -- placing ------------------------------------------------------------------------------
 
-    def any_driver(self) -> AppenderDriver:
+    def sticky_driver(self) -> AppenderDriver:
         """The lane for what has no key; drawn at random, by the width of its range, when it is time for another."""
         env = self._session.env
         now = env.clock.monotonic()
-        if self._stay is None or self._stay_bytes <= 0 or now >= self._stay_until:
-            self._stay = self.slots.at(env.random.random())
-            self._stay_bytes = STAY_BYTES
-            self._stay_until = now + STAY_SECONDS
-        return self._stay
+        if self._sticky is None or self._sticky_bytes <= 0 or now >= self._sticky_until:
+            self._sticky = self.key_ranges.at(env.random.random())
+            self._sticky_bytes = STICKY_BYTES
+            self._sticky_until = now + STICKY_SECONDS
+        return self._sticky
 
     def add(self, driver: AppenderDriver, chunk: Chunk) -> None:
         """Give a chunk to a lane."""
         driver.add(chunk)
-        if driver is self._stay:
-            self._stay_bytes -= chunk.length
-        self._touched[driver] = self._given[driver] = None
+        if driver is self._sticky:
+            self._sticky_bytes -= chunk.length
+        self._dispatch_pending[driver] = self._since_barrier[driver] = None
 
     def add_all(self, chunks: Iterable[Chunk]) -> None:
         """Give chunks to the only lane; those of events without keys, to the lanes whose turn it is."""
-        only = self.slots.only
+        only = self.key_ranges.only
         for chunk in chunks:
-            self.add(only or self.any_driver(), chunk)
+            self.add(only or self.sticky_driver(), chunk)
 
     def place(self, events: list[bytes], keys: list[str | None] | None) -> None:
         """Give events to their lanes; those without keys stay with a lane for a while."""
         if not events:
             return
-        if self.slots.only is not None or keys is None:
+        if self.key_ranges.only is not None or keys is None:
             self.add_all(chunks_of(events, keys))
             return
-        of_key = self.slots.of_key
+        of_key = self.key_ranges.of_key
         chosen: dict[AppenderDriver, None] = {}
-        loose = self.any_driver() if None in keys else None
+        loose = self.sticky_driver() if None in keys else None
         for key, event in zip(keys, events, strict=True):
             driver = loose if key is None else of_key[key]
             assert driver is not None
@@ -157,7 +159,7 @@ class Partitioner:
             driver.events.clear()
             driver.keys.clear()
 
-    def place_intake(self, batch: list[Any]) -> None:
+    def partition(self, batch: list[Any]) -> None:
         """Give a writer's intake (events, keys before their events, bulks) to the lanes."""
         if type(batch[0]) is bytes:
             try:
@@ -193,22 +195,22 @@ class Partitioner:
                 item.place(self)
         self.place(events, keys)
 
-    def mark(self, mark: Mark) -> None:
-        """Let `mark` pass when everything placed so far is acknowledged."""
-        self._mark(mark, self._drivers.values())
+    def place_barrier(self, barrier: FlushBarrier) -> None:
+        """Let `barrier` pass when everything placed so far is acknowledged."""
+        self._place_on(barrier, self._drivers.values())
 
-    def mark_given(self, mark: Mark) -> None:
-        """Let `mark` pass when all lanes that were given something since the last such mark have it acknowledged."""
-        given, self._given = self._given, {}
-        self._mark(mark, given)
+    def place_barrier_since_last(self, barrier: FlushBarrier) -> None:
+        """Let `barrier` pass when all lanes that were given something since the last such mark have it acknowledged."""
+        given, self._since_barrier = self._since_barrier, {}
+        self._place_on(barrier, given)
 
-    def _mark(self, mark: Mark, drivers: Iterable[AppenderDriver]) -> None:
+    def _place_on(self, barrier: FlushBarrier, drivers: Iterable[AppenderDriver]) -> None:
         for driver in drivers:
-            lane = driver.lane
-            if lane.busy:
-                mark.one_more()
-                lane.marks.append((lane.accepted_events, mark))
-        mark.one_done()
+            appender = driver.appender
+            if appender.busy:
+                barrier.add_appender()
+                appender.barriers.append((appender.accepted_events, barrier))
+        barrier.appender_passed()
 
     def due(self, more: int = 0) -> bool:
         """Whether a lane may send something now; else acknowledgements come first, and the pump after them.
@@ -217,27 +219,27 @@ class Partitioner:
         pump does it once for many."""
         if not self.opened:
             return False
-        only = self.slots.only
+        only = self.key_ranges.only
         if more and only is not None:
             return only.due(True, more)
-        touched = self._touched
-        return len(touched) > 1 or any(driver.due(driver is only) for driver in touched)
+        pending = self._dispatch_pending
+        return len(pending) > 1 or any(driver.due(driver is only) for driver in pending)
 
-    def pump(self, urgent: bool) -> None:
+    def dispatch(self, urgent: bool) -> None:
         """Let lanes send that have something new to send; `urgent`: all, without gathering."""
-        touched = self._touched
+        pending = self._dispatch_pending
         if urgent:
-            touched.update(dict.fromkeys(self._drivers.values()))
-        if touched:
-            self._touched = {}
-            for driver in touched:
-                driver.pump(urgent, driver is self.slots.only)
+            pending.update(dict.fromkeys(self._drivers.values()))
+        if pending:
+            self._dispatch_pending = {}
+            for driver in pending:
+                driver.dispatch(urgent, driver is self.key_ranges.only)
 
     # -- what lanes report ----------------------------------------------------------------------
 
     def progressed(self, driver: AppenderDriver) -> None:
         """A lane may send again."""
-        self._touched[driver] = None
+        self._dispatch_pending[driver] = None
         self._on_progress()
 
     def failed(self, error: BaseException) -> None:
@@ -246,8 +248,8 @@ class Partitioner:
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
         """A segment takes no more."""
-        log.info("%s: placing %d bytes elsewhere", error, driver.lane.held_bytes)
-        self._session.background.spawn(self._move_on(driver), f"successors of {driver.lane.segment}")
+        log.info("%s: placing %d bytes elsewhere", error, driver.appender.unacked_bytes)
+        self._session.background.spawn(self._move_on(driver), f"successors of {driver.appender.segment}")
 
     async def _move_on(self, old: AppenderDriver) -> None:
         try:
@@ -258,32 +260,32 @@ class Partitioner:
     def _hand_over(self, old: AppenderDriver, successors: Sequence[Successor]) -> None:
         """Let `successors` take the place of a lane, and all that it holds.  Raises Corrupt."""
         for successor in successors:
-            self._session.follows(self.target.stream, successor.segment, old.segment)
+            self._session.assume_endpoint(self.target.stream, successor.segment, old.segment)
         targets = [(s.low, s.high, self._driver(s)) for s in successors]
-        self.slots.replace(old, targets)
+        self.key_ranges.replace(old, targets)
         if self._drivers.get(old.segment) is old:
-            self._note(old)
+            self._note_written(old)
             del self._drivers[old.segment], self._ranges[old.segment]
-        if self._stay is old:
-            self._stay = None
-        self._touched.pop(old, None)
-        self._given.pop(old, None)  # what it holds is given to its successors
-        marks = Counter(mark for _, mark in old.lane.marks)
+        if self._sticky is old:
+            self._sticky = None
+        self._dispatch_pending.pop(old, None)
+        self._since_barrier.pop(old, None)  # what it holds is given to its successors
+        barriers = Counter(barrier for _, barrier in old.appender.barriers)
         for chunk in old.take():
             self._replace(chunk, targets[0][2] if len(targets) == 1 else None)
-        for mark, times in marks.items():
-            self.mark(mark)
+        for barrier, times in barriers.items():
+            self.place_barrier(barrier)
             for _ in range(times - 1):  # once per lane is enough: else they would multiply with every scale
-                mark.one_done()
+                barrier.appender_passed()
         self._on_progress()
 
     def _replace(self, chunk: Chunk, only: AppenderDriver | None) -> None:
         if only is not None or chunk.keys is None:
-            self.add(only or self.any_driver(), chunk)
+            self.add(only or self.sticky_driver(), chunk)
             return
         keys: Any = chunk.keys
         keys = keys.to_pylist() if hasattr(keys, "to_pylist") else keys
         if chunk.large:
-            self.add(self.slots.of_key[keys[0]] if keys[0] is not None else self.any_driver(), chunk)
+            self.add(self.key_ranges.of_key[keys[0]] if keys[0] is not None else self.sticky_driver(), chunk)
         else:
             self.place(split_events(chunk.data), keys)

@@ -7,7 +7,7 @@ any loss of the connection the lane asks (SetupAppend), forgets the blocks up to
 again with the same numbers: nothing is lost and nothing stored twice.  Blocks are atomic on the store, thus an
 answer inside a block is a broken store (Corrupt), and so is one below what was acknowledged already.
 
-Batching clocks itself, without a timer: while fewer than `FEW_BLOCKS` are in flight a block is sent at once with
+Batching clocks itself, without a timer: while fewer than `EAGER_BLOCKS` are in flight a block is sent at once with
 whatever is there; after that chunks gather until an acknowledgement comes or a good block is full.  What is a good
 block grows with the bytes in flight, so a fast writer pays per MiB and a slow one waits for nobody.  Where the lane
 gets all that is written (`only`), the second block, too, gathers until it is as large as the first, or that is
@@ -38,15 +38,15 @@ from sarit.wire.commands import SetupAppend, encode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sarit.client.writer.flush_barrier import Mark
+    from sarit.client.writer.flush_barrier import FlushBarrier
     from sarit.env.ports import Buffer
 
-FEW_BLOCKS: Final = 2
+EAGER_BLOCKS: Final = 2
 SMALL_BLOCK_BYTES: Final = 32 * KIB
-LANE_WINDOW_BYTES: Final = 8 * MIB
+APPENDER_WINDOW_BYTES: Final = 8 * MIB
 
-DETACHED: Final = "detached"
-SETUP: Final = "setup"
+DISCONNECTED: Final = "detached"
+SETTING_UP: Final = "setup"
 OPEN: Final = "open"
 SEALED: Final = "sealed"
 
@@ -72,24 +72,24 @@ class SegmentAppender:
     """See the head of the module.  Times, connections and tasks are the caller's."""
 
     __slots__ = (
+        "_bytes_in_flight",
         "_numbered",
         "_pending",
         "_pending_bytes",
         "_sent",
-        "_sent_bytes",
         "_unsent",
         "accepted_events",
         "acked_events",
         "acked_number",
+        "barriers",
         "forgotten",
-        "held_bytes",
         "key",
-        "marks",
         "request_id",
         "segment",
         "state",
         "tail_offset",
         "token",
+        "unacked_bytes",
         "writer_id",
     )
 
@@ -99,25 +99,25 @@ class SegmentAppender:
         self.writer_id = writer_id
         self.token = ""
         self.request_id = 0
-        self.state: str = DETACHED
-        self.held_bytes = 0
+        self.state: str = DISCONNECTED
+        self.unacked_bytes = 0
         self.accepted_events = 0
         self.acked_events = 0
         self.acked_number = 0
         self.forgotten = False
         self.tail_offset = -1
-        self.marks: deque[tuple[int, Mark]] = deque()
+        self.barriers: deque[tuple[int, FlushBarrier]] = deque()
         self._numbered = 0
         self._pending: deque[Chunk] = deque()
         self._pending_bytes = 0
         self._unsent: deque[Block] = deque()
         self._sent: deque[Block] = deque()
-        self._sent_bytes = 0
+        self._bytes_in_flight = 0
 
     def __repr__(self) -> str:
         return (
-            f"Lane({self.segment}, {self.state}, acked {self.acked_number} of {self._numbered}, "
-            f"{len(self._sent)} blocks in flight, {self.held_bytes} bytes held)"
+            f"SegmentAppender({self.segment}, {self.state}, acked {self.acked_number} of {self._numbered}, "
+            f"{len(self._sent)} blocks in flight, {self.unacked_bytes} bytes not acknowledged)"
         )
 
     # -- filling ------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class SegmentAppender:
         """Take a chunk; `blocks` will send it."""
         self._pending.append(chunk)
         self._pending_bytes += chunk.length
-        self.held_bytes += chunk.length
+        self.unacked_bytes += chunk.length
         self.accepted_events += chunk.events
 
     @property
@@ -135,24 +135,24 @@ class SegmentAppender:
         return bool(self._sent or self._unsent or self._pending)
 
     @property
-    def sent_bytes(self) -> int:
+    def bytes_in_flight(self) -> int:
         """Bytes in flight."""
-        return self._sent_bytes
+        return self._bytes_in_flight
 
     @property
-    def sent_blocks(self) -> int:
+    def blocks_in_flight(self) -> int:
         """Blocks in flight."""
         return len(self._sent)
 
     # -- connecting ---------------------------------------------------------------------------
 
-    def attached(self, request_id: int) -> bytes:
+    def connecting(self, request_id: int) -> bytes:
         """A connection is there: the SetupAppend to send on it.  All replies carry `request_id`."""
         self.request_id = request_id
-        self.state = SETUP
+        self.state = SETTING_UP
         return encode(SetupAppend(request_id, self.writer_id, self.segment, self.token))
 
-    def set_up(self, last: int) -> None:
+    def opened_at(self, last: int) -> None:
         """AppendSetup came: `last` is the last number stored.  Raises Corrupt."""
         self.state = OPEN
         if last > self._numbered:
@@ -169,13 +169,13 @@ class SegmentAppender:
         if head and head.number - head.events < last:
             raise Corrupt(f"{self.segment}: the store has half a block: {last} of {head.number}")
 
-    def detached(self) -> None:
-        """The connection is gone: what was sent is to be sent again, unless `set_up` says otherwise."""
+    def disconnected(self) -> None:
+        """The connection is gone: what was sent is to be sent again, unless `opened_at` says otherwise."""
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
-        self._sent_bytes = 0
+        self._bytes_in_flight = 0
         if self.state != SEALED:
-            self.state = DETACHED
+            self.state = DISCONNECTED
 
     # -- sending ------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class SegmentAppender:
         parts: list[Buffer] = []
         if self.state != OPEN:
             return parts
-        while self._sent_bytes < LANE_WINDOW_BYTES:
+        while self._bytes_in_flight < APPENDER_WINDOW_BYTES:
             if not self._unsent and not self._number_next(urgent, only):
                 break
             block = self._unsent[0]
@@ -194,7 +194,7 @@ class SegmentAppender:
                 break
             self._unsent.popleft()
             self._sent.append(block)
-            self._sent_bytes += block.length
+            self._bytes_in_flight += block.length
             prefix, suffix = append_block_end_header(
                 self.writer_id, block.length, block.events, block.number, self.request_id
             )
@@ -205,7 +205,7 @@ class SegmentAppender:
 
     def good_block_bytes(self) -> int:
         """From how many bytes on a block need not wait, given what is in flight."""
-        return min(max(self._sent_bytes >> 2, SMALL_BLOCK_BYTES), CHUNK_BYTES)
+        return min(max(self._bytes_in_flight >> 2, SMALL_BLOCK_BYTES), CHUNK_BYTES)
 
     def due(self, urgent: bool, only: bool, more: int = 0) -> bool:
         """Whether it is time to make what is pending, and `more` bytes, into a block; see `blocks`."""
@@ -215,7 +215,7 @@ class SegmentAppender:
         sent = len(self._sent)
         if urgent or not sent:
             return True
-        if sent < FEW_BLOCKS and (not only or waiting >= min(self._sent_bytes, SMALL_BLOCK_BYTES)):
+        if sent < EAGER_BLOCKS and (not only or waiting >= min(self._bytes_in_flight, SMALL_BLOCK_BYTES)):
             return True
         return waiting >= SMALL_BLOCK_BYTES and waiting >= self.good_block_bytes()
 
@@ -246,16 +246,16 @@ class SegmentAppender:
         sent = self._sent
         while sent and sent[0].number <= number:
             block = sent.popleft()
-            self._sent_bytes -= block.length
+            self._bytes_in_flight -= block.length
             self._drop(block)
         self.acked_number = max(self.acked_number, number)
 
     def _drop(self, block: Block) -> None:
-        self.held_bytes -= block.length
+        self.unacked_bytes -= block.length
         self.acked_events += block.events
-        marks = self.marks
-        while marks and marks[0][0] <= self.acked_events:
-            marks.popleft()[1].one_done()
+        barriers = self.barriers
+        while barriers and barriers[0][0] <= self.acked_events:
+            barriers.popleft()[1].appender_passed()
 
     # -- large events -------------------------------------------------------------------------
 
@@ -274,15 +274,15 @@ class SegmentAppender:
         block = self._unsent.popleft()
         self.acked_number = block.number
         self._drop(block)
-        self.state = DETACHED
+        self.state = DISCONNECTED
 
     # -- the end ------------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """The segment takes no more: send nothing; `surrender` when the successors are known."""
+        """The segment takes no more: send nothing; `take_unacknowledged` when the successors are known."""
         self.state = SEALED
 
-    def surrender(self) -> Iterator[Chunk]:
+    def take_unacknowledged(self) -> Iterator[Chunk]:
         """The segment is sealed: everything not acknowledged, in order, to be placed elsewhere."""
         self.state = SEALED
         blocks = (*self._sent, *self._unsent)
@@ -291,6 +291,6 @@ class SegmentAppender:
         self._sent.clear()
         self._unsent.clear()
         self._pending.clear()
-        self._sent_bytes = self._pending_bytes = self.held_bytes = 0
+        self._bytes_in_flight = self._pending_bytes = self.unacked_bytes = 0
         self.accepted_events = self.acked_events
         return iter(held)

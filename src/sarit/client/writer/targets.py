@@ -47,7 +47,7 @@ class StreamTarget:
     async def ranges(self) -> Sequence[SegmentRange]:
         """The active segments."""
         controller = self._session.controller
-        found = await self._session.patiently(lambda: controller.current_segments(self.stream))
+        found = await self._session.with_retry(lambda: controller.current_segments(self.stream))
         if not found:
             raise Sealed(f"stream {self.stream} is sealed: it takes no more events")
         return found
@@ -57,7 +57,7 @@ class StreamTarget:
         seals."""
         controller = self._session.controller
         try:
-            found = await self._session.patiently(lambda: controller.successors(self.stream, segment))
+            found = await self._session.with_retry(lambda: controller.successors(self.stream, segment))
         except NotFound:
             raise NotFound(f"stream {self.stream} does not exist any more") from None
         if not found:

@@ -2,7 +2,7 @@
 
 The way of an event.  `write` puts it into the *intake*, a plain list, and counts its bytes down: that is all it
 does, about 0.1 µs.  The *pump* takes the intake in one go, finds the lane of each event, frames them in bulk and
-lets the lanes send (`lane.py` says when).  The pump runs
+lets the lanes send (`appender.py` says when).  The pump runs
 
 * soon, when a write finds the writer *asleep* (nothing, or next to nothing, in flight): low latency;
 * when acknowledgements have come: events gathered meanwhile leave together;
@@ -10,12 +10,12 @@ lets the lanes send (`lane.py` says when).  The pump runs
 
 The intake is flat: an event as `bytes`, before it its key as `str` if it has one, or a `Bulk` from `write_many`.  It
 is extended and cut at the front, both atomic under the GIL, and never replaced, so that the blocking face may fill it
-from other threads while the loop's thread empties it.  `_asleep` is written by the pump before it looks at the intake
+from other threads while the loop's thread empties it.  `_idle` is written by the pump before it looks at the intake
 a last time, and read by `write` after it has appended: no wake-up is lost.
 
-A key's lane is looked up in a dict of recent keys, hashed only when it is not there; with one segment it is not
-looked up at all.  Events without keys stay with one segment for a while (`spread.py`).  Keys are kept beside the events
-until these are acknowledged, unhashed: only when a segment turns out to be sealed are its events placed anew by key.
+A key's appender is looked up in a dict of recent keys, hashed only when it is not there; with one segment it is not
+looked up at all.  Events without keys stay with one segment for a while (`partitioner.py`).  Keys are retained beside
+the events until these are acknowledged, unhashed: they are hashed again only when a segment was sealed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.streams import event_time as times
 from sarit.client.writer.bulk import Bulk, as_event, as_key
-from sarit.client.writer.flush_barrier import Mark
+from sarit.client.writer.flush_barrier import FlushBarrier
 from sarit.client.writer.partitioner import Partitioner
-from sarit.client.writer.segment_appender import FEW_BLOCKS
+from sarit.client.writer.segment_appender import EAGER_BLOCKS
 from sarit.client.writer.targets import StreamTarget
 from sarit.core.errors import Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES, KIB, MIB
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 DEFAULT_BUFFER_BYTES: Final = 32 * MIB
-LEAST_ROOM_BYTES: Final = 64 * KIB
-MOST_ROOM_BYTES: Final = 512 * KIB
+MIN_INTAKE_BYTES: Final = 64 * KIB
+MAX_INTAKE_BYTES: Final = 512 * KIB
 
 
 class EventWriter:
@@ -53,25 +53,25 @@ class EventWriter:
     """
 
     __slots__ = (
-        "_asleep",
+        "_barriers",
         "_buffer_bytes",
         "_closed",
+        "_dispatch_due",
         "_drained",
         "_failure",
         "_full",
-        "_gathering",
+        "_idle",
         "_intake",
-        "_marks",
-        "_most_room",
+        "_intake_barriers",
+        "_intake_free_bytes",
+        "_intake_limit_bytes",
         "_name",
         "_noted",
+        "_on_dispatched",
         "_opening",
-        "_pump_due",
-        "_pumped",
+        "_partitioner",
         "_put_both",
-        "_room",
         "_session",
-        "_spread",
         "_wake",
         "_yield",
         "stream",
@@ -91,27 +91,27 @@ class EventWriter:
         self._name = name
         self._noted = False
         self._session = session
-        self._spread = Partitioner(session, target or StreamTarget(session, stream), self._progressed, self.fail)
+        self._partitioner = Partitioner(session, target or StreamTarget(session, stream), self._progressed, self.fail)
         self._buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
         self._put_both = self._intake.extend
-        self._room = self._most_room = max(LEAST_ROOM_BYTES, min(buffer_bytes, MOST_ROOM_BYTES))
-        self._asleep = True
+        self._intake_free_bytes = self._intake_limit_bytes = max(MIN_INTAKE_BYTES, min(buffer_bytes, MAX_INTAKE_BYTES))
+        self._idle = True
         self._closed = False
         self._failure: BaseException | None = None
-        self._marks: dict[asyncio.Future[None], None] = {}
-        self._gathering: list[asyncio.Future[None]] = []  # those of `_marks` that are behind what is in the intake
+        self._barriers: dict[asyncio.Future[None], None] = {}
+        self._intake_barriers: list[asyncio.Future[None]] = []  # of `_barriers`: placed after what is in the intake
         self._opening: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
-        self._pump_due = False
+        self._dispatch_due = False
         self._yield = False
-        self._wake: Callable[[], None] = self.wake_soon
-        self._full: Callable[[], None] = self._pump_full
-        self._pumped: Callable[[], None] | None = None
-        session.opened(self)
+        self._wake: Callable[[], None] = self.dispatch_soon
+        self._full: Callable[[], None] = self._dispatch_full
+        self._on_dispatched: Callable[[], None] | None = None
+        session.register(self)
 
     def __repr__(self) -> str:
-        return f"EventWriter({self._spread!r}, {self._failure or 'well'})"
+        return f"EventWriter({self._partitioner!r}, {self._failure or 'well'})"
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -129,9 +129,9 @@ class EventWriter:
             self._put_both((key, event))
         else:
             self._put_both((as_key(key), event))
-        self._room = room = self._room - len(event) - EVENT_HEADER_BYTES
-        if room < 0 or self._asleep:
-            self._gathered()
+        self._intake_free_bytes = room = self._intake_free_bytes - len(event) - EVENT_HEADER_BYTES
+        if room < 0 or self._idle:
+            self._intake_changed()
 
     def write_many(self, events: Any, keys: Any = None) -> None:
         """Write a batch: a list of bytes or str, or an Arrow array of binary or string.
@@ -142,11 +142,11 @@ class EventWriter:
         if not bulk.count:
             return
         self._intake.append(bulk)
-        self._room -= bulk.length
-        if self._room < 0 or self._asleep:
-            self._gathered()
+        self._intake_free_bytes -= bulk.length
+        if self._intake_free_bytes < 0 or self._idle:
+            self._intake_changed()
 
-    def _gathered(self) -> None:
+    def _intake_changed(self) -> None:
         """Something is to be done about the intake."""
         if self._failure is not None:
             self._intake.clear()
@@ -154,34 +154,36 @@ class EventWriter:
         if self._closed:
             self._intake.clear()
             raise Invalid(f"the writer of {self.stream} is closed")
-        if self._room < 0:
+        if self._intake_free_bytes < 0:
             self._full()
-        elif self._asleep:
-            self._asleep = False
+        elif self._idle:
+            self._idle = False
             self._wake()
 
-    def fronted(self, wake: Callable[[], None], full: Callable[[], None], pumped: Callable[[], None]) -> None:
-        """Let another thread write (`blocking/streams.py`): `wake` and `full` are called there; `pumped` is not."""
+    def bind_foreign_thread(
+        self, wake: Callable[[], None], full: Callable[[], None], dispatched: Callable[[], None]
+    ) -> None:
+        """Let another thread write (`blocking/streams.py`): `wake` and `full` are called there; `dispatched` is not."""
         self._wake = wake
         self._full = full
-        self._pumped = pumped
+        self._on_dispatched = dispatched
 
-    def wake_soon(self) -> None:
+    def dispatch_soon(self) -> None:
         """Pump in the next turn of the loop."""
-        if not self._pump_due:
-            self._pump_due = True
-            self._session.loop.call_soon(self._pump)
+        if not self._dispatch_due:
+            self._dispatch_due = True
+            self._session.loop.call_soon(self._dispatch)
 
     def _progressed(self) -> None:
         """A lane was acknowledged something, or may send again: pump, unless there is nothing left to see to."""
-        idle = self._asleep and not self._spread.held_bytes and not self._intake
-        if idle and (self._drained is None or self._drained.done()) and self._pumped is None:
+        idle = self._idle and not self._partitioner.unacked_bytes and not self._intake
+        if idle and (self._drained is None or self._drained.done()) and self._on_dispatched is None:
             return  # a slow writer is acknowledged after each of its turns: there the pump would come to nothing
-        self.wake_soon()
+        self.dispatch_soon()
 
-    def _pump_full(self) -> None:
+    def _dispatch_full(self) -> None:
         self._yield = True
-        self._pump()
+        self._dispatch()
 
     # -- waiting ------------------------------------------------------------------------------
 
@@ -192,14 +194,14 @@ class EventWriter:
 
     def pending_bytes(self) -> int:
         """Bytes written and not acknowledged yet."""
-        return self._spread.held_bytes + self._most_room - self._room
+        return self._partitioner.unacked_bytes + self._intake_limit_bytes - self._intake_free_bytes
 
     async def drain(self) -> None:
         """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure."""
         if self._failure is not None:
             raise self._failure.with_traceback(None)
         while self.pending_bytes() > self._buffer_bytes:
-            self._pump()
+            self._dispatch()
             if self._drained is None or self._drained.done():
                 self._drained = self._session.loop.create_future()
             # By `wait`: several may wait for this one future, and one that is cancelled must not take it along.
@@ -211,17 +213,17 @@ class EventWriter:
             self._yield = False
             await asyncio.sleep(0)
 
-    def mark(self) -> asyncio.Future[None]:
+    def flush_barrier(self) -> asyncio.Future[None]:
         """A future that is done when everything written so far is durable; it fails as the writer does.
 
         What is written right after it may leave together with what is before it, and is waited for then, too."""
-        return self._marked(self._spread.mark)
+        return self._place_barrier(self._partitioner.place_barrier)
 
     def ack(self) -> asyncio.Future[None]:
-        """As `mark`, for what was written since the last `ack`: other segments may be behind with what came before."""
-        return self._marked(self._spread.mark_given)
+        """As `flush_barrier`, but only for the segments that were given events since the last `ack`."""
+        return self._place_barrier(self._partitioner.place_barrier_since_last)
 
-    def _marked(self, place: Callable[[Mark], None]) -> asyncio.Future[None]:
+    def _place_barrier(self, place: Callable[[FlushBarrier], None]) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self._session.loop.create_future()
         if self._failure is not None:
             future.set_exception(self._failure)
@@ -229,25 +231,25 @@ class EventWriter:
         if self._closed and self.pending_bytes():
             future.set_exception(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
             return future
-        self._marks[future] = None
-        spread = self._spread
-        if self._intake and (not spread.opened or spread.slots.only is not None):
+        self._barriers[future] = None
+        partitioner = self._partitioner
+        if self._intake and (not partitioner.opened or partitioner.key_ranges.only is not None):
             # One lane gets it all: what is before this and behind the mark before leaves in one block most often, and
             # framing each part by itself would cost more than all else that a mark does.  Before the writer is open
             # there is no lane yet.
-            self._gathering.append(future)
+            self._intake_barriers.append(future)
         else:
             self._take_intake()
-            place(Mark(partial(self._passed, [future])))
-        if not self._pump_due and spread.due(self._most_room - self._room):
-            self.wake_soon()
+            place(FlushBarrier(partial(self._complete_barriers, [future])))
+        if not self._dispatch_due and partitioner.due(self._intake_limit_bytes - self._intake_free_bytes):
+            self.dispatch_soon()
         return future
 
     async def flush(self) -> None:
         """Wait until everything written so far is durable.  Raises the writer's failure."""
-        marked = self.mark()
-        self._pump(urgent=True)
-        await marked
+        durable = self.flush_barrier()
+        self._dispatch(urgent=True)
+        await durable
 
     @property
     def name(self) -> str:
@@ -262,7 +264,7 @@ class EventWriter:
 
         Readers learn of it by watermarks (`times.py`).  Raises the writer's failure, Invalid (it goes back)."""
         await self.flush()
-        positions = await times.written_up_to(self._session, self.stream, self._spread.reached())
+        positions = await times.written_up_to(self._session, self.stream, self._partitioner.written_segments())
         await times.note_time(self._session, self.stream, self.name, time, positions)
         self._noted = True
 
@@ -296,15 +298,15 @@ class EventWriter:
             self.abandon()
 
     def _release(self) -> None:
-        self._asleep = True
-        self._session.closed(self)
+        self._idle = True
+        self._session.unregister(self)
         if self._opening is not None:
             self._opening.cancel()
-        self._spread.release()
+        self._partitioner.release()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
-        if self._pumped is not None:
-            self._pumped()
+        if self._on_dispatched is not None:
+            self._on_dispatched()
 
     async def __aenter__(self) -> EventWriter:
         return self
@@ -317,30 +319,30 @@ class EventWriter:
 
     # -- the pump -----------------------------------------------------------------------------
 
-    def _pump(self, urgent: bool = False) -> None:
+    def _dispatch(self, urgent: bool = False) -> None:
         """Empty the intake into the lanes and let them send."""
-        self._pump_due = False
+        self._dispatch_due = False
         if self._closed or self._failure is not None:
             return
-        spread = self._spread
+        partitioner = self._partitioner
         try:
             self._take_intake()
-            spread.pump(urgent)
+            partitioner.dispatch(urgent)
         except Exception as error:  # a bug here must not look like a slow store
             self.fail(error)
             raise
-        if spread.opened and spread.sent_blocks < FEW_BLOCKS:
-            self._asleep = True
+        if partitioner.opened and partitioner.blocks_in_flight < EAGER_BLOCKS:
+            self._idle = True
             if self._intake:
-                self._asleep = False
-                self.wake_soon()
+                self._idle = False
+                self.dispatch_soon()
         if self._drained is not None and self.pending_bytes() <= self._buffer_bytes and not self._drained.done():
             self._drained.set_result(None)
-        if self._pumped is not None:
-            self._pumped()
+        if self._on_dispatched is not None:
+            self._on_dispatched()
 
     def _take_intake(self) -> None:
-        if not self._spread.opened:
+        if not self._partitioner.opened:
             if self._opening is None:
                 self._opening = self._session.background.spawn(self._open(), f"open {self.stream}")
             return
@@ -350,43 +352,43 @@ class EventWriter:
             batch = intake[:count]
             del intake[:count]
             try:
-                self._spread.place_intake(batch)
-                if self._gathering:
-                    passed, self._gathering = self._gathering, []
-                    self._spread.mark(Mark(partial(self._passed, passed)))
+                self._partitioner.partition(batch)
+                if self._intake_barriers:
+                    passed, self._intake_barriers = self._intake_barriers, []
+                    self._partitioner.place_barrier(FlushBarrier(partial(self._complete_barriers, passed)))
             except Exception as error:  # some of it is nowhere: no later flush may say that it is stored
                 self.fail(error)
                 raise
-        self._room = self._most_room
+        self._intake_free_bytes = self._intake_limit_bytes
 
     async def _open(self) -> None:
         try:
-            await self._spread.open()
+            await self._partitioner.open()
             self._take_intake()
         except Exception as error:  # any: those who wait for a flush would wait for ever
             self.fail(error)
             return
-        self._pump()
+        self._dispatch()
 
     def fail(self, error: BaseException) -> None:
         """The first failure is the writer's: every later call raises it."""
         if self._failure is not None:
             return
         self._failure = error
-        self._asleep = True
-        waiting = (*self._marks, self._drained)
-        self._marks.clear()
-        self._gathering.clear()
+        self._idle = True
+        waiting = (*self._barriers, self._drained)
+        self._barriers.clear()
+        self._intake_barriers.clear()
         for future in waiting:
             if future is not None and not future.done():
                 future.set_exception(error)
                 future.exception()
-        if self._pumped is not None:
-            self._pumped()
+        if self._on_dispatched is not None:
+            self._on_dispatched()
 
-    def _passed(self, futures: list[asyncio.Future[None]]) -> None:
+    def _complete_barriers(self, futures: list[asyncio.Future[None]]) -> None:
         """Everything before these marks is durable."""
         for future in futures:
-            self._marks.pop(future, None)
+            self._barriers.pop(future, None)
             if not future.done():
                 future.set_result(None)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sarit.client.core import connection as module
-from sarit.client.core.connection import REQUESTS, Connections
+from sarit.client.core.connection import REQUESTS, ConnectionPool
 from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
 from sarit.wire import commands as c
@@ -26,7 +26,7 @@ async def peer(answer: bytes, close: bool = False):
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    connections = Connections(real_env().network)
+    connections = ConnectionPool(real_env().network)
     try:
         yield connections, server.sockets[0].getsockname()[:2]
     finally:
@@ -57,7 +57,7 @@ def test_what_is_no_store_is_told_from_one(monkeypatch, answer: bytes, close: bo
 
 def test_a_port_nobody_listens_on() -> None:
     async def go() -> None:
-        connections = Connections(real_env().network)
+        connections = ConnectionPool(real_env().network)
         with pytest.raises(Unavailable, match="cannot be reached"):
             await connections.to(("127.0.0.1", 1), REQUESTS)
         await connections.close()
@@ -119,7 +119,7 @@ def test_a_connection_that_fails_when_nobody_waits_any_more_is_no_complaint() ->
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
         network = GatedNetwork()
-        connections = Connections(network)
+        connections = ConnectionPool(network)
         waiting = [asyncio.ensure_future(connections.to(("store", 1), REQUESTS)) for _ in range(2)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -139,7 +139,7 @@ def test_a_connection_that_fails_when_nobody_waits_any_more_is_no_complaint() ->
 def test_one_who_gives_up_a_connection_does_not_take_it_from_the_others() -> None:
     async def main() -> None:
         network = GatedNetwork()
-        connections = Connections(network)
+        connections = ConnectionPool(network)
         first, second = (asyncio.ensure_future(connections.to(("store", 1), REQUESTS)) for _ in range(2))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -158,7 +158,7 @@ def test_who_waits_for_a_connection_of_a_client_that_is_closed_is_told() -> None
     """It was cancelled, though nobody had cancelled it: a task that follows a state ended without a word."""
 
     async def main() -> None:
-        connections = Connections(GatedNetwork())
+        connections = ConnectionPool(GatedNetwork())
         waiting = asyncio.ensure_future(connections.to(("store", 1), REQUESTS))
         await asyncio.sleep(0)
         await connections.close()
@@ -181,7 +181,7 @@ def test_a_store_that_closes_ends_the_connection_whatever_is_still_to_be_sent() 
             writer.transport.abort()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1000)
-        connections = Connections(real_env().network)
+        connections = ConnectionPool(real_env().network)
         try:
             connection = await connections.to(server.sockets[0].getsockname()[:2], REQUESTS)
             connection.send([bytes(64 << 20)])

@@ -34,7 +34,7 @@ class Store:
     async def to(self, endpoint, purpose):
         return self
 
-    def moved(self, stream, segment):
+    def forget_endpoint(self, stream, segment):
         self.forgotten += 1
 
     async def ask(self, make):

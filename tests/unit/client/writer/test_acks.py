@@ -22,8 +22,8 @@ async def test_marks_are_done_in_order_and_only_when_durable(world) -> None:
     done: list[tuple[int, int]] = []
     for number in range(50):
         writer.write(f"{number}", key=f"{number}")
-        mark = writer.mark()
-        mark.add_done_callback(lambda _, number=number: done.append((number, len(world.everything()))))
+        barrier = writer.flush_barrier()
+        barrier.add_done_callback(lambda _, number=number: done.append((number, len(world.everything()))))
         await asyncio.sleep(0.0005)
     await writer.flush()
     await until(lambda: len(done) == 50)
@@ -43,7 +43,7 @@ async def test_an_ack_waits_for_its_own_events_alone(world) -> None:
     writer.write(b"1", low)
     first = writer.ack()
     writer.write(b"2", high)
-    second, whole = writer.ack(), writer.mark()
+    second, whole = writer.ack(), writer.flush_barrier()
     await second
     assert not first.done()
     assert not whole.done()
@@ -89,24 +89,24 @@ async def test_a_mark_of_what_must_wait_for_acknowledgements_wakes_no_pump(world
     await writer.flush()
     world.store.mute.add(NAME)
     before = world.store.appends
-    marks = []
+    barriers = []
     for number in range(10):
         writer.write(b"%d" % number)
-        marks.append(writer.mark())
-        assert writer._pump_due == (number < 2), number
-        while writer._pump_due:
+        barriers.append(writer.flush_barrier())
+        assert writer._dispatch_due == (number < 2), number
+        while writer._dispatch_due:
             await asyncio.sleep(0)
     await until(lambda: world.store.appends >= before + 2)
     writer.write(bytes(SMALL_BLOCK_BYTES))
-    marks.append(writer.mark())
-    assert writer._pump_due, "a good block waits for nobody"
+    barriers.append(writer.flush_barrier())
+    assert writer._dispatch_due, "a good block waits for nobody"
     await until(lambda: world.store.appends == before + 3)
     writer.write(b"last")
-    marks.append(writer.mark())
-    assert not writer._pump_due
-    assert not any(mark.done() for mark in marks)
+    barriers.append(writer.flush_barrier())
+    assert not writer._dispatch_due
+    assert not any(barrier.done() for barrier in barriers)
     world.store.speak()
-    await asyncio.gather(*marks)
+    await asyncio.gather(*barriers)
     assert world.everything()[-1] == b"last"
     await writer.close()
 
@@ -121,23 +121,23 @@ async def test_marks_on_one_segment_are_placed_with_what_is_before_them(world) -
     world.store.mute.add(NAME)
     for _ in range(2):
         writer.write(b"in flight")
-        await until(lambda: not writer._pump_due)
-    marks = []
+        await until(lambda: not writer._dispatch_due)
+    barriers = []
     for number in range(5):
         writer.write(b"%d" % number)
-        marks.append(writer.mark() if number % 2 else writer.ack())
-    nothing_more = writer.mark()
+        barriers.append(writer.flush_barrier() if number % 2 else writer.ack())
+    nothing_more = writer.flush_barrier()
     assert writer._intake == [b"%d" % number for number in range(5)], "taken by a mark, not by the pump"
-    assert not any(mark.done() for mark in (*marks, nothing_more))
+    assert not any(barrier.done() for barrier in (*barriers, nothing_more))
     world.store.speak()
     order: list[tuple[int, int]] = []
-    for number, mark in enumerate((*marks, nothing_more)):
-        mark.add_done_callback(lambda _, number=number: order.append((number, len(world.everything()))))
-    await asyncio.gather(*marks, nothing_more)
+    for number, barrier in enumerate((*barriers, nothing_more)):
+        barrier.add_done_callback(lambda _, number=number: order.append((number, len(world.everything()))))
+    await asyncio.gather(*barriers, nothing_more)
     await asyncio.sleep(0)
     assert order == [(number, 8) for number in range(6)]
-    lane = writer._spread.drivers()[0].lane
-    assert not lane.marks
+    appender = writer._partitioner.drivers()[0].appender
+    assert not appender.barriers
     await writer.close()
 
 
@@ -146,13 +146,13 @@ async def test_marks_that_are_not_placed_yet_fail_with_the_writer(world) -> None
     world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"1")
-    early = writer.mark()
+    early = writer.flush_barrier()
     await writer.flush()
     assert early.done()
     writer.write(b"2")
-    mark, ack = writer.mark(), writer.ack()
+    barrier, ack = writer.flush_barrier(), writer.ack()
     writer.abandon()
-    for future in (mark, ack):
+    for future in (barrier, ack):
         with pytest.raises(Invalid, match="closed before everything was durable"):
             await future
 
@@ -166,6 +166,6 @@ async def test_a_lane_that_was_replaced_is_not_remembered_for_acks(world) -> Non
     world.controller.scale(stream, [FIRST], [(0.0, 1.0)])
     writer.write(b"2")
     await writer.ack()
-    assert list(writer._spread._given) == writer._spread.drivers()
+    assert list(writer._partitioner._since_barrier) == writer._partitioner.drivers()
     assert world.everything() == [b"1", b"2"]
     await writer.close()

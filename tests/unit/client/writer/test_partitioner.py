@@ -8,7 +8,7 @@ from typing import Any
 from sarit.client.core.framing import split_events
 from sarit.client.core.values import SegmentRange, Successor
 from sarit.client.writer.bulk import Bulk
-from sarit.client.writer.partitioner import STAY_BYTES, STAY_SECONDS, Partitioner
+from sarit.client.writer.partitioner import STICKY_BYTES, STICKY_SECONDS, Partitioner
 from sarit.core.errors import Corrupt
 from sarit.core.names import SegmentId, StreamName
 from tests.unit.controller.fakes import fake_env
@@ -46,11 +46,11 @@ class Session:
     def backoff(self) -> Any:
         return None
 
-    def follows(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:
+    def assume_endpoint(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:
         pass
 
 
-async def spread() -> Partitioner:
+async def partitioner() -> Partitioner:
     made = Partitioner(Session(), Target(), lambda: None, lambda error: None)  # type: ignore[arg-type]
     await made.open()
     return made
@@ -59,7 +59,7 @@ async def spread() -> Partitioner:
 def acknowledge(made: Partitioner, *segments: SegmentId) -> None:
     for driver in made.drivers():
         if driver.segment in segments:
-            driver.lane.acked_events += 1
+            driver.appender.acked_events += 1
 
 
 async def sealed(made: Partitioner, segment: SegmentId) -> None:
@@ -69,12 +69,12 @@ async def sealed(made: Partitioner, segment: SegmentId) -> None:
 
 def test_segments_that_hold_events_count() -> None:
     async def main() -> None:
-        made = await spread()
-        assert made.reached() == []
+        made = await partitioner()
+        assert made.written_segments() == []
         acknowledge(made, A)
-        assert made.reached() == [A]
+        assert made.written_segments() == [A]
         acknowledge(made, B)
-        assert sorted(made.reached()) == [A, B]
+        assert sorted(made.written_segments()) == [A, B]
 
     asyncio.run(main())
 
@@ -83,50 +83,50 @@ def test_a_segment_does_not_count_when_what_follows_it_does() -> None:
     """In the middle of a merge, B is not sealed yet: a note of B behind one of AB was refused (simulation seed 30)."""
 
     async def main() -> None:
-        made = await spread()
+        made = await partitioner()
         acknowledge(made, A)
         await sealed(made, A)
         acknowledge(made, AB)
-        assert made.reached() == [AB]
+        assert made.written_segments() == [AB]
         acknowledge(made, B)
-        assert made.reached() == [AB]
+        assert made.written_segments() == [AB]
 
     asyncio.run(main())
 
 
 def test_what_was_written_to_a_segment_counts_when_the_writer_has_left_it() -> None:
     async def main() -> None:
-        made = await spread()
+        made = await partitioner()
         acknowledge(made, A, B)
         await sealed(made, A)
-        assert sorted(made.reached()) == [A, B], "nothing is in its successor yet"
+        assert sorted(made.written_segments()) == [A, B], "nothing is in its successor yet"
         await sealed(made, B)
         await sealed(made, AB)
         acknowledge(made, RIGHT)
-        assert sorted(made.reached()) == [A, RIGHT]
+        assert sorted(made.written_segments()) == [A, RIGHT]
 
     asyncio.run(main())
 
 
 def held(made: Partitioner) -> dict[SegmentId, int]:
-    return {driver.segment: driver.lane.accepted_events for driver in made.drivers()}
+    return {driver.segment: driver.appender.accepted_events for driver in made.drivers()}
 
 
 def test_events_without_keys_stay_with_a_segment_for_a_while() -> None:
     """Else a writer of many small batches keeps all segments at work at once, and each batch waits for its own sync."""
 
     async def main() -> None:
-        made = await spread()
+        made = await partitioner()
         event = b"x" * 1016
-        first = made.any_driver()
-        for _ in range(STAY_BYTES // 1024):
-            assert made.any_driver() is first, "neither the bytes nor the time are over"
+        first = made.sticky_driver()
+        for _ in range(STICKY_BYTES // 1024):
+            assert made.sticky_driver() is first, "neither the bytes nor the time are over"
             made.place([event], None)
-        assert sorted(held(made).values()) == [0, STAY_BYTES // 1024]
+        assert sorted(held(made).values()) == [0, STICKY_BYTES // 1024]
         others = set()
         for _ in range(50):
-            made.place([event] * (STAY_BYTES // 1024), None)
-            others.add(made.any_driver().segment)
+            made.place([event] * (STICKY_BYTES // 1024), None)
+            others.add(made.sticky_driver().segment)
         assert others == {A, B}, "after so many bytes another is drawn"
 
     asyncio.run(main())
@@ -134,11 +134,11 @@ def test_events_without_keys_stay_with_a_segment_for_a_while() -> None:
 
 def test_a_slow_writer_draws_a_segment_for_each_event() -> None:
     async def main() -> None:
-        made = await spread()
+        made = await partitioner()
         clock: Any = made._session.env.clock
         for _ in range(1000):
             made.place([b"x"], None)
-            clock.seconds += STAY_SECONDS
+            clock.seconds += STICKY_SECONDS
         assert all(400 < events < 600 for events in held(made).values()), held(made)
 
     asyncio.run(main())
@@ -146,12 +146,12 @@ def test_a_slow_writer_draws_a_segment_for_each_event() -> None:
 
 def test_a_segment_that_was_left_gets_nothing_more() -> None:
     async def main() -> None:
-        made = await spread()
-        left = made.any_driver()
+        made = await partitioner()
+        left = made.sticky_driver()
         await sealed(made, left.segment)
-        assert made.any_driver() is not left
+        assert made.sticky_driver() is not left
         made.place([b"x"] * 100, None)
-        assert not left.lane.held_bytes
+        assert not left.appender.unacked_bytes
 
     asyncio.run(main())
 
@@ -200,10 +200,10 @@ def test_an_intake_may_hold_anything_in_any_order() -> None:
 
     async def main() -> None:
         for intake, expected in intakes:
-            made = await spread()
-            made.place_intake(intake)
-            assert made.held_bytes == sum(8 + len(event) for event, _ in expected)
+            made = await partitioner()
+            made.partition(intake)
+            assert made.unacked_bytes == sum(8 + len(event) for event, _ in expected)
             assert sorted(placed(made), key=repr) == sorted(expected, key=repr)
-            assert made.held_bytes == 0
+            assert made.unacked_bytes == 0
 
     asyncio.run(main())

@@ -6,7 +6,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from sarit.client.writer.partitioner import STAY_BYTES
+from sarit.client.writer.partitioner import STICKY_BYTES
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
 from sarit.core.names import SegmentId
 from tests.unit.client.world import on_loop, until
@@ -171,7 +171,7 @@ async def test_events_without_keys_spread(world) -> None:
     world.controller.create("s/t", 4)
     writer = world.client.writer("s/t")
     for _ in range(60):
-        writer.write(b"x" * STAY_BYTES)  # after so many another segment is drawn
+        writer.write(b"x" * STICKY_BYTES)  # after so many another segment is drawn
         await writer.flush()
     assert all(world.stored(name) for name in world.store.segments)
     await writer.close()
@@ -192,7 +192,7 @@ async def test_a_sealed_stream_fails_the_writer_for_good(world) -> None:
     with pytest.raises(Sealed):
         await writer.drain()
     with pytest.raises(Sealed):
-        await writer.mark()
+        await writer.flush_barrier()
     with pytest.raises(Sealed):
         await writer.close()
     assert world.stored(NAME) == [b"1"]
@@ -218,7 +218,7 @@ async def test_a_closed_client_fails_its_writers(world) -> None:
 @on_loop
 async def test_an_idle_writer_leaves_a_store_that_is_away_in_peace(world) -> None:
     world.controller.create("s/t")
-    world.session.patience = 0.05
+    world.session.retry_timeout = 0.05
     writer = world.client.writer("s/t")
     writer.write(b"1")
     await writer.flush()
@@ -290,16 +290,16 @@ async def test_an_event_that_comes_while_the_pump_falls_asleep_is_not_left_behin
     writer = world.client.writer("s/t")
     writer.write(b"1")
     await writer.flush()
-    writer.fronted(writer.wake_soon, writer._pump_full, lambda: None)  # as the blocking face does
-    pump = writer._spread.pump
+    writer.bind_foreign_thread(writer.dispatch_soon, writer._dispatch_full, lambda: None)  # as the blocking face does
+    dispatch = writer._partitioner.dispatch
 
     def pump_while_another_thread_writes(urgent: bool) -> None:
-        pump(urgent)
-        if len(world.everything()) == 2 and not writer._spread.sent_blocks:
-            writer._spread.pump = pump
+        dispatch(urgent)
+        if len(world.everything()) == 2 and not writer._partitioner.blocks_in_flight:
+            writer._partitioner.dispatch = dispatch
             writer._intake.append(b"3")  # it saw the writer awake, and wakes nobody
 
-    writer._spread.pump = pump_while_another_thread_writes
+    writer._partitioner.dispatch = pump_while_another_thread_writes
     writer.write(b"2")
     await until(lambda: len(world.everything()) == 3)
     await writer.close()
@@ -311,15 +311,15 @@ async def test_a_slow_writer_has_nothing_to_do_when_it_is_acknowledged(world) ->
     writer = world.client.writer("s/t")
     writer.write(b"1")
     await writer.flush()
-    pumped = []
-    pump = writer._spread.pump
-    writer._spread.pump = lambda urgent: (pumped.append(urgent), pump(urgent))
+    dispatched = []
+    dispatch = writer._partitioner.dispatch
+    writer._partitioner.dispatch = lambda urgent: (dispatched.append(urgent), dispatch(urgent))
     for number in range(5):
         writer.write(b"2")
-        await writer.mark()
+        await writer.flush_barrier()
         for _ in range(3):
             await asyncio.sleep(0)
-        assert len(pumped) == number + 1
+        assert len(dispatched) == number + 1
     assert world.stored(NAME) == [b"1", *[b"2"] * 5]
     await writer.close()
 
@@ -330,10 +330,10 @@ async def test_a_mark_that_nobody_waits_for_any_more_is_forgotten(world) -> None
     world.store.ack_delay = 0.01
     writer = world.client.writer("s/t")
     writer.write(b"1")
-    given_up = writer.mark()
+    given_up = writer.flush_barrier()
     given_up.cancel()
     await writer.flush()
-    assert not writer._marks
+    assert not writer._barriers
     await writer.close()
 
 
@@ -356,16 +356,16 @@ def out_of_memory(batch) -> None:
 @pytest.mark.parametrize("segments", [1, 4])
 @on_loop
 async def test_what_could_not_be_placed_fails_the_writer(world, segments) -> None:
-    """`mark` raised it, the events were gone, and the next flush said that all was durable."""
+    """`barrier` raised it, the events were gone, and the next flush said that all was durable."""
     world.controller.create("s/t", segments)
     writer = world.client.writer("s/t")
     writer.write(b"before", key="a")
     await writer.flush()
-    place, writer._spread.place_intake = writer._spread.place_intake, out_of_memory
+    place, writer._partitioner.partition = writer._partitioner.partition, out_of_memory
     writer.write(b"lost", key="a")
     with pytest.raises(MemoryError):
-        await writer.mark()
-    writer._spread.place_intake = place
+        await writer.flush_barrier()
+    writer._partitioner.partition = place
     for _ in range(2):
         with pytest.raises(MemoryError):
             await writer.flush()
@@ -378,7 +378,7 @@ async def test_what_could_not_be_placed_when_the_writer_opens_fails_it(world) ->
     """It was logged alone: a flush never ended."""
     world.controller.create("s/t", 4)
     writer = world.client.writer("s/t")
-    writer._spread.place_intake = out_of_memory
+    writer._partitioner.partition = out_of_memory
     writer.write(b"lost", key="a")
     async with asyncio.timeout(5):
         with pytest.raises(MemoryError):
