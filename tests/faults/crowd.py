@@ -11,7 +11,7 @@ import struct
 from sarit.client.aio import connect
 from sarit.core.names import StreamName
 from sarit.wire import commands as wire
-from tests.unit.store.test_connection import Client
+from tests.unit.store.server.test_connection import Client
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 SERVED_SECONDS = 15.0  # far below what would be a stall, far above what a busy machine takes

@@ -17,7 +17,7 @@ def impatient(store, max_connections):
 
 
 if __name__ == "__main__":
-    server.LOOK_SECONDS = 0.5
+    server.REAP_INTERVAL_SECONDS = 0.5
     door.STALLED_SECONDS = PATIENCE_SECONDS
     reception.RequestLimiter.__init__.__kwdefaults__["patience_seconds"] = PATIENCE_SECONDS
     sarit.node.standalone.StoreListener = impatient

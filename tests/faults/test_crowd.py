@@ -11,7 +11,7 @@ import pytest
 from sarit.wire import commands as wire
 from tests.faults.crowd import Customer, address_of, bare, ends, many, more_descriptors, reset
 from tests.nodes import SARIT, RunningNode
-from tests.unit.store.test_connection import append_end, raw
+from tests.unit.store.server.test_connection import append_end, raw
 
 IMPATIENT = Path(__file__).with_name("impatient_node.py")
 CONNECTIONS = 2000
@@ -38,7 +38,7 @@ def test_two_thousand_connections_and_some_that_misbehave(tmp_path) -> None:
     log = node.log()
     for words, count in (
         ("did not take", DEAF),
-        ("went silent", HALF + OPEN_BLOCKS),
+        ("of a frame and stalled", HALF + OPEN_BLOCKS),
         ("broke the protocol", GARBAGE + UNKNOWN),
         ("ended in the middle", VANISHED),
     ):

@@ -21,7 +21,7 @@ from sarit.wire import commands as wire
 from tests.faults.crowd import address_of, bare, ends
 from tests.faults.wrong_calls import CALLS, DEEP, LEASE, STREAM, begin, cut, group, note
 from tests.nodes import RunningNode
-from tests.unit.store.test_connection import append_end, raw
+from tests.unit.store.server.test_connection import append_end, raw
 
 SEGMENT = "s/t/0.#epoch.0"
 MISSING = "s/t/9.#epoch.0"

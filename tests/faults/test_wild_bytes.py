@@ -13,7 +13,7 @@ from sarit.core.limits import NO_VERSION, NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as wire
 from tests.faults.crowd import Customer, bare, ends, many, more_descriptors, reset
 from tests.nodes import RunningNode
-from tests.unit.store.test_connection import append_end, raw
+from tests.unit.store.server.test_connection import append_end, raw
 
 SEED = 20
 CLIENTS = 150

@@ -26,8 +26,8 @@ MAX_CONNECTION_UNSENT_BYTES: Final = 8 * MIB
 MAX_CONNECTION_UNACKED_BYTES: Final = 32 * MIB
 MAX_REQUESTS_PER_CONNECTION: Final = 1000
 MAX_WRITERS_PER_CONNECTION: Final = 10_000
-REQUEST_OVERHEAD_BYTES: Final = 4 * KIB  # what memory holds for a request that waits, beside its payload
-CHUNK_READ_HELD_BYTES: Final = 4 * MIB  # what a read from chunks holds: two of their blocks
+REQUEST_OVERHEAD_BYTES: Final = 4 * KIB  # memory of a waiting request, beside its payload
+CHUNK_READ_MEMORY_BYTES: Final = 4 * MIB  # of a read from chunks: two of their blocks
 
 # -- container and durable log --------------------------------------------------------------
 FRAME_TARGET_BYTES: Final = 1 * MIB
@@ -40,8 +40,6 @@ LOG_READ_BYTES: Final = 4 * MIB
 LOG_MARK_SECONDS: Final = 0.5
 LOG_ROOM_WAIT_SECONDS: Final = 10.0
 LOG_ROOM_RETRY_SECONDS: Final = 0.25
-ROOM_WAIT_SECONDS: Final = 10.0
-REFUSE_CLOSED_SECONDS: Final = 0.5  # between two looks for appends held back whose session is closed
 MAX_SPARE_LOG_FILES: Final = 16
 MAX_CONTAINERS: Final = 1024
 MAX_SEGMENT_NAME_BYTES: Final = 4 * KIB
@@ -98,9 +96,27 @@ MOST_LOOK_SECONDS: Final = 1.0
 FULL_LOOK_OBJECTS: Final = 2_000_000
 
 # -- store: server -----------------------------------------------------------------------------
-# (bounds and intervals of this part)
+# After `close` the transport waits until the client has taken all that was sent; then it is aborted.
+CONNECTION_CLOSE_SECONDS: Final = 10.0
+SEND_BATCH_BYTES: Final = MIB  # more replies than this are written at once, not at the end of the loop's turn
+# A shorter read reply is copied: a view of a few bytes would keep a whole block of a chunk in memory while it waits
+# for a slow client.  Readers ask for a little less than 1 MiB, and that much is not copied.
+ZERO_COPY_READ_BYTES: Final = MIB - 64 * KIB
+MIN_READ_TIMER_SECONDS: Final = 0.01  # a shorter timer may be rounded to zero and fire before the deadline
+# What TableRead adds to keys and values: lengths and a version for each, name and counts for all (wire.md 2 and 3).
+TABLE_ENTRY_OVERHEAD_BYTES: Final = 24
+TABLE_READ_OVERHEAD_BYTES: Final = MAX_WIRE_STRING_BYTES + 32
+# The connection reaper: how often it looks at every connection, and after how long without progress it ends one.
+REAP_INTERVAL_SECONDS: Final = 5.0
+CONNECTION_STALLED_SECONDS: Final = 60.0
+MAX_CONNECTIONS_MEMORY_BYTES: Final = 1024 * MIB  # unsent replies and incomplete frames of all connections
+MIN_CONNECTION_UNSENT_BYTES: Final = 256 * KIB  # the share of one connection never falls below this
+MIN_CONNECTION_UNACKED_BYTES: Final = 256 * KIB
 
 # -- store: container and flow control ---------------------------------------------------------
+CONTROL_LIMIT_TIMEOUT_SECONDS: Final = 10.0  # a change that waits longer for memory or disk ends its connection
+# Many connections end at once when clients give up: throttled appends of ended sessions are swept together.
+APPEND_GATE_SWEEP_SECONDS: Final = 0.5
 # (bounds and intervals of this part)
 
 # -- store: tiering ----------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class Node:
         self._metering = asyncio.ensure_future(self.meters.run())
         if not self.config.one_port:
             self.store_port = await self.server.listen(self.config.host, self.config.store_port)
-        self.server.watch()
+        self.server.start_reaper()
         door = GrpcListener(self.controller.services(), self.config.max_api_connections)
         entrance = door.connection
         if self.config.one_port:

@@ -12,7 +12,7 @@ from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
 from sarit.wire import commands as wire
 from sarit.wire.frames import SMALL_WINDOW_BYTES
-from tests.unit.store.test_connection import Client
+from tests.unit.store.server.test_connection import Client
 
 SILENT = 4
 

@@ -6,9 +6,9 @@ import pytest
 
 from sarit.core.errors import NotFound, Unavailable
 from sarit.store import store as stores
+from tests.unit.store.flow_control.test_append_gate import LIMITS
 from tests.unit.store.harness import Replies, Writer
-from tests.unit.store.test_abandoned_appends import LIMITS
-from tests.unit.store.test_connection import run
+from tests.unit.store.server.test_connection import run
 from tests.unit.store.test_unencodable import SOURCE, TARGET, World, opened, recovered, serves
 
 

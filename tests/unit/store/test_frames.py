@@ -14,7 +14,7 @@ from sarit.store.server import append_handler as append_requests
 from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, World, Writer, read_all
-from tests.unit.store.test_connection import SEGMENT, append_end, raw, ready, serving
+from tests.unit.store.server.test_connection import SEGMENT, append_end, raw, ready, serving
 
 BY_HAND = replace(SMALL, containers=1, flush=FlushLimits(interval_seconds=1000))
 WRITER = b"w" * 16

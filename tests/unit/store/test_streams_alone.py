@@ -10,7 +10,7 @@ from sarit.store.container.operations import Append
 from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, WRITER, World, Writer
-from tests.unit.store.test_connection import append_end, run, serving
+from tests.unit.store.server.test_connection import append_end, run, serving
 
 BY_HAND = replace(SMALL, containers=1, flush=FlushLimits(interval_seconds=1000, small_slice_bytes=10))
 TABLE = "s/_tables/t"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES, REFUSE_CLOSED_SECONDS
+from sarit.core.limits import APPEND_GATE_SWEEP_SECONDS, MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
 from sarit.store.container.attributes import AttributeUpdate, resolve_attributes
 from sarit.store.container.group_commit import GroupCommit, call_each, resolve, wake_waiters
 from sarit.store.container.metadata_cache import MetadataCache
@@ -24,7 +24,7 @@ from sarit.store.container.operations import KIND_STREAM, Delete, Merge, Operati
 from sarit.store.container.segment import EVENT_COUNT
 from sarit.store.container.state import ContainerState, WrongEventNumber
 from sarit.store.container.writer_session import WriterSession, end_session, segment_gone
-from sarit.store.flow_control.control_limit import wait_for_room
+from sarit.store.flow_control.control_limit import wait_below_control_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,7 +156,7 @@ class Container:
 
         if self._throttled and not self._refusing:
             self._refusing = True
-            asyncio.get_running_loop().call_later(REFUSE_CLOSED_SECONDS, look)
+            asyncio.get_running_loop().call_later(APPEND_GATE_SWEEP_SECONDS, look)
 
     def account(self) -> None:
         """Tell the budget what is held now, and go on with the appends held back if that leaves room."""
@@ -212,7 +212,7 @@ class Container:
         `fresh`: the name was never used before, and the index is not asked."""
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
-        await wait_for_room(self, name)
+        await wait_below_control_limit(self, name)
         if not fresh and await self.metadata.find(name) is not None:
             await self.group_commit.wait_durable()
             raise Exists(f"segment {name} exists")
@@ -308,7 +308,7 @@ class Container:
 
     async def update_attribute(self, name: str, key: bytes, value: int, expected: int) -> bool:
         """Compare and set; absent equals NULL_ATTRIBUTE_VALUE.  Raises NotFound, Unavailable (no room)."""
-        await wait_for_room(self, name)
+        await wait_below_control_limit(self, name)
         segment = await self.metadata.require(name)
         segment.pins += 1
         try:

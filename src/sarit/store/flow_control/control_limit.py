@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
-from sarit.core.limits import ROOM_WAIT_SECONDS
+from sarit.core.limits import CONTROL_LIMIT_TIMEOUT_SECONDS
 from sarit.core.names import SYSTEM_SCOPE
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ _POLL_SECONDS: Final = 0.05
 _SYSTEM: Final = f"{SYSTEM_SCOPE}/"
 
 
-async def wait_for_room(container: Container, name: str) -> None:
+async def wait_below_control_limit(container: Container, name: str) -> None:
     """Return once a change of segment `name` may be made.  Raises Unavailable when that takes too long."""
     if name.startswith(_SYSTEM) or not _short(container):
         return
     coverage_probe("change_held_back")
     clock = container.env.clock
-    end = clock.monotonic() + ROOM_WAIT_SECONDS
+    end = clock.monotonic() + CONTROL_LIMIT_TIMEOUT_SECONDS
     while _short(container) and container.failure is None:  # a failed one tells by itself
         if clock.monotonic() >= end:
             raise Unavailable(f"no room for changes of {name}: long-term storage is away, or the disk is full")

@@ -68,7 +68,7 @@ class AppendHandler:
             for opened in self._store.opened():  # all of them: a writer may have left one for a segment of another
                 opened.container.refuse_closed()
 
-    def serves(self, container: Container) -> bool:
+    def writes_to(self, container: Container) -> bool:
         """Whether a writer of this connection writes to `container`."""
         return any(session.container is container for session in self._sessions.values())
 
@@ -124,7 +124,7 @@ class AppendHandler:
                 for append, expected in self._release(writer):
                     self.append(append, expected)
             except ProtocolError as error:
-                self._connection.drop(f"broke the protocol: {error}")
+                self._connection.abort(f"broke the protocol: {error}")
 
     def _refuse_set_up(self, writer: bytes, reply: wire.Command) -> None:
         self._connection.send(encode(reply))
@@ -192,7 +192,7 @@ class AppendHandler:
             data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset)
         )
         if self._connection.paused:
-            self._connection.balance()
+            self._connection.apply_backpressure()
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
         """The append did not happen, or its outcome is unknown."""
@@ -201,7 +201,7 @@ class AppendHandler:
         if self._connection.closed:
             return
         if self._connection.paused:
-            self._connection.balance()
+            self._connection.apply_backpressure()
         writer, number = append.writer_id, append.last_event_number
         if isinstance(error, WrongEventNumber):
             self._connection.send(encode(wire.InvalidEventNumber(writer, append.request_id, "", number)))

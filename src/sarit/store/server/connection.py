@@ -5,9 +5,9 @@ and without an object per event.  A read that memory can answer is answered in t
 the others, and all other requests, run as tasks.
 
 Back-pressure.  Reading from the socket stops while the client does not take our replies, while
-appends that are not acknowledged and requests under way hold more than MAX_CONNECTION_UNACKED_BYTES,
-and while too many requests are under way.  All count by what memory holds for them.  Large replies are
-made only while the client takes them, and not all at once (`turnstile.py`).
+unacknowledged appends and running requests hold more than the connection's limit of unacknowledged bytes,
+and while too many requests run.  All count by the memory they hold.  Large replies are
+made only while the client takes them, and not all at once (`reply_semaphore.py`).
 Acknowledgements and replies gathered in one turn leave in one write.
 """
 
@@ -19,15 +19,17 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sarit.core.limits import (
+    CONNECTION_CLOSE_SECONDS,
     KIB,
     MAX_CONNECTION_UNACKED_BYTES,
     MAX_REQUESTS_PER_CONNECTION,
     OLDEST_WIRE_VERSION,
     REQUEST_OVERHEAD_BYTES,
+    SEND_BATCH_BYTES,
     WIRE_VERSION,
 )
 from sarit.store.server.append_handler import AppendHandler
-from sarit.store.server.connection_reaper import Holding
+from sarit.store.server.connection_reaper import ConnectionMemory
 from sarit.store.server.memory_cost import reply_bytes, request_bytes
 from sarit.store.server.read_handler import ReadHandler
 from sarit.store.server.reply_semaphore import ReplySemaphore
@@ -46,29 +48,27 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.store.server.connection")
 
-CLOSE_SECONDS = 10.0
 _APPEND_BLOCK = 3
 _APPEND_BLOCK_END = 4
 # SetupAppend, ConditionalAppend, ConditionalBlockEnd: none may come while a block is open.
 _APPEND_FAMILY = frozenset((1, 5, 89))
-_FLUSH_AT_BYTES = 1 << 20
 
 
-class Registry(Protocol):
-    """Who keeps the list of open connections."""
+class ConnectionRegistry(Protocol):
+    """Whoever keeps the list of open connections."""
 
-    def opened(self, connection: StoreConnection) -> None:
-        """It can be written to."""
+    def connection_opened(self, connection: StoreConnection) -> None:
+        """It can be written to; called once."""
 
-    def closed(self, connection: StoreConnection) -> None:
-        """It is gone."""
+    def connection_closed(self, connection: StoreConnection) -> None:
+        """The transport is gone; called once."""
 
 
 class StoreConnection(asyncio.BufferedProtocol):
     """The server's end of one connection."""
 
     def __init__(
-        self, store: SegmentStore, requests: ControlHandler, registry: Registry, window: Window | None = None
+        self, store: SegmentStore, requests: ControlHandler, registry: ConnectionRegistry, window: Window | None = None
     ) -> None:
         self._requests = requests
         self._registry = registry
@@ -82,16 +82,16 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.paused = False
-        self.turnstile = ReplySemaphore(MAX_CONNECTION_UNACKED_BYTES)
-        self._tasks: dict[asyncio.Task[None], int] = {}  # what each holds, in bytes
-        self._waiting_bytes = 0
+        self.reply_semaphore = ReplySemaphore(MAX_CONNECTION_UNACKED_BYTES)
+        self._tasks: dict[asyncio.Task[None], int] = {}  # -> bytes it holds
+        self._request_bytes = 0
         self._transients = TransientSegments(store, requests)
         self.hello_version = 0
         self._peer = "?"
         self._appends = AppendHandler(self, store)
         self._reads = ReadHandler(self, store)
-        self._received = 0
-        self._most_unacked = MAX_CONNECTION_UNACKED_BYTES
+        self._reads_received = 0
+        self._max_unacked_bytes = MAX_CONNECTION_UNACKED_BYTES
         self._closing: asyncio.TimerHandle | None = None
         self.closed = False
 
@@ -104,13 +104,13 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self._registry.opened(self)
+        self._registry.connection_opened(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if not self.closed and (held := self._half_bytes()):
-            _log.warning("connection %s ended in the middle of a frame or block: its %d bytes go", self._peer, held)
+        if not self.closed and (incomplete := self._incomplete_bytes()):
+            _log.warning("connection %s ended inside a frame or block; %d bytes are discarded", self._peer, incomplete)
         self.closed = True
-        self._registry.closed(self)
+        self._registry.connection_closed(self)
         if self._closing is not None:
             self._closing.cancel()
         self._writable.set()
@@ -121,30 +121,30 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._writable.clear()
-        self.turnstile.close()
-        self.balance()
+        self.reply_semaphore.pause()
+        self.apply_backpressure()
 
     def resume_writing(self) -> None:
         self._writable.set()
-        self.turnstile.open()
-        self.balance()
+        self.reply_semaphore.resume()
+        self.apply_backpressure()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._received += 1
+        self._reads_received += 1
         try:
             for code, payload in self._reader.received(nbytes):
                 self._frame(code, payload)
                 if self.closed:
                     return
         except ProtocolError as error:
-            self._drop(f"broke the protocol: {error}")
-        self.balance()
+            self._abort(f"broke the protocol: {error}")
+        self.apply_backpressure()
 
     def close(self, reason: str | None = None) -> None:
-        """End the connection; log why when there is a reason."""
+        """Send what is queued, then end the connection; log `reason`: what it did."""
         if not self.closed:
             if reason is not None:
                 _log.warning("connection %s closed: it %s", self._peer, reason)
@@ -152,42 +152,42 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.closed = True
             self._transport.close()
             # The transport waits until the client has taken all that was sent, for ever if need be.
-            self._closing = self._loop.call_later(CLOSE_SECONDS, self._transport.abort)
+            self._closing = self._loop.call_later(CONNECTION_CLOSE_SECONDS, self._transport.abort)
 
-    def holding(self) -> Holding:
-        """The memory this client makes us hold."""
+    def memory(self) -> ConnectionMemory:
+        """What this client makes us hold."""
         unsent = self._transport.get_write_buffer_size()
-        return Holding(unsent, self._half_bytes(), self._received, self.paused)
+        return ConnectionMemory(unsent, self._incomplete_bytes(), self._reads_received, self.paused)
 
-    def _half_bytes(self) -> int:
+    def _incomplete_bytes(self) -> int:
         return self._reader.held_bytes + self._assembler.held_bytes
 
-    def limit_held(self, unsent_bytes: int, unacked_bytes: int) -> None:
-        """Answer no more while more bytes of replies are not taken; read no more while more are not acknowledged."""
+    def set_memory_limits(self, unsent_bytes: int, unacked_bytes: int) -> None:
+        """Answer only below `unsent_bytes` of replies not taken; read only below `unacked_bytes` not acknowledged."""
         if not self._transport.is_closing():
             self._transport.set_write_buffer_limits(high=unsent_bytes)
-            self._most_unacked = unacked_bytes
-            self.turnstile.limit(unacked_bytes)
-            self.balance()
+            self._max_unacked_bytes = unacked_bytes
+            self.reply_semaphore.set_limit(unacked_bytes)
+            self.apply_backpressure()
 
-    def drop(self, reason: str) -> None:
-        """End the connection at once, whatever is still to be sent; `reason`: it did what."""
+    def abort(self, reason: str) -> None:
+        """End the connection at once, with replies unsent; log `reason`: what it did."""
         if not self.closed:
-            self._drop(reason)
+            self._abort(reason)
 
-    def serves(self, container: Container) -> bool:
+    def writes_to(self, container: Container) -> bool:
         """Whether a writer of this connection writes to `container`."""
-        return self._appends.serves(container)
+        return self._appends.writes_to(container)
 
-    def _drop(self, reason: str) -> None:
+    def _abort(self, reason: str) -> None:
         _log.warning("connection %s closed: it %s", self._peer, reason)
         self.closed = True
         self._transport.abort()
 
-    def balance(self) -> None:
-        """Stop or resume reading by what is bound for this client."""
+    def apply_backpressure(self) -> None:
+        """Stop or resume reading from the socket."""
         stop = (
-            self._appends.unacked_bytes + self._waiting_bytes > self._most_unacked
+            self._appends.unacked_bytes + self._request_bytes > self._max_unacked_bytes
             or not self._writable.is_set()
             or len(self._tasks) > MAX_REQUESTS_PER_CONNECTION
         )
@@ -222,7 +222,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._appends.append(append, command.expected_offset)
         elif isinstance(command, wire.ConditionalBlockEnd):
             length = len(command.data)
-            # A view would keep what stands behind it.
+            # A view would keep the rest of a longer payload in memory.
             block = command.data if len(payload) <= length + KIB else bytes(command.data)
             append = Append(command.writer_id, [block], length, 1, command.event_number, command.request_id)
             self._appends.append(append, command.expected_offset)
@@ -240,8 +240,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
 
     async def _answer(self, command: wire.Command) -> None:
-        if held := reply_bytes(command):
-            async with self.turnstile.room(held):
+        if size := reply_bytes(command):
+            async with self.reply_semaphore.slot(size):
                 await self._answer_now(command)
         else:
             await self._answer_now(command)
@@ -253,15 +253,15 @@ class StoreConnection(asyncio.BufferedProtocol):
             reply = await self._requests.answer(command)
             if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
                 self._transients.merged(command.source)
-        await self.until_writable()
+        await self.wait_writable()
         if reply is None:
             self.close()
         else:
             self.send_parts(encode_parts(reply))
 
-    async def until_writable(self) -> None:
-        """Wait while the client does not take what is sent."""
-        # Everybody who waits is woken at once, and the first to write may close the gate again.
+    async def wait_writable(self) -> None:
+        """Wait until the client takes what is sent."""
+        # All waiters wake at once, and the first of them to write may fill the transport again.
         while not self._writable.is_set():
             await self._writable.wait()
 
@@ -283,8 +283,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         """Send a frame made of parts, large ones at once."""
         self._out.extend(parts)
         self._out_bytes += sum(map(len, parts))
-        if self._out_bytes > _FLUSH_AT_BYTES:
-            self._flush()  # so that the transport says stop before the next reply is made
+        if self._out_bytes > SEND_BATCH_BYTES:
+            self._flush()  # the transport can pause us before the next reply is made
         elif not self._flush_scheduled:
             self._flush_scheduled = True
             self._loop.call_soon(self._flush)
@@ -296,23 +296,23 @@ class StoreConnection(asyncio.BufferedProtocol):
         if out and not self.closed:
             self._transport.writelines(out)
 
-    def spawn(self, work: Coroutine[Any, Any, None], held_bytes: int = REQUEST_OVERHEAD_BYTES) -> asyncio.Task[None]:
-        """Run a request's work, which holds so many bytes, as a task that ends with the connection."""
+    def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int = REQUEST_OVERHEAD_BYTES) -> asyncio.Task[None]:
+        """Run a request's work, which holds `memory_bytes`, as a task that ends with the connection."""
         task = asyncio.ensure_future(work)
-        self._tasks[task] = held_bytes
-        self._waiting_bytes += held_bytes
+        self._tasks[task] = memory_bytes
+        self._request_bytes += memory_bytes
         task.add_done_callback(self._finished)
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._waiting_bytes -= self._tasks.pop(task)
+        self._request_bytes -= self._tasks.pop(task)
         if task.cancelled():
-            self.close()  # only the end of the connection cancels; else the client would wait for its reply for ever
+            self.close()  # only the connection's end cancels; else the client would wait for its reply for ever
         elif task.exception() is not None:
             _log.error("connection %s: a request failed", self._peer, exc_info=task.exception())
-            self.close("met a bug of ours")
+            self.close("met a bug in the server")
         if self.paused:
-            self.balance()
+            self.apply_backpressure()
 
 
 Factory = Callable[[], StoreConnection]

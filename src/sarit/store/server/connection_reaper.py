@@ -1,122 +1,126 @@
-"""Ends connections that hold memory and do not move; decides alone, and reads no clock.
+"""Chooses the connections to end because they hold memory and make no progress.  Pure: it reads no clock.
 
-A connection holds memory of ours in three ways: replies that its client does not take, a frame begun and not
-finished, and appends that the disk has not taken yet.  All are bounded for each connection, but thousands of them are
-not bounded by that.  So the share of each in unsent replies and in appends shrinks as their number grows
-(`unsent_share`, `unacked_share`), and the server looks at all every LOOK_SECONDS.
+A connection holds memory of ours in three ways: replies that its client does not take, a frame that is begun and not
+finished, and appends that the disk has not taken yet.  Each is bounded per connection.  Thousands of connections need
+a bound for all together, so the limits per connection shrink as the number of connections grows (`unsent_limit`,
+`unacked_limit`), and the listener evaluates all connections every REAP_INTERVAL_SECONDS:
 
-- Who has not moved for STALLED_SECONDS is ended, with one line in the log.  A client that is paused for less
-  (stopped, swapped out, its network cut for a while) is not.
-- When all together hold more than the node's bound, those that have stood still longest are ended until they do not.
-  One that moved since the last look is ended last, and only for the bound.
+- A connection that made no progress for CONNECTION_STALLED_SECONDS is ended, with one line in the log.  A client that
+  pauses for less (stopped, swapped out, its network cut for a while) survives.
+- While all connections together hold more than MAX_CONNECTIONS_MEMORY_BYTES, those without progress for longest are
+  ended.  A connection that made progress since the last evaluation is ended last, and only for this bound.
 
-A connection that we do not read from (`Connection.paused`) cannot finish its frame: that is not held against it.
+A connection that we do not read from (`StoreConnection.paused`) cannot finish its frame: it is not blamed for that.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from sarit.core.limits import KIB, MAX_CONNECTION_UNACKED_BYTES, MAX_CONNECTION_UNSENT_BYTES, MIB
+from sarit.core.limits import (
+    CONNECTION_STALLED_SECONDS,
+    MAX_CONNECTION_UNACKED_BYTES,
+    MAX_CONNECTION_UNSENT_BYTES,
+    MAX_CONNECTIONS_MEMORY_BYTES,
+    MIN_CONNECTION_UNACKED_BYTES,
+    MIN_CONNECTION_UNSENT_BYTES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LOOK_SECONDS: Final = 5.0
-STALLED_SECONDS: Final = 60.0
-MAX_HELD_BYTES: Final = 1024 * MIB
-LEAST_UNSENT_BYTES: Final = 256 * KIB
-LEAST_UNACKED_BYTES: Final = 256 * KIB
+
+def unsent_limit(connections: int) -> int:
+    """Bytes of replies that one of so many connections may leave unsent before we stop answering it.
+
+    A power of two.  All limits together stay below MAX_CONNECTIONS_MEMORY_BYTES up to about 4,000 connections."""
+    return _limit(connections, MAX_CONNECTION_UNSENT_BYTES, MIN_CONNECTION_UNSENT_BYTES)
 
 
-def unsent_share(connections: int) -> int:
-    """Bytes of replies that one of so many connections may leave untaken before we stop answering it.
+def unacked_limit(connections: int) -> int:
+    """Bytes of appends that one of so many connections may have unacknowledged before we stop reading from it.
 
-    A power of two; all shares together stay below MAX_HELD_BYTES, as long as there are less than about 4,000."""
-    return _share(connections, MAX_CONNECTION_UNSENT_BYTES, LEAST_UNSENT_BYTES)
-
-
-def unacked_share(connections: int) -> int:
-    """Bytes of appends that one of so many connections may have unacknowledged before we read no more of it.
-
-    As `unsent_share`; a slow disk and a thousand writers else fill the memory with what waits for it."""
-    return _share(connections, MAX_CONNECTION_UNACKED_BYTES, LEAST_UNACKED_BYTES)
+    As `unsent_limit`.  Without it a slow disk and a thousand writers fill the memory with appends that wait."""
+    return _limit(connections, MAX_CONNECTION_UNACKED_BYTES, MIN_CONNECTION_UNACKED_BYTES)
 
 
-def _share(connections: int, most: int, least: int) -> int:
-    while most > least and most * connections > MAX_HELD_BYTES:
-        most //= 2
-    return most
+def _limit(connections: int, maximum: int, minimum: int) -> int:
+    while maximum > minimum and maximum * connections > MAX_CONNECTIONS_MEMORY_BYTES:
+        maximum //= 2
+    return maximum
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """What one connection holds now, in bytes; `received` counts the reads of its life."""
+class ConnectionMemory:
+    """What one connection holds now, in bytes; `reads` counts what came from its socket since it opened."""
 
     unsent_bytes: int
-    half_frame_bytes: int
-    received: int
+    incomplete_frame_bytes: int
+    reads: int
     paused: bool
 
     @property
-    def held_bytes(self) -> int:
-        """Memory it holds."""
-        return self.unsent_bytes + self.half_frame_bytes
+    def total_bytes(self) -> int:
+        """All of it."""
+        return self.unsent_bytes + self.incomplete_frame_bytes
 
-    def moved_since(self, before: Holding) -> bool:
-        """Whether the client took replies, or sent more of its frame (or could not, for our sake)."""
+    def progressed_since(self, before: ConnectionMemory) -> bool:
+        """Whether the client took replies, or sent more of its frame (or could not, because we do not read)."""
         took = not self.unsent_bytes or self.unsent_bytes < before.unsent_bytes
-        sent = not self.half_frame_bytes or self.paused or self.received != before.received
+        sent = not self.incomplete_frame_bytes or self.paused or self.reads != before.reads
         return took and sent
 
     def reason(self) -> str:
-        """What it did, for the log."""
-        if self.unsent_bytes >= self.half_frame_bytes:
+        """What the connection did, for the log."""
+        if self.unsent_bytes >= self.incomplete_frame_bytes:
             return f"did not take {self.unsent_bytes} bytes of replies"
-        return f"began a frame, sent {self.half_frame_bytes} bytes of it and went silent"
+        return f"sent {self.incomplete_frame_bytes} bytes of a frame and stalled"
 
 
-class Held(Protocol):
+class Reapable(Protocol):
     """A connection."""
 
-    def holding(self) -> Holding:
+    def memory(self) -> ConnectionMemory:
         """What it holds now."""
 
 
-C = TypeVar("C", bound=Held)
+C = TypeVar("C", bound=Reapable)
 
 
 class ConnectionReaper(Generic[C]):
-    """Remembers since when connections have stood still."""
+    """Remembers since when each connection has made no progress."""
 
-    def __init__(self, stalled_seconds: float = STALLED_SECONDS, max_held_bytes: int = MAX_HELD_BYTES) -> None:
+    def __init__(
+        self, stalled_seconds: float = CONNECTION_STALLED_SECONDS, max_bytes: int = MAX_CONNECTIONS_MEMORY_BYTES
+    ) -> None:
         self._stalled_seconds = stalled_seconds
-        self._max_held_bytes = max_held_bytes
-        self._seen: dict[C, tuple[Holding, float]] = {}
+        self._max_bytes = max_bytes
+        self._seen: dict[C, tuple[ConnectionMemory, float]] = {}
 
     def __repr__(self) -> str:
-        return f"<Patience with {len(self._seen)} connections>"
+        return f"<ConnectionReaper, {len(self._seen)} connections hold memory>"
 
-    def look(self, connections: Sequence[C], now: float) -> list[tuple[C, str]]:
+    def select(self, connections: Sequence[C], now: float) -> list[tuple[C, str]]:
         """Which of the open connections to end, and why; `now` in seconds of one monotonic clock."""
-        seen: dict[C, tuple[Holding, float]] = {}
+        seen: dict[C, tuple[ConnectionMemory, float]] = {}
         for connection in connections:
-            holding = connection.holding()
-            if not holding.held_bytes:
+            memory = connection.memory()
+            if not memory.total_bytes:
                 continue
             before = self._seen.get(connection)
-            since = now if before is None or holding.moved_since(before[0]) else before[1]
-            seen[connection] = (holding, since)
+            since = now if before is None or memory.progressed_since(before[0]) else before[1]
+            seen[connection] = (memory, since)
         ended = []
-        held = sum(holding.held_bytes for holding, _ in seen.values())
-        for connection, (holding, since) in sorted(seen.items(), key=lambda item: item[1][1]):
+        total = sum(memory.total_bytes for memory, _ in seen.values())
+        # The longest without progress first: the loop stops at the first that is neither stalled nor over the bound.
+        for connection, (memory, since) in sorted(seen.items(), key=lambda item: item[1][1]):
             stalled = now - since >= self._stalled_seconds
-            if not stalled and held <= self._max_held_bytes:
+            if not stalled and total <= self._max_bytes:
                 break
-            reason = holding.reason() + (f" for {now - since:.0f} s" if stalled else ", and all together hold too much")
-            ended.append((connection, reason))
-            held -= holding.held_bytes
+            cause = f" for {now - since:.0f} s" if stalled else "; all connections hold too much"
+            ended.append((connection, memory.reason() + cause))
+            total -= memory.total_bytes
             del seen[connection]
         self._seen = seen
         return ended

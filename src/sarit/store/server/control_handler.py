@@ -11,7 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed
-from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, MAX_WIRE_STRING_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import (
+    MAX_WIRE_PAYLOAD_BYTES,
+    NULL_ATTRIBUTE_VALUE,
+    TABLE_ENTRY_OVERHEAD_BYTES,
+    TABLE_READ_OVERHEAD_BYTES,
+)
 from sarit.core.names import transient_segment
 from sarit.store.container.attributes import AttributeUpdate
 from sarit.store.container.operations import KIND_TABLE_FIXED, Entry
@@ -28,9 +33,6 @@ Handler = Callable[[Any], Awaitable[wire.Command]]
 _SUBJECTS = ("segment", "target", "parent_segment")
 _TOKEN_PREFIX = b"\x01"
 _NO_OFFSET = -1
-# What TableRead adds to keys and values: lengths and a version for each, name and counts for all (wire.md 2 and 3).
-_ENTRY_OVERHEAD_BYTES = 24
-_TABLE_READ_OVERHEAD_BYTES = MAX_WIRE_STRING_BYTES + 32
 
 
 class ControlHandler:
@@ -189,7 +191,7 @@ class ControlHandler:
         wanted = [bytes(key.key) for key in c.keys]
         found = await self._store.tables(c.segment).get(c.segment, wanted)
         size = sum(map(len, wanted)) + sum(len(entry.value or b"") for entry in found if entry is not None)
-        if size + _ENTRY_OVERHEAD_BYTES * len(wanted) + _TABLE_READ_OVERHEAD_BYTES > MAX_WIRE_PAYLOAD_BYTES:
+        if size + TABLE_ENTRY_OVERHEAD_BYTES * len(wanted) + TABLE_READ_OVERHEAD_BYTES > MAX_WIRE_PAYLOAD_BYTES:
             raise Invalid(f"the values of these {len(wanted)} keys do not fit in one reply: ask for fewer at once")
         entries = (
             wire.TableEntry(key, -1, b"") if entry is None else _wire_entry(entry)

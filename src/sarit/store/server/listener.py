@@ -1,4 +1,4 @@
-"""The segment store's server: listens, and closes what a failed container leaves behind."""
+"""The segment store's listener: admits connections, bounds their memory, closes those of a failed container."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.core.admission import Admission
-from sarit.core.limits import MAX_CONNECTIONS
+from sarit.core.limits import MAX_CONNECTIONS, REAP_INTERVAL_SECONDS
 from sarit.store.server.connection import StoreConnection
-from sarit.store.server.connection_reaper import LOOK_SECONDS, ConnectionReaper, unacked_share, unsent_share
+from sarit.store.server.connection_reaper import ConnectionReaper, unacked_limit, unsent_limit
 from sarit.store.server.control_handler import ControlHandler
 from sarit.wire.frames import Window
 
@@ -26,79 +26,79 @@ class StoreListener:
     def __init__(
         self,
         store: SegmentStore,
-        patience: ConnectionReaper[StoreConnection] | None = None,
+        reaper: ConnectionReaper[StoreConnection] | None = None,
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._store = store
         self._requests = ControlHandler(store)
         self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
-        self._watching: asyncio.Task[None] | None = None
-        self._patience: ConnectionReaper[StoreConnection] = patience or ConnectionReaper()
+        self._reaping: asyncio.Task[None] | None = None
+        self._reaper: ConnectionReaper[StoreConnection] = reaper or ConnectionReaper()
         self._admission = Admission(max_connections)
         self._window = Window()
-        self._coming = 0  # let in, but not open yet: a burst is accepted before the first of it is open
-        self._shares = unsent_share(1), unacked_share(1)
+        self._accepting = 0  # admitted, not open yet: a burst is admitted before its first connection opens
+        self._memory_limits = unsent_limit(1), unacked_limit(1)
         store.on_failure = self._container_failed
 
     def __repr__(self) -> str:
-        return f"<StoreServer {len(self._connections)} connections>"
+        return f"<StoreListener {len(self._connections)} connections>"
 
     async def listen(self, host: str, port: int) -> int:
         """Start; the port (the one found, when `port` is 0).  Raises OSError."""
         self._server = await self._store.env.network.serve(self.connection, host, port)
-        self.watch()
+        self.start_reaper()
         sockets = getattr(self._server, "sockets", None)
         return int(sockets[0].getsockname()[1]) if sockets else port
 
     def connection(self) -> asyncio.BufferedProtocol:
         """A protocol for a new connection."""
-        inside = len(self._connections) + self._coming
-        if not self._admission.admits(inside):
+        count = len(self._connections) + self._accepting
+        if not self._admission.admits(count):
             if self._admission.first_refusal():
-                _log.error("%d connections are open, the most allowed: new ones are closed", inside)
-            return _Refused()
-        self._coming += 1
+                _log.error("%d connections are open, the most allowed: new ones are closed", count)
+            return _RefusedConnection()
+        self._accepting += 1
         return StoreConnection(self._store, self._requests, self, self._window)
 
-    def opened(self, connection: StoreConnection) -> None:
-        """See `Registry`: shares what all may hold anew, when their number asks for it."""
-        self._coming -= 1
+    def connection_opened(self, connection: StoreConnection) -> None:
+        """See `ConnectionRegistry`.  Every connection's memory limits follow the number of connections."""
+        self._accepting -= 1
         self._connections[connection] = None
-        self._share_anew()
-        connection.limit_held(*self._shares)
+        self._update_memory_limits()
+        connection.set_memory_limits(*self._memory_limits)
 
-    def closed(self, connection: StoreConnection) -> None:
-        """See `Registry`."""
+    def connection_closed(self, connection: StoreConnection) -> None:
+        """See `ConnectionRegistry`."""
         self._connections.pop(connection, None)
-        self._share_anew()
+        self._update_memory_limits()
 
-    def _share_anew(self) -> None:
-        shares = unsent_share(len(self._connections)), unacked_share(len(self._connections))
-        if shares != self._shares:
-            self._shares = shares
-            for one in self._connections:
-                one.limit_held(*shares)
+    def _update_memory_limits(self) -> None:
+        limits = unsent_limit(len(self._connections)), unacked_limit(len(self._connections))
+        if limits != self._memory_limits:
+            self._memory_limits = limits
+            for connection in self._connections:
+                connection.set_memory_limits(*limits)
 
-    def watch(self) -> None:
-        """Begin to look after connections that stand still."""
-        if self._watching is None:
-            self._watching = asyncio.ensure_future(self._look_after())
+    def start_reaper(self) -> None:
+        """Start to end stalled connections, every REAP_INTERVAL_SECONDS."""
+        if self._reaping is None:
+            self._reaping = asyncio.ensure_future(self._reap_periodically())
 
-    async def _look_after(self) -> None:
+    async def _reap_periodically(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self.look(self._store.env.clock.monotonic())
+            await asyncio.sleep(REAP_INTERVAL_SECONDS)
+            self.reap(self._store.env.clock.monotonic())
 
-    def look(self, now: float) -> None:
-        """End the connections that stand still too long, or hold too much together; `now` in seconds."""
-        for connection, reason in self._patience.look(list(self._connections), now):
-            connection.drop(reason)
+    def reap(self, now: float) -> None:
+        """End the connections that are stalled, or hold too much together; `now` in seconds."""
+        for connection, reason in self._reaper.select(list(self._connections), now):
+            connection.abort(reason)
 
     async def close(self) -> None:
         """Stop listening and end all connections."""
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._reaping is not None:
+            self._reaping.cancel()
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -106,11 +106,11 @@ class StoreListener:
 
     def _container_failed(self, container: Container) -> None:
         for connection in list(self._connections):
-            if connection.serves(container):
+            if connection.writes_to(container):
                 connection.close()
 
 
-class _Refused(asyncio.BufferedProtocol):
+class _RefusedConnection(asyncio.BufferedProtocol):
     """Closes a connection over the bound."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

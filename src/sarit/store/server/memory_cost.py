@@ -1,4 +1,4 @@
-"""What memory holds for a request that waits, and for the reply to one, in bytes: an estimate for bounds.  Pure."""
+"""Estimates the memory of a waiting request and of its reply, in bytes, for bounds.  Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sarit.wire import commands as wire
 if TYPE_CHECKING:
     from sarit.wire.commands import Command
 
-# Fields that hold items: each costs about what a block does, however short it is.
+# Fields that hold items: each item costs about as much as a block, however short it is.
 _ITEMS = ("entries", "keys", "sources", "attribute_updates")
 
 
 def request_bytes(command: Command, payload_bytes: int) -> int:
-    """What a request holds whose payload had so many bytes."""
+    """Memory of a request whose payload had `payload_bytes`."""
     items = sum(len(getattr(command, field, ())) for field in _ITEMS)
     return REQUEST_OVERHEAD_BYTES + payload_bytes + items * BLOCK_OVERHEAD_BYTES
 
 
 def reply_bytes(command: Command) -> int:
-    """The most that the reply may hold; 0 when that is no more than the request did."""
+    """An upper bound for the reply's memory; 0 when the request's own memory covers it."""
     if isinstance(command, wire.ReadTable):
         return min(MAX_WIRE_PAYLOAD_BYTES, len(command.keys) * MAX_TABLE_VALUE_BYTES)
     if isinstance(command, wire.ReadTableKeys | wire.ReadTableEntries | wire.ReadTableEntriesDelta):

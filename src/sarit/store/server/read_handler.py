@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import SaritError
 from sarit.core.limits import (
-    CHUNK_READ_HELD_BYTES,
-    KIB,
+    CHUNK_READ_MEMORY_BYTES,
     MAX_PARKED_READS_PER_CONNECTION,
     MAX_READ_BYTES,
-    MIB,
+    MIN_READ_TIMER_SECONDS,
     PARKED_READ_SECONDS,
     REQUEST_OVERHEAD_BYTES,
+    ZERO_COPY_READ_BYTES,
 )
 from sarit.store.container.reads import ReadResult
 from sarit.store.server.replies import error_reply
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
     from sarit.store.container.segment import Segment
     from sarit.store.server.connection import StoreConnection
     from sarit.store.store import SegmentStore
-
-# A reply of less is copied, or one of several blocks: in the line to a slow client, a view of some bytes would hold a
-# whole block of a chunk.
-# Readers ask for a little less than 1 MiB, and so much is not copied.
-_VIEWED_BYTES: Final = MIB - 64 * KIB
-# Shorter ones may round to nothing, and come again before the time is up.
-_SHORTEST_TIMER_SECONDS = 0.01
 
 
 class _Parked:
@@ -96,20 +89,20 @@ class ReadHandler:
 
     def _wait(self, reads: Reads, command: wire.ReadSegment) -> None:
         held = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
-        self._connection.spawn(self._read_later(reads, command), held)
+        self._connection.spawn(self._read_in_task(reads, command), held)
 
-    async def _read_later(self, reads: Reads, command: wire.ReadSegment) -> None:
+    async def _read_in_task(self, reads: Reads, command: wire.ReadSegment) -> None:
         try:
-            async with self._connection.turnstile.room(CHUNK_READ_HELD_BYTES):
+            async with self._connection.reply_semaphore.slot(CHUNK_READ_MEMORY_BYTES):
                 # Found last: nothing keeps it in memory while we wait.
                 segment = await reads.find(command.segment)
                 result = reads.from_memory(segment, command.offset, _limit(command))
                 if result is None:
                     result = await reads.from_chunks(segment, command.offset, _limit(command))
-                    if result.length < _VIEWED_BYTES or len(result.parts) > 1:
+                    if result.length < ZERO_COPY_READ_BYTES or len(result.parts) > 1:
                         result.parts = [b"".join(result.parts)]
                 if result.length or result.end_of_segment:
-                    await self._connection.until_writable()
+                    await self._connection.wait_writable()
                 if not self._connection.closed:
                     self._answer(reads, segment, command, result)
         except SaritError as error:
@@ -151,7 +144,7 @@ class ReadHandler:
             left = parked.deadline - now
             if left > 0 and not self._connection.closed:
                 self._timed = True
-                self._loop.call_later(max(left, _SHORTEST_TIMER_SECONDS), self._expire)
+                self._loop.call_later(max(left, MIN_READ_TIMER_SECONDS), self._expire)
                 return
             del self._parked[parked]
             if parked in parked.segment.waiters:

@@ -1,6 +1,6 @@
-"""Which reply each kind of error becomes, in one table (wire.md par. 5, generic errors).
+"""Maps errors to replies (wire.md par. 5, generic errors).
 
-No reply means: close the connection; the outcome is unknown or there is no code for it.
+None instead of a reply means: close the connection.  The outcome is unknown, or the protocol has no code for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _ILLEGAL_ARGUMENT = 0
 
 
 def error_reply(error: BaseException, request_id: int, segment: str, offset: int = -1) -> wire.Command | None:
-    """The reply that tells a client of `error`, or None."""
+    """The reply for `error`, or None."""
     if isinstance(error, NotFound):
         return wire.NoSuchSegment(request_id, segment, "", offset)
     if isinstance(error, Exists):
@@ -34,8 +34,8 @@ def table_error_reply(
 ) -> wire.Command | None:
     """Like `error_reply`, for conditional table operations.
 
-    A version asked of a missing key answers TableKeyDoesNotExist to a removal, but TableKeyBadVersion
-    to an update: the Rust client re-reads after the latter alone, the Java client takes both alike."""
+    A wrong version of a missing key is TableKeyDoesNotExist for a removal, but TableKeyBadVersion for an
+    update: the Rust client reads again only after the latter, the Java client treats both alike."""
     if isinstance(error, Conflict):
         if error.actual == NOT_EXISTS and not update:
             return wire.TableKeyDoesNotExist(request_id, segment, "")

@@ -1,8 +1,9 @@
-"""Who may make a reply now, of the requests of one connection.
+"""Bounds the memory of replies that one connection is making.
 
-A reply that is made waits in memory until its client takes it, and hundreds may be asked for at once.  So whoever
-will make a large one passes here first, in the order they came: while the client takes what is sent, and while all
-that are inside hold no more together than a bound.  One is always let in, whatever it holds.
+A finished reply waits in memory until its client takes it, and a client may ask for hundreds at once.  Whoever will
+make a large reply acquires a slot here first, in order of arrival.  No slot is granted while the client does not take
+what was sent, nor while the granted slots hold more bytes together than the limit.  One slot is always granted,
+whatever its size: a reply larger than the limit must be possible.
 """
 
 from __future__ import annotations
@@ -17,68 +18,69 @@ if TYPE_CHECKING:
 
 
 class ReplySemaphore:
-    """Lets those in that hold at most `most_bytes` together; nobody while it is closed."""
+    """Grants slots of at most `max_bytes` together, in order of arrival; none while it is paused."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._open = True
-        self._inside_bytes = 0
+        self._acquired_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def __repr__(self) -> str:
-        return f"<Turnstile, {self._inside_bytes} bytes inside, {len(self._waiting)} waiting>"
+        return f"<ReplySemaphore, {self._acquired_bytes} bytes acquired, {len(self._waiting)} waiting>"
 
-    def close(self) -> None:
-        """Let nobody in."""
+    def pause(self) -> None:
+        """Grant no more slots: the client does not take what was sent."""
         self._open = False
 
-    def open(self) -> None:
-        """Let in who waits."""
+    def resume(self) -> None:
+        """Grant slots again."""
         self._open = True
-        self._let_in()
+        self._grant()
 
-    def limit(self, most_bytes: int) -> None:
-        """Another bound."""
-        self._most_bytes = most_bytes
-        self._let_in()
+    def set_limit(self, max_bytes: int) -> None:
+        """Change the limit; a higher one grants slots at once."""
+        self._max_bytes = max_bytes
+        self._grant()
 
     @asynccontextmanager
-    async def room(self, held_bytes: int) -> AsyncIterator[None]:
-        """Wait for one's turn; what is made inside holds so many bytes."""
-        await self._enter(held_bytes)
+    async def slot(self, reply_bytes: int) -> AsyncIterator[None]:
+        """Wait for a slot of `reply_bytes`; it is free again when the block ends."""
+        await self._acquire(reply_bytes)
         try:
             yield
         finally:
-            self._leave(held_bytes)
+            self._release(reply_bytes)
 
-    async def _enter(self, held_bytes: int) -> None:
-        if not self._waiting and self._admits(held_bytes):
-            self._inside_bytes += held_bytes
+    async def _acquire(self, reply_bytes: int) -> None:
+        if not self._waiting and self._fits(reply_bytes):
+            self._acquired_bytes += reply_bytes
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((held_bytes, turn))
+        self._waiting.append((reply_bytes, turn))
         try:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._let_in()  # who stood behind it
-            else:  # let in, but cancelled before it knew
-                self._leave(held_bytes)
+                self._grant()  # it may have been the head of the queue, too large for what was free
+            else:  # granted, but cancelled before the task ran
+                self._release(reply_bytes)
             raise
 
-    def _leave(self, held_bytes: int) -> None:
-        self._inside_bytes -= held_bytes
-        self._let_in()
+    def _release(self, reply_bytes: int) -> None:
+        self._acquired_bytes -= reply_bytes
+        assert self._acquired_bytes >= 0, self
+        self._grant()
 
-    def _admits(self, held_bytes: int) -> bool:
-        return self._open and (not self._inside_bytes or self._inside_bytes + held_bytes <= self._most_bytes)
+    def _fits(self, reply_bytes: int) -> bool:
+        return self._open and (not self._acquired_bytes or self._acquired_bytes + reply_bytes <= self._max_bytes)
 
-    def _let_in(self) -> None:
+    def _grant(self) -> None:
         while self._waiting:
-            held_bytes, turn = self._waiting[0]
+            reply_bytes, turn = self._waiting[0]
             if not turn.cancelled():
-                if not self._admits(held_bytes):
+                if not self._fits(reply_bytes):
                     return
-                self._inside_bytes += held_bytes
+                self._acquired_bytes += reply_bytes
                 turn.set_result(None)
             self._waiting.popleft()

@@ -30,9 +30,9 @@ class TransientSegments:
 
     async def create(self, command: wire.CreateTransientSegment) -> wire.Command | None:
         """The reply.  The segment goes with the connection also when that ends before it is there."""
-        making = asyncio.ensure_future(self._requests.answer(command))
-        making.add_done_callback(self._made)
-        return await asyncio.shield(making)
+        creation = asyncio.ensure_future(self._requests.answer(command))
+        creation.add_done_callback(self._created)
+        return await asyncio.shield(creation)
 
     def merged(self, name: str) -> None:
         """There is nothing to delete any more."""
@@ -45,10 +45,10 @@ class TransientSegments:
             cleanup = asyncio.ensure_future(self._delete())
             cleanup.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    def _made(self, making: asyncio.Task[wire.Command | None]) -> None:
-        if making.cancelled() or making.exception() is not None:
+    def _created(self, creation: asyncio.Task[wire.Command | None]) -> None:
+        if creation.cancelled() or creation.exception() is not None:
             return
-        reply = making.result()
+        reply = creation.result()
         if isinstance(reply, wire.SegmentCreated):
             self._names[reply.segment] = None
             if self._ended:

@@ -3,8 +3,8 @@
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.server import append_handler as append_requests
 from sarit.wire import commands as wire
-from tests.unit.store.test_abandoned_appends import OTHER, exhausted, until
-from tests.unit.store.test_connection import SEGMENT, WRITER, append_end, ready, run, serving
+from tests.unit.store.flow_control.test_append_gate import OTHER, exhausted, until
+from tests.unit.store.server.test_connection import SEGMENT, WRITER, append_end, ready, run, serving
 
 
 def transaction(number):

@@ -8,8 +8,8 @@ from sarit.store.server.reply_semaphore import ReplySemaphore
 class Queue:
     """Tasks that stay inside until they are told to leave."""
 
-    def __init__(self, most_bytes):
-        self.turnstile = ReplySemaphore(most_bytes)
+    def __init__(self, max_bytes):
+        self.reply_semaphore = ReplySemaphore(max_bytes)
         self.inside = []
         self.tasks = {}
 
@@ -17,7 +17,7 @@ class Queue:
         leave = asyncio.Event()
 
         async def work():
-            async with self.turnstile.room(held_bytes):
+            async with self.reply_semaphore.slot(held_bytes):
                 self.inside.append(name)
                 try:
                     await leave.wait()
@@ -55,7 +55,7 @@ def test_in_the_order_they_came_as_far_as_there_is_room():
         await queue.leave("d")
         assert queue.inside == ["e"]  # alone, whatever it holds
         await queue.leave("e")
-        assert repr(queue.turnstile) == "<Turnstile, 0 bytes inside, 0 waiting>"
+        assert repr(queue.reply_semaphore) == "<ReplySemaphore, 0 bytes acquired, 0 waiting>"
 
     asyncio.run(main())
 
@@ -63,13 +63,13 @@ def test_in_the_order_they_came_as_far_as_there_is_room():
 def test_nobody_while_it_is_closed():
     async def main():
         queue = Queue(10)
-        queue.turnstile.close()
+        queue.reply_semaphore.pause()
         await queue.come("a", 1)
         assert queue.inside == []
-        queue.turnstile.limit(100)
+        queue.reply_semaphore.set_limit(100)
         await settled()
         assert queue.inside == []
-        queue.turnstile.open()
+        queue.reply_semaphore.resume()
         await settled()
         assert queue.inside == ["a"]
 
@@ -89,7 +89,7 @@ def test_who_is_cancelled_leaves_its_place_to_those_behind():
         await settled()
         assert queue.inside == ["d"]
         await queue.leave("d")
-        assert repr(queue.turnstile) == "<Turnstile, 0 bytes inside, 0 waiting>"
+        assert repr(queue.reply_semaphore) == "<ReplySemaphore, 0 bytes acquired, 0 waiting>"
 
     asyncio.run(main())
 

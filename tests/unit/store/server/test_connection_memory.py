@@ -4,9 +4,9 @@ import asyncio
 
 from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, MIB, NULL_ATTRIBUTE_VALUE
 from sarit.store.container.container import Container
-from sarit.store.server import connection_reaper as patience
+from sarit.store.server import connection_reaper
 from sarit.wire import commands as wire
-from tests.unit.store.test_connection import SEGMENT, WRITER, append_end, raw, ready, run, serving
+from tests.unit.store.server.test_connection import SEGMENT, WRITER, append_end, raw, ready, run, serving
 
 
 def test_a_block_that_waits_for_its_end_is_held_and_told_of(caplog):
@@ -16,14 +16,14 @@ def test_a_block_that_waits_for_its_end_is_held_and_told_of(caplog):
             client.send(raw(3, WRITER + bytes(100_000)))
             await client.ask(wire.KeepAlive())
             (connection,) = server.server._connections
-            assert connection.holding().half_frame_bytes == 100_000
-            server.server.look(0)
-            server.server.look(61)
+            assert connection.memory().incomplete_frame_bytes == 100_000
+            server.server.reap(0)
+            server.server.reap(61)
             await client.closed()
 
     run(main())
     (line,) = [record.getMessage() for record in caplog.records]
-    assert "went silent" in line
+    assert "of a frame and stalled" in line
 
 
 def test_appends_that_wait_for_a_set_up_are_bounded(monkeypatch):
@@ -73,7 +73,7 @@ def test_an_event_number_that_goes_back_while_the_writer_is_set_up_ends_the_conn
 
 def test_what_waits_for_the_disk_is_bounded_over_all_connections(monkeypatch):
     """Of many connections each is read no more at less, and again when the others have gone."""
-    monkeypatch.setattr(patience, "MAX_HELD_BYTES", 16 * MIB)
+    monkeypatch.setattr(connection_reaper, "MAX_CONNECTIONS_MEMORY_BYTES", 16 * MIB)
 
     async def main():
         async with serving() as server:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import NO_VERSION, ROOM_WAIT_SECONDS
+from sarit.core.limits import CONTROL_LIMIT_TIMEOUT_SECONDS, NO_VERSION
 from sarit.log.local import LocalLogProvider
 from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 from sarit.store.store import SegmentStore
@@ -120,7 +120,7 @@ def test_who_waits_too_long_is_told_unavailable(change, monkeypatch):
             monkeypatch.setattr(clock, "monotonic", lambda: right() + late)
             waiting = asyncio.ensure_future(CHANGES[change](store))
             await asyncio.sleep(0)
-            late = ROOM_WAIT_SECONDS
+            late = CONTROL_LIMIT_TIMEOUT_SECONDS
             with pytest.raises(Unavailable, match="no room"):
                 await waiting
             state.add_operation(-2 * BOUND)

@@ -11,7 +11,7 @@ from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.index.memory import MemoryIndex
 from sarit.wire import commands as wire
 from tests.unit.store.harness import World, Writer
-from tests.unit.store.test_connection import ATTRIBUTE, SEGMENT, WRITER, append_end, ready, run, serving
+from tests.unit.store.server.test_connection import ATTRIBUTE, SEGMENT, WRITER, append_end, ready, run, serving
 
 OTHER = b"v" * 16
 
@@ -291,7 +291,7 @@ def test_background_work_that_dies_is_told(caplog):
 
 def test_a_connection_that_is_closed_and_takes_nothing_is_ended(monkeypatch):
     async def main():
-        monkeypatch.setattr("sarit.store.server.connection.CLOSE_SECONDS", 0.1)
+        monkeypatch.setattr("sarit.store.server.connection.CONNECTION_CLOSE_SECONDS", 0.1)
         async with serving() as server:
             c = await ready(server)
             for number in range(1, 9):
@@ -332,20 +332,20 @@ def test_connections_that_stand_still_are_ended_with_one_line(kind, caplog):
                     await asyncio.sleep(0.01)
             else:
                 still.send(append_end(b"x" * 100_000, 1, 1)[:50_000])
-                while not any(x.holding().half_frame_bytes for x in server.server._connections):
+                while not any(x.memory().incomplete_frame_bytes for x in server.server._connections):
                     await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
             now = asyncio.get_running_loop().time()  # the clock of the server, which looks by itself too
-            server.server.look(now)
-            server.server.look(now + 50)
+            server.server.reap(now)
+            server.server.reap(now + 50)
             assert len(server.server._connections) == 2
-            server.server.look(now + 61)
+            server.server.reap(now + 61)
             while len(server.server._connections) > 1:
                 await asyncio.sleep(0.01)
             assert isinstance(await c.ask(wire.KeepAlive()), wire.KeepAlive)
             still.writer.transport.abort()
         lines = [r.getMessage() for r in caplog.records if r.name == "sarit.store.server.connection"]
         assert len(lines) == 1, lines
-        assert ("did not take" if kind == "deaf" else "went silent") in lines[0]
+        assert ("did not take" if kind == "deaf" else "of a frame and stalled") in lines[0]
 
     run(main())

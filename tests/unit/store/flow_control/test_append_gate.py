@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, World, Writer
-from tests.unit.store.test_connection import SEGMENT, WRITER, append_end, run, serving
+from tests.unit.store.server.test_connection import SEGMENT, WRITER, append_end, run, serving
 
 OTHER = "s/other/0.#epoch.0"
 LIMITS = replace(

@@ -29,8 +29,8 @@ class Connection:
     def __init__(self):
         self.gate = asyncio.Event()
         self.replies = []
-        self.turnstile = ReplySemaphore(1 << 20)
-        self.turnstile.close()
+        self.reply_semaphore = ReplySemaphore(1 << 20)
+        self.reply_semaphore.pause()
         self.answered = asyncio.Event()
         self._frames = FrameReader()
 
@@ -38,17 +38,17 @@ class Connection:
     def writable(self):
         return self.gate.is_set()
 
-    async def until_writable(self):
+    async def wait_writable(self):
         while not self.gate.is_set():
             await self.gate.wait()
 
     def take(self, *, replies):
         if replies:
             self.gate.set()
-            self.turnstile.open()
+            self.reply_semaphore.resume()
         else:
             self.gate.clear()
-            self.turnstile.close()
+            self.reply_semaphore.pause()
 
     def spawn(self, work, held_bytes):
         return asyncio.ensure_future(work)

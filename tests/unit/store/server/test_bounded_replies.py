@@ -12,7 +12,7 @@ from sarit.store.server.memory_cost import reply_bytes, request_bytes
 from sarit.wire import commands as wire
 from sarit.wire.append import AppendAssembler
 from tests.unit.store.harness import WRITER
-from tests.unit.store.test_connection import SEGMENT, append_end, raw, ready, run, serving
+from tests.unit.store.server.test_connection import SEGMENT, append_end, raw, ready, run, serving
 
 ASKED = 100
 # What the line to the client holds, in the kernel too, and what waits to get into it.
@@ -145,7 +145,7 @@ def test_requests_that_wait_count_by_their_bytes(monkeypatch):
             go_on.set()
             for _ in range(100):
                 assert isinstance(await client.reply(20), wire.TableEntriesUpdated)
-            assert (connection._waiting_bytes, connection._tasks) == (0, {})
+            assert (connection._request_bytes, connection._tasks) == (0, {})
 
     run(main())
 
@@ -155,7 +155,7 @@ def test_small_appends_count_by_what_memory_holds_for_them():
         async with serving() as server:
             client = await ready(server)
             connection = connection_of(server, client)
-            connection.limit_held(MIB, 1000 * BLOCK_OVERHEAD_BYTES)
+            connection.set_memory_limits(MIB, 1000 * BLOCK_OVERHEAD_BYTES)
             server.store.budget.disk_full = True
             client.send(*(append_end(b"x", 1, number) for number in range(1, 3001)))
             container = server.store.container(SEGMENT)

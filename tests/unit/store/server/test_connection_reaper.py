@@ -1,0 +1,111 @@
+"""Connections that hold memory and stand still are ended; those that are only slow are not."""
+
+from dataclasses import dataclass, field
+
+from sarit.core.limits import KIB, MIB
+from sarit.store.server.connection_reaper import (
+    MAX_CONNECTIONS_MEMORY_BYTES,
+    ConnectionMemory,
+    ConnectionReaper,
+    unacked_limit,
+    unsent_limit,
+)
+
+
+@dataclass(eq=False)
+class Held:
+    unsent: int = 0
+    half: int = 0
+    reads: int = 0
+    paused: bool = False
+    name: str = field(default="", repr=True)
+
+    def memory(self):
+        return ConnectionMemory(self.unsent, self.half, self.reads, self.paused)
+
+
+def ended(reaper, held, now):
+    return [connection for connection, _ in reaper.select(held, now)]
+
+
+def test_replies_not_taken():
+    reaper, client = ConnectionReaper(60), Held(unsent=100)
+    assert ended(reaper, [client], 0) == []
+    assert ended(reaper, [client], 59) == []
+    ((connection, reason),) = reaper.select([client], 60)
+    assert connection is client
+    assert reason == "did not take 100 bytes of replies for 60 s"
+
+
+def test_half_a_frame_and_silence():
+    reaper, client = ConnectionReaper(60), Held(half=100, reads=3)
+    reaper.select([client], 0)
+    ((_, reason),) = reaper.select([client], 61)
+    assert reason == "sent 100 bytes of a frame and stalled for 61 s"
+
+
+def test_slow_is_not_still():
+    reaper, reader, writer = ConnectionReaper(60), Held(unsent=1000), Held(half=10)
+    for now in range(0, 600, 50):
+        assert ended(reaper, [reader, writer], now) == []
+        reader.unsent -= 1
+        writer.reads += 1
+    assert ended(reaper, [reader, writer], 600) == []
+    assert ended(reaper, [reader, writer], 660) == [reader, writer]
+
+
+def test_more_replies_than_taken_is_standing_still():
+    reaper, client = ConnectionReaper(60), Held(unsent=100)
+    reaper.select([client], 0)
+    client.unsent = 200
+    assert ended(reaper, [client], 60) == [client]
+
+
+def test_who_is_not_read_from_cannot_finish_a_frame():
+    reaper, client = ConnectionReaper(60), Held(half=100, paused=True)
+    reaper.select([client], 0)
+    assert ended(reaper, [client], 100) == []
+
+
+def test_a_pause_that_ends_begins_anew():
+    reaper, client = ConnectionReaper(60), Held(unsent=100)
+    reaper.select([client], 0)
+    client.unsent = 0
+    reaper.select([client], 30)
+    client.unsent = 100
+    reaper.select([client], 50)
+    assert ended(reaper, [client], 100) == []
+    assert ended(reaper, [client], 110) == [client]
+
+
+def test_the_bound_of_all_takes_the_stillest_first():
+    reaper = ConnectionReaper(60, max_bytes=250)
+    old, young, small = Held(unsent=100), Held(half=100), Held(unsent=10)
+    assert ended(reaper, [old], 0) == []
+    assert ended(reaper, [old, young, small], 5) == []
+    third = Held(unsent=100)
+    ((connection, reason),) = reaper.select([old, young, small, third], 10)
+    assert connection is old
+    assert "; all connections hold too much" in reason
+    assert ended(reaper, [young, small, third], 15) == []
+
+
+def test_the_gone_are_forgotten():
+    reaper, client = ConnectionReaper(60), Held(unsent=100)
+    reaper.select([client], 0)
+    assert reaper.select([], 5) == []
+    assert "0 connections" in repr(reaper)
+
+
+def test_shares_shrink_with_the_number_of_connections():
+    assert unsent_limit(1) == unsent_limit(128) == 8 * MIB
+    assert unsent_limit(129) == 4 * MIB
+    assert unsent_limit(10_000) == 256 * KIB
+    assert all(unsent_limit(count) * count <= MAX_CONNECTIONS_MEMORY_BYTES for count in range(1, 4000, 7))
+
+
+def test_shares_in_appends_shrink_alike():
+    assert unacked_limit(1) == unacked_limit(32) == 32 * MIB
+    assert unacked_limit(33) == 16 * MIB
+    assert unacked_limit(10_000) == 256 * KIB
+    assert all(unacked_limit(count) * count <= MAX_CONNECTIONS_MEMORY_BYTES for count in range(1, 4000, 7))
