@@ -19,7 +19,7 @@ from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SegmentId, StreamName
 from sarit.index import keys as index_keys
 from sarit.log.reading import RunReader, parse_file_name
-from sarit.log.records import BLOCK_BYTES, FRAME, MARK, FileHeader, GroupWriter
+from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, FileHeader, GroupEncoder
 from sarit.storage import layout
 from sarit.storage.layout import Extent
 from sarit.store.container import operations as ops
@@ -159,16 +159,16 @@ def log_file(data: bytes) -> None:
             assert record.number >= last
             last = record.number
     assert reader.ended, "reading a log file does not end"
-    reader.durable_behind()
+    reader.durable_past_end()
 
 
 def _log_files() -> tuple[bytes, ...]:
-    group = GroupWriter(_HEADER, BLOCK_BYTES)
+    group = GroupEncoder(_HEADER, BLOCK_BYTES)
     for number in range(1, 6):
         group.add(FRAME, 2, number, number - 1, [bytes([number]) * (number * 40)])
     length = group.finish()
-    mark = GroupWriter(_HEADER, BLOCK_BYTES + length)
-    mark.add(MARK, 2, 5, 5, ())
+    mark = GroupEncoder(_HEADER, BLOCK_BYTES + length)
+    mark.add(WATERMARK, 2, 5, 5, ())
     mark.finish()
     whole = b"".join([*group.parts, *mark.parts])
     return (whole, whole[:-BLOCK_BYTES], whole + b"\1" * 100)
@@ -218,7 +218,7 @@ _KEY_PARSERS: Final[dict[bytes, tuple[Callable[[bytes], Any], Callable[..., byte
     index_keys.name_key("a")[:1]: (index_keys.parse_name_key, index_keys.name_key),
     index_keys.attribute_key(1, WRITER)[:1]: (index_keys.parse_attribute_key, index_keys.attribute_key),
     index_keys.extent_key(1, 1)[:1]: (index_keys.parse_extent_key, index_keys.extent_key),
-    index_keys.slice_key(1, 1)[:1]: (index_keys.parse_slice_key, index_keys.slice_key),
+    index_keys.inlined_key(1, 1)[:1]: (index_keys.parse_inlined_key, index_keys.inlined_key),
     index_keys.entry_key(1, b"k")[:1]: (index_keys.parse_entry_key, index_keys.entry_key),
     index_keys.version_key(1, 1)[:1]: (index_keys.parse_version_key, index_keys.version_key),
     index_keys.garbage_key("c")[:1]: (index_keys.parse_garbage_key, index_keys.garbage_key),
@@ -262,14 +262,14 @@ def segment_record(data: bytes) -> None:
 
 def extent(data: bytes) -> None:
     """The record of an extent."""
-    found = layout.load_extent(5, data)
+    found = layout.load_chunk_extent(5, data)
     found.check()
     assert found.record() == data
 
 
 def slices(data: bytes) -> None:
     """An inline slice."""
-    assert layout.load_slice(5, data).inline == data
+    assert layout.load_inlined_extent(5, data).inline == data
 
 
 # -- values that clients keep ---------------------------------------------------------------------------

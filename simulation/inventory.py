@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sarit.index import keys
 from sarit.node.storage_owner import MARKER_FOLDER
-from sarit.storage.layout import Extent, load_extent, load_slice
+from sarit.storage.layout import Extent, load_chunk_extent, load_inlined_extent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,10 +21,10 @@ def placed_in(container: int, rows: Mapping[bytes, bytes]) -> dict[str, list[Pla
     for key, value in rows.items():
         if key.startswith(keys.EXTENT):
             segment, start = keys.parse_extent_key(key)
-            extent = load_extent(start, value)
+            extent = load_chunk_extent(start, value)
         elif key.startswith(keys.SLICE):
-            segment, start = keys.parse_slice_key(key)
-            extent = load_slice(start, value)
+            segment, start = keys.parse_inlined_key(key)
+            extent = load_inlined_extent(start, value)
         else:
             continue
         found.setdefault(f"container {container} segment {segment}", []).append(extent)

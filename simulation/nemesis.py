@@ -56,7 +56,7 @@ class Nemesis:
         """No more faults from now on."""
         cluster = self._cluster
         cluster.quiet = True
-        cluster.storage_faults.away = False
+        cluster.storage_faults.unavailable = False
         cluster.index_faults.fail_before = cluster.index_faults.fail_after = 0
         cluster.disk.faults.sync_error_in = cluster.disk.faults.write_error_in = 0
         cluster.disk.capacity_bytes = 1 << 40
@@ -76,14 +76,14 @@ class Nemesis:
 
     def _storage_outage(self) -> None:
         faults = self._cluster.storage_faults
-        if not faults.away:
-            faults.away = True
+        if not faults.unavailable:
+            faults.unavailable = True
             seconds = self._rng.choice((0.2, 2.0, 10.0)) * self._rng.random()
             self._strike(f"storage away for {seconds:.3f}", "storage_outage")
             asyncio.get_running_loop().call_later(seconds, self._storage_back)
 
     def _storage_back(self) -> None:
-        self._cluster.storage_faults.away = False
+        self._cluster.storage_faults.unavailable = False
 
     def _index_failure(self) -> None:
         faults = self._cluster.index_faults

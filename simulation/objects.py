@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
     from sarit.storage.memory import MemoryChunks
-    from sarit.storage.port import Pace
+    from sarit.storage.port import WriteLimiter
 
 
 class ProcessChunks:
@@ -37,7 +37,7 @@ class ProcessChunks:
         """The process is gone."""
         self._dead = True
 
-    async def write(self, name: str, parts: Sequence[Buffer], pace: Pace | None = None) -> None:
+    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
         """See `ChunkStorage`."""
         self._check()
         if self._rng.random() < 0.5:

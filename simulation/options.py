@@ -46,7 +46,7 @@ class Options:
     flush_interval: float
     flush_trigger_bytes: int
     chunk_bytes: int
-    small_slice_bytes: int
+    inline_below_bytes: int
     small_extent_bytes: int
     max_dirty_bytes: int
     cache_bytes: int
@@ -116,7 +116,7 @@ class Options:
                 interval_seconds=min(self.flush_interval, SLOW_FLUSH_SECONDS) if slow else self.flush_interval,
                 trigger_bytes=self.flush_trigger_bytes,
                 chunk_bytes=self.chunk_bytes,
-                small_slice_bytes=self.small_slice_bytes,
+                inline_below_bytes=self.inline_below_bytes,
                 small_extent_bytes=self.small_extent_bytes,
             ),
         )
@@ -153,7 +153,7 @@ def draw(seed: int) -> Options:
         flush_interval=pick((0.02, 0.2, 1.0)),
         flush_trigger_bytes=pick((2 * KIB, 20 * KIB, 1024 * KIB)),
         chunk_bytes=pick((1 * KIB, 10 * KIB, 100 * KIB)),
-        small_slice_bytes=pick((1, 200, 2000)),
+        inline_below_bytes=pick((1, 200, 2000)),
         small_extent_bytes=pick((1, 2 * KIB, 20 * KIB)),
         max_dirty_bytes=pick((8 * KIB, 64 * KIB, 16 * 1024 * KIB)),
         cache_bytes=pick((0, 4 * KIB, 1024 * KIB)),

@@ -48,8 +48,8 @@ TWICE = (3, 11, 20, 26)
 # Places that the node's rarer work begins at (`sarit.core.coverage_probes`), and faults.
 MUST_REACH = {
     "kill", "power_cut", "connection_broken", "storage_outage", "sync_error", "ack_learned_at_setup",
-    "log_rolled", "log_file_recycled", "torn_tail_found", "tail_carried", "container_failed",
-    "appends_throttled", "segment_evicted", "cache_evicted", "checkpoint_committed", "chunk_written_again",
+    "log_rolled", "log_file_recycled", "torn_tail_found", "tail_carried_over", "container_failed",
+    "appends_throttled", "segment_evicted", "cache_evicted", "checkpoint_committed", "chunk_write_retried",
     "extents_joining", "garbage_deleted", "orphans_swept", "scaled", "transaction_merged", "sealed",
     "scaled_by_rate", "stream_transaction_committed", "retention_truncated", "watermark", "state_compacted",
     "table_user_conflict", "group_checkpoint", "group_reader_crashed",

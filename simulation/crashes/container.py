@@ -40,7 +40,7 @@ FILE_BYTES: Final = 16 * 1024
 _LIVES: Final = 3
 _BUDGET_BYTES: Final = 1 << 30
 _LIMITS: Final = FlushLimits(
-    interval_seconds=0.03, trigger_bytes=4000, chunk_bytes=1500, small_slice_bytes=150, small_extent_bytes=2500
+    interval_seconds=0.03, trigger_bytes=4000, chunk_bytes=1500, inline_below_bytes=150, small_extent_bytes=2500
 )
 _NEVER: Final = FlushLimits(interval_seconds=1e9, trigger_bytes=1 << 40)
 
@@ -190,7 +190,7 @@ async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, num
             task.cancel()
         await asyncio.wait(tasks)
         return
-    opened.flusher.end()
+    opened.flusher.finish()
     await asyncio.wait(tasks)
     for task in tasks:
         task.result()

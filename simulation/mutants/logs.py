@@ -89,7 +89,7 @@ def torn_tail_not_copied() -> Iterator[None]:
 
     def wrong(*arguments: Any, **options: Any) -> Any:
         tail = find_tail(*arguments, **options)
-        tail.mark = tail.end
+        tail.durable = tail.end
         tail.carried = []
         return tail
 
@@ -133,10 +133,10 @@ def epoch_not_raised() -> Iterator[None]:
 @contextmanager
 def durable_before_sync() -> Iterator[None]:
     """A record says of itself that it is durable, before it is."""
-    right = records.GroupWriter.add
+    right = records.GroupEncoder.add
 
     def wrong(self: Any, kind: int, epoch: int, number: int, durable: int, payload: Any) -> None:
         right(self, kind, epoch, number, number, payload)
 
-    with planted(records.GroupWriter, "add", wrong):
+    with planted(records.GroupEncoder, "add", wrong):
         yield

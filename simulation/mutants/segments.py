@@ -104,7 +104,7 @@ def chunk_dropped_one_early() -> Iterator[None]:
 @contextmanager
 def attributes_not_saved() -> Iterator[None]:
     """A checkpoint takes along the newest attribute of each segment alone."""
-    right = BatchBuilder._batch_alive
+    right = BatchBuilder._add_segment
 
     async def wrong(self: Any, item: Any, batch: Any, garbage: set[str]) -> None:
         item.attributes = dict(list(item.attributes.items())[-1:])

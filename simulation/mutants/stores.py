@@ -75,7 +75,7 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
     async def wrong(opened: Any, running: Any) -> None:
         running.cancel()
         await asyncio.wait((running,))
-        opened.flusher._under_way = False
+        opened.flusher._in_progress = False
         try:
             await opened.container.group_commit.wait_durable()
             await opened.flusher.checkpoint()

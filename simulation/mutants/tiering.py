@@ -84,7 +84,7 @@ def sweep_takes_committed_chunks() -> Iterator[None]:
 def orphans_not_swept() -> Iterator[None]:
     """Chunks that were written and never committed stay for ever."""
 
-    async def wrong(opened: Any, *, for_good: bool) -> int:
+    async def wrong(opened: Any, *, record_swept: bool) -> int:
         return 0
 
     with planted(store, "sweep_orphans", wrong):
@@ -97,8 +97,8 @@ def late_chunks_not_swept() -> Iterator[None]:
     """An epoch is swept once only: what it had sent off, and arrives later, stays for ever."""
     right = recovery.sweep_orphans
 
-    async def wrong(opened: Any, *, for_good: bool) -> int:
-        return 0 if for_good else await right(opened, for_good=True)
+    async def wrong(opened: Any, *, record_swept: bool) -> int:
+        return 0 if record_swept else await right(opened, record_swept=True)
 
     with planted(store, "sweep_orphans", wrong):
         yield
@@ -131,7 +131,7 @@ def garbage_forgotten() -> Iterator[None]:
 @contextmanager
 def released_block_in_no_extent() -> Iterator[None]:
     """A block that is truncated while its chunk is written is named by no extent (found by this simulation)."""
-    right = Flusher._mark
+    right = Flusher._assign_chunk
 
     def wrong(self: Any, run: Any, name: str) -> None:
         before = [(taken.block, taken.block.chunk) for taken in run if taken.block.released]
@@ -139,7 +139,7 @@ def released_block_in_no_extent() -> Iterator[None]:
         for block, chunk in before:
             block.chunk = chunk
 
-    with planted(Flusher, "_mark", wrong):
+    with planted(Flusher, "_assign_chunk", wrong):
         yield
 
 

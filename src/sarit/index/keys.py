@@ -75,7 +75,7 @@ def extent_key(segment: int, start: int) -> bytes:
     return _TWO.pack(EXTENT, segment, start)
 
 
-def slice_key(segment: int, start: int) -> bytes:
+def inlined_key(segment: int, start: int) -> bytes:
     """Where the segment's bytes from offset `start` are themselves."""
     return _TWO.pack(SLICE, segment, start)
 
@@ -130,7 +130,7 @@ def after(key: bytes) -> bytes:
     return key + b"\0"
 
 
-def sweep_ranges(segment: int) -> list[tuple[bytes, bytes]]:
+def ranges_of_segment(segment: int) -> list[tuple[bytes, bytes]]:
     """Everything of a segment but its record and its name."""
     return [segment_range(kind, segment) for kind in PER_SEGMENT]
 
@@ -160,7 +160,7 @@ def parse_extent_key(key: bytes) -> tuple[int, int]:
     return _parse_two(key, EXTENT)
 
 
-def parse_slice_key(key: bytes) -> tuple[int, int]:
+def parse_inlined_key(key: bytes) -> tuple[int, int]:
     """(segment id, start offset) of an `i` key.  Raises Corrupt."""
     return _parse_two(key, SLICE)
 

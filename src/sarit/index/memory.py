@@ -39,14 +39,14 @@ class IndexFaults:
 
     `delay` is asked before each call for the seconds it takes.  The next `fail_before` commits
     fail and change nothing, then the next `fail_after` are applied and fail all the same.  While
-    `away`, every call fails.  Of a commit that a crash or a cancellation interrupts, `draw()`
+    `unavailable`, every call fails.  Of a commit that a crash or a cancellation interrupts, `draw()`
     below one half says that it was applied.
     """
 
     delay: Callable[[], float] = _never
     fail_before: int = 0
     fail_after: int = 0
-    away: bool = False
+    unavailable: bool = False
     draw: Callable[[], float] = _draw_lost
 
 
@@ -162,7 +162,7 @@ class MemoryIndex:
     def _require(self) -> None:
         if self._gone:
             raise Unavailable(f"the index is {self._gone}")
-        if self._faults.away:
+        if self._faults.unavailable:
             raise Unavailable("the index is away")
 
     def _interrupted(self, batch: WriteBatch) -> None:
@@ -187,7 +187,7 @@ class MemoryIndexes:
         delay = self.faults.delay()
         if delay > 0:
             await asyncio.sleep(delay)
-        if self.faults.away:
+        if self.faults.unavailable:
             raise Unavailable("the index is away")
         table = self._tables.setdefault(container, _Table())
         before = self._open.get(container)

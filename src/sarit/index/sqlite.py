@@ -70,7 +70,7 @@ class Dead(Unavailable):
     """What the failed call did is unknown; the handle must be opened again."""
 
 
-def mapped(error: sqlite3.Error, doing: str) -> SaritError:
+def map_error(error: sqlite3.Error, doing: str) -> SaritError:
     """What an SQLite error means to the caller: the one place where that is decided."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     text = f"{doing}: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
@@ -109,7 +109,7 @@ def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={MAX_WAL_FILE_BYTES}")
         connection.execute("BEGIN IMMEDIATE")
-        _write_again(files, f"{path}-wal")  # beneath the lock: nobody else writes to it
+        _rewrite_wal(files, f"{path}-wal")  # beneath the lock: nobody else writes to it
         if fresh:
             _create(connection)
         connection.execute("UPDATE owner SET epoch=epoch+1")
@@ -122,7 +122,7 @@ def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
         raise
 
 
-def _write_again(files: Files, wal: str) -> None:
+def _rewrite_wal(files: Files, wal: str) -> None:
     """Make durable what the WAL is seen to hold.
 
     The kernel does not write pages again whose sync failed, and the next sync says nothing of them.  Without
@@ -276,7 +276,7 @@ class SqliteIndex:
             try:
                 return _apply(connection, self._epoch, batch)
             except BaseException as error:
-                if isinstance(error, sqlite3.Error) and isinstance(mapped(error, ""), (Dead, Corrupt)):
+                if isinstance(error, sqlite3.Error) and isinstance(map_error(error, ""), (Dead, Corrupt)):
                     self._gone = self._gone or "dead after a failed commit"
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
@@ -319,7 +319,7 @@ class SqliteIndex:
         def done(found: list[bytes | None] | None, error: BaseException | None) -> None:
             self._reading = False
             if isinstance(error, sqlite3.Error):
-                error = mapped(error, f"get from {self._path}")
+                error = map_error(error, f"get from {self._path}")
             at = 0
             for asked, future in batch:
                 if future.done():
@@ -342,7 +342,7 @@ class SqliteIndex:
         try:
             self._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
-            if isinstance(mapped(error, ""), (Dead, Corrupt)):
+            if isinstance(map_error(error, ""), (Dead, Corrupt)):
                 self._gone = f"dead after its WAL could not be copied: {error}"
 
     def _require(self) -> None:
@@ -353,7 +353,7 @@ class SqliteIndex:
         try:
             return await worker.run(call)
         except sqlite3.Error as error:
-            raise mapped(error, f"{doing} {self._path}") from error
+            raise map_error(error, f"{doing} {self._path}") from error
 
 
 class SqliteIndexProvider:

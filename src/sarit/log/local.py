@@ -2,7 +2,7 @@
 
 Theory of operation.  `append` queues a frame; the log's own thread (`writer.py`) takes all that
 are queued, writes them at once and syncs once, and reports them here in order.  A second
-thread (`housekeeping.py`, `files.py`) makes the next file while the current one fills, keeps a
+thread (`file_manager.py`, `allocator.py`) makes the next file while the current one fills, keeps a
 spare in reserve and recycles truncated files, so that no append waits for an allocation or a directory.
 
 Opening fences: the owner before (in this process) is failed, its threads end and its descriptors
@@ -10,7 +10,7 @@ close before a byte is read; owners in other processes are kept out by the lock 
 
 Warnings.  (1) After the first failure the log is dead, for good; recover by opening again.
 (2) When the next file cannot be made because the disk is full, frames wait: truncation gives
-files back.  After LOG_ROOM_WAIT_SECONDS they fail with Unavailable, which ends the log too.
+files back.  After LOG_SPACE_TIMEOUT_SECONDS they fail with Unavailable, which ends the log too.
 Format and recovery: docs/formats/durable-log.md.
 """
 
@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 from sarit.core.errors import Fenced, Unavailable
 from sarit.core.limits import (
     LOG_FILE_BYTES,
-    LOG_MARK_SECONDS,
-    MAX_SPARE_LOG_FILES,
+    LOG_WATERMARK_SECONDS,
+    MAX_RECYCLED_LOG_FILES,
 )
-from sarit.log.files import FileMaker, WritableFile
-from sarit.log.housekeeping import Housekeeper
+from sarit.log.allocator import LogFileAllocator, WritableFile
+from sarit.log.file_manager import LogFileManager
 from sarit.log.reading import LogFile, find_tail, list_files, replay
 from sarit.log.records import BLOCK_BYTES
 from sarit.log.writer import LogWriter, Outcome, QueuedFrame
@@ -50,11 +50,11 @@ class OpenedFiles:
     empty: list[LogFile]
     end: int
     file: WritableFile
-    maker: FileMaker
+    maker: LogFileAllocator
 
 
 def open_files(
-    env: Env, directory: str, container: int, file_bytes: int, max_spares: int = MAX_SPARE_LOG_FILES
+    env: Env, directory: str, container: int, file_bytes: int, max_recycled: int = MAX_RECYCLED_LOG_FILES
 ) -> OpenedFiles:
     """Lock the directory, find the end of the log, begin a new epoch.  Blocking.
 
@@ -67,13 +67,13 @@ def open_files(
             raise Unavailable(f"another process owns the log in {directory}")
         listing = list_files(files, directory, container)
         tail = find_tail(files, listing.logs)
-        maker = FileMaker(files, env.random, directory, container, file_bytes, max_spares)
+        maker = LogFileAllocator(files, env.random, directory, container, file_bytes, max_recycled)
         maker.next_sequence = listing.last_sequence + 1
         maker.discard(listing.unfinished)
-        if listing.spares:
+        if listing.recycled:
             files.sync_dir(directory)  # a crash may have come before: their old names must not return
-            maker.spares.extend(listing.spares)
-        file = maker.make(listing.last_epoch + 1, tail.mark, tail.end, tail.carried, opening=True)
+            maker.recycled.extend(listing.recycled)
+        file = maker.make(listing.last_epoch + 1, tail.durable, tail.end, tail.carried, opening=True)
     except BaseException:
         lock.close()
         raise
@@ -150,15 +150,15 @@ class LocalLog:
         self._closing: asyncio.Future[None] | None = None
         self._progress = asyncio.Event()
         self._files = deque(opened.logs)
-        self._mark_timer: asyncio.TimerHandle | None = None
+        self._watermark_timer: asyncio.TimerHandle | None = None
         self._last_at_timer = 0
-        housekeeping = env.threads.worker(f"log-files-{container}")
-        self._housekeeper = Housekeeper(
-            self._name, housekeeping, opened.maker, opened.file.header, self._file_made, self._end
+        file_manager = env.threads.worker(f"log-files-{container}")
+        self._file_manager = LogFileManager(
+            self._name, file_manager, opened.maker, opened.file.header, self._file_made, self._end
         )
         if opened.empty:
-            self._housekeeper.retire([log.path for log in opened.empty])
-        self._housekeeper.reserve()
+            self._file_manager.recycle([log.path for log in opened.empty])
+        self._file_manager.reserve()
 
     def __repr__(self) -> str:
         return f"<LocalLog {self._name} epoch {self.epoch}, last frame {self._last}, {len(self._files)} closed files>"
@@ -220,15 +220,15 @@ class LocalLog:
         self._files.extend(outcome.closed)
         if outcome.error is not None:
             self._failed = True
-            self._housekeeper.stop()
-        elif outcome.starved and self._writer.next_file is None:
-            self._housekeeper.starve(self._writer.durable)
+            self._file_manager.stop()
+        elif outcome.needs_file and self._writer.next_file is None:
+            self._file_manager.require_file(self._writer.durable)
         elif self._writer.queue and not self._writer.submitted and not self._ended:
             self._submit_commit()  # before anybody is told: the disk should not wait for the loop
         if outcome.frames and not self._failed:
-            self._arm_mark()
+            self._arm_watermark()
             if self._writer.next_file is None and self._writer.file.position * 2 > self._writer.file.capacity:
-                self._housekeeper.prepare(self._writer.durable)
+                self._file_manager.prepare(self._writer.durable)
         self._progress.set()
         bug: Exception | None = None
         for frame in outcome.frames:
@@ -239,22 +239,22 @@ class LocalLog:
         if bug is not None:
             raise bug
 
-    def _arm_mark(self) -> None:
-        if self._mark_timer is None and not self._closed:
+    def _arm_watermark(self) -> None:
+        if self._watermark_timer is None and not self._closed:
             self._last_at_timer = self._last
-            self._mark_timer = self._loop.call_later(LOG_MARK_SECONDS, self._mark_if_idle)
+            self._watermark_timer = self._loop.call_later(LOG_WATERMARK_SECONDS, self._write_watermark_if_idle)
 
-    def _mark_if_idle(self) -> None:
-        self._mark_timer = None
+    def _write_watermark_if_idle(self) -> None:
+        self._watermark_timer = None
         if self._last_at_timer != self._last:
-            self._arm_mark()
+            self._arm_watermark()
         elif not self._failed and not self._closed:
-            self._worker.submit(self._writer.mark, self._finished)
+            self._worker.submit(self._writer.write_watermark, self._finished)
 
     def _end(self, error: BaseException) -> None:
         """Fail what is queued and all that comes."""
         self._failed = True
-        self._housekeeper.stop()
+        self._file_manager.stop()
         self._writer.fail(error)
         if not self._ended:
             self._submit_commit()
@@ -275,17 +275,17 @@ class LocalLog:
         while self._files and self._files[0].last < below:
             paths.append(self._files.popleft().path)
         if paths:
-            self._housekeeper.retire(paths)
+            self._file_manager.recycle(paths)
 
-    def release_spares(self) -> None:
+    def release_recycled_files(self) -> None:
         """Remove all spare files but the one that the next opening needs."""
         if not (self._failed or self._closed):
-            self._housekeeper.release()
+            self._file_manager.release_recycled()
 
     @property
-    def short_of_room(self) -> bool:
+    def short_of_space(self) -> bool:
         """Whether the next file is due and the disk has no room for it."""
-        return self._housekeeper.short_of_room
+        return self._file_manager.short_of_space
 
     def backlog_bytes(self) -> int:
         """Bytes of the files that hold frames not truncated."""
@@ -315,18 +315,18 @@ class LocalLog:
         return self._closing
 
     async def _close(self) -> None:
-        self._housekeeper.hurry()
+        self._file_manager.stop_waiting()
         while self._writer.queue:
             self._progress.clear()
             await self._progress.wait()
         self._ended = True
-        if self._mark_timer is not None:
-            self._mark_timer.cancel()
+        if self._watermark_timer is not None:
+            self._watermark_timer.cancel()
         try:
             self._finished(await self._worker.run(self._writer.finish), None)
         finally:  # else nobody could open this log again
             await self._worker.close()
-            await self._housekeeper.close()
+            await self._file_manager.close()
             next_file = self._writer.next_file
             for file in (self._opened.lock, *([next_file.file] if next_file is not None else [])):
                 with suppress(OSError):  # the descriptor is gone all the same

@@ -89,7 +89,7 @@ class MemoryLog:
             del self._stored.frames[number]
 
     @property
-    def short_of_room(self) -> bool:
+    def short_of_space(self) -> bool:
         """See `DurableLog`: never."""
         return False
 
@@ -97,7 +97,7 @@ class MemoryLog:
         """Bytes of the frames held."""
         return sum(len(frame.payload) for frame in self._stored.frames.values())
 
-    def release_spares(self) -> None:
+    def release_recycled_files(self) -> None:
         """See `DurableLog`: there are none."""
 
     async def close(self) -> None:

@@ -49,13 +49,13 @@ class DurableLog(Protocol):
         """Frames with a number less than `below` are not needed any more.  Best effort, in time."""
 
     @property
-    def short_of_room(self) -> bool:
+    def short_of_space(self) -> bool:
         """Whether the disk has no room to go on in soon: only what gives room back should be appended."""
 
     def backlog_bytes(self) -> int:
         """Bytes held by frames not truncated yet."""
 
-    def release_spares(self) -> None:
+    def release_recycled_files(self) -> None:
         """The disk is nearly full: give back what is kept for later, but not what opening again needs."""
 
     async def close(self) -> None:

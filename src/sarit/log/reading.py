@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import File, Files
 
 LOG: Final = "log"
-SPARE: Final = "spare"
+RECYCLED: Final = "spare"
 NEW: Final = "new"
 
 
@@ -47,7 +47,7 @@ def file_name(sequence: int, kind: str) -> str:
 def parse_file_name(name: str) -> tuple[int, str] | None:
     """(sequence, kind); None for a name that is none of ours."""
     stem, _, kind = name.partition(".")
-    if kind not in (LOG, SPARE, NEW) or len(stem) < 12 or not (stem.isascii() and stem.isdigit()):
+    if kind not in (LOG, RECYCLED, NEW) or len(stem) < 12 or not (stem.isascii() and stem.isdigit()):
         return None
     return int(stem), kind
 
@@ -71,7 +71,7 @@ class Listing:
     """A log's directory, sorted by sequence."""
 
     logs: list[LogFile] = field(default_factory=list)
-    spares: list[str] = field(default_factory=list)
+    recycled: list[str] = field(default_factory=list)
     unfinished: list[str] = field(default_factory=list)
     last_sequence: int = 0
 
@@ -91,8 +91,8 @@ def list_files(files: Files, directory: str, container: int) -> Listing:
         sequence, kind = parsed
         path = f"{directory}/{name}"
         listing.last_sequence = max(listing.last_sequence, sequence)
-        if kind == SPARE:
-            listing.spares.append(path)
+        if kind == RECYCLED:
+            listing.recycled.append(path)
         elif kind == NEW:
             listing.unfinished.append(path)
         else:
@@ -165,7 +165,7 @@ class RunReader:
         self.durable = max(self.durable, record.durable)
         return True
 
-    def durable_behind(self) -> int:
+    def durable_past_end(self) -> int:
         """The highest `durable` of valid records behind the end of the run; 0 when there is none."""
         assert self.ended
         position, highest = self.position, 0
@@ -205,7 +205,7 @@ class Tail:
     it, which the next epoch copies.  `empty`: files without a frame."""
 
     end: int = 0
-    mark: int = 0
+    durable: int = 0
     carried: list[Record] = field(default_factory=list)
     empty: list[LogFile] = field(default_factory=list)
 
@@ -215,7 +215,7 @@ def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTE
     tail = Tail()
     for at in range(len(logs) - 1, -1, -1):
         log = logs[at]
-        tail.mark = max(tail.mark, log.header.durable)
+        tail.durable = max(tail.durable, log.header.durable)
         file = files.open(log.path, "read")
         try:
             last = _read_tail(RunReader(file, log.header, read_bytes), tail)
@@ -228,9 +228,9 @@ def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTE
         tail.end = log.header.base
         if at and logs[at - 1].header.epoch != log.header.epoch:
             break
-    if tail.end < tail.mark:
+    if tail.end < tail.durable:
         raise Corrupt(
-            f"{logs[-1].path}: frames {tail.end + 1} to {tail.mark} of the durable log were on the disk once and "
+            f"{logs[-1].path}: frames {tail.end + 1} to {tail.durable} of the durable log were on the disk once and "
             "are lost or damaged: restore this container from a copy"
         )
     for log, following in zip(reversed(logs), [None, *reversed(logs)], strict=False):
@@ -244,16 +244,16 @@ def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTE
 def _read_tail(reader: RunReader, tail: Tail) -> int | None:
     while not reader.ended:
         records = reader.next_records()
-        tail.mark = max(tail.mark, reader.durable)
+        tail.durable = max(tail.durable, reader.durable)
         tail.carried = [
-            record for record in (*tail.carried, *records) if record.kind == FRAME and record.number > tail.mark
+            record for record in (*tail.carried, *records) if record.kind == FRAME and record.number > tail.durable
         ]
-    tail.mark = max(tail.mark, reader.durable_behind())
-    tail.carried = [record for record in tail.carried if record.number > tail.mark]
+    tail.durable = max(tail.durable, reader.durable_past_end())
+    tail.carried = [record for record in tail.carried if record.number > tail.durable]
     if reader.torn:
         coverage_probe("torn_tail_found")
     if tail.carried:
-        coverage_probe("tail_carried")
+        coverage_probe("tail_carried_over")
     return reader.last
 
 
@@ -268,7 +268,7 @@ def replay(
         following = next((later.first for later in logs[at + 1 :] if later.first is not None), None)
         if following is not None and following <= expected:
             continue  # none of its frames is asked for
-        void = min(
+        valid_to = min(
             (later.header.base for later in logs[at + 1 :] if later.header.epoch > log.header.epoch), default=end
         )
         file = files.open(log.path, "read")
@@ -277,7 +277,7 @@ def replay(
             while not reader.ended:
                 frames: list[Frame] = []
                 for record in reader.next_records():
-                    if record.kind != FRAME or record.number < expected or record.number > void:
+                    if record.kind != FRAME or record.number < expected or record.number > valid_to:
                         continue
                     if record.number != expected:
                         raise Corrupt(f"{log.path}: frames {expected} to {record.number - 1} are missing or damaged")

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 BLOCK_BYTES: Final = 4096
 FORMAT_VERSION: Final = 1
 MAGIC: Final = b"SARITLOG"
-LIFE_BYTES: Final = 12
+SALT_BYTES: Final = 12
 FRAME: Final = 1
-MARK: Final = 2
+WATERMARK: Final = 2
 
 _HEADER = struct.Struct(">8sHHIQQQQ12sI")
 _RECORD = struct.Struct(">I4sB3xIQQQQ")
@@ -62,16 +62,16 @@ class FileHeader:
     epoch: int
     base: int
     durable: int
-    life: bytes
+    salt: bytes
 
     @property
     def tag(self) -> bytes:
         """What every record of this life carries."""
-        return self.life[:TAG_BYTES]
+        return self.salt[:TAG_BYTES]
 
     def pack(self) -> bytes:
         """The 64 bytes; see `block` for the whole block."""
-        fields = (self.container, self.sequence, self.epoch, self.base, self.durable, self.life)
+        fields = (self.container, self.sequence, self.epoch, self.base, self.durable, self.salt)
         body = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, *fields, 0)[:-4]
         return body + extend_crc(0, body).to_bytes(4, "big")
 
@@ -92,10 +92,10 @@ class FileHeader:
         *_, crc = fields = _HEADER.unpack_from(block)
         if crc != extend_crc(0, block[: HEADER_BYTES - 4]):
             raise Corrupt(f"{name}: the header fails its checksum")
-        _, version, _, container, sequence, epoch, base, durable, life, _ = fields
+        _, version, _, container, sequence, epoch, base, durable, salt, _ = fields
         if version != FORMAT_VERSION:
             raise Corrupt(f"{name} is of log format {version}; this version of Sarit reads {FORMAT_VERSION}")
-        return FileHeader(container, sequence, epoch, base, durable, life)
+        return FileHeader(container, sequence, epoch, base, durable, salt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def record_bytes(payload_bytes: int) -> int:
     return aligned(RECORD_HEADER_BYTES + payload_bytes)
 
 
-class GroupWriter:
+class GroupEncoder:
     """Puts the records of one group into parts for one write, without joining large ones."""
 
     def __init__(self, header: FileHeader, position: int) -> None:
@@ -186,7 +186,7 @@ class Window:
         if len(self.data) - at < RECORD_HEADER_BYTES:
             return RECORD_HEADER_BYTES
         crc, tag, kind, length, epoch, number, durable, position = _RECORD.unpack_from(self.data, at)
-        if tag != self.tag or position != self.position + at or kind not in (FRAME, MARK):
+        if tag != self.tag or position != self.position + at or kind not in (FRAME, WATERMARK):
             return 0
         if length > MAX_FRAME_BYTES or epoch > self.epoch or durable > number:
             return 0
@@ -211,13 +211,13 @@ __all__ = [
     "BLOCK_BYTES",
     "FRAME",
     "HEADER_BYTES",
-    "LIFE_BYTES",
-    "MARK",
     "RECORD_ALIGNMENT",
     "RECORD_HEADER_BYTES",
+    "SALT_BYTES",
     "TAG_AT",
+    "WATERMARK",
     "FileHeader",
-    "GroupWriter",
+    "GroupEncoder",
     "Record",
     "Window",
     "aligned",

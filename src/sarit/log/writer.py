@@ -19,13 +19,13 @@ from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import LOG_GROUP_BYTES
 from sarit.log.reading import LogFile
-from sarit.log.records import BLOCK_BYTES, FRAME, MARK, GroupWriter, aligned, record_bytes
+from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, GroupEncoder, aligned, record_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sarit.env.ports import Buffer
-    from sarit.log.files import WritableFile
+    from sarit.log.allocator import WritableFile
     from sarit.log.port import FrameDone
 
 
@@ -47,7 +47,7 @@ class Outcome:
     frames: list[QueuedFrame] = field(default_factory=list)
     error: BaseException | None = None
     closed: list[LogFile] = field(default_factory=list)
-    starved: bool = False
+    needs_file: bool = False
 
 
 class LogWriter:
@@ -59,7 +59,7 @@ class LogWriter:
         self._file = file
         self._failure: BaseException | None = None
         self.durable = durable
-        self.marked = durable
+        self.watermark = durable
         self.queue: deque[QueuedFrame] = deque()
         self.submitted = False
         self.next_file: WritableFile | None = None
@@ -83,11 +83,11 @@ class LogWriter:
         self._refuse(outcome)
         return outcome
 
-    def mark(self) -> Outcome:
+    def write_watermark(self) -> Outcome:
         """Record that everything written is durable."""
         outcome = Outcome()
         try:
-            self._mark()
+            self._write_watermark()
         except BaseException as error:
             self.fail(error)
         self._refuse(outcome)
@@ -104,7 +104,7 @@ class LogWriter:
 
     def finish(self) -> Outcome:
         """Mark, and release the file.  Nothing is queued any more."""
-        outcome = self.mark()
+        outcome = self.write_watermark()
         with suppress(OSError):  # everything was synced, or failed already
             self._file.file.close()
         return outcome
@@ -124,8 +124,8 @@ class LogWriter:
         size = aligned(record_bytes(sum(map(len, first.payload))), BLOCK_BYTES)
         if file.position + size > file.capacity and file.position > BLOCK_BYTES:
             if self.next_file is None:
-                outcome.starved = True
-                coverage_probe("log_waited_for_a_file")
+                outcome.needs_file = True
+                coverage_probe("log_writer_waited_for_file")
                 return
             coverage_probe("log_rolled")
             # Every group before this one is synced: the file is whole.
@@ -134,7 +134,7 @@ class LogWriter:
             file, self.next_file = self.next_file, None
             self._file = file
         room = min(file.capacity - file.position, LOG_GROUP_BYTES)
-        group = GroupWriter(file.header, file.position)
+        group = GroupEncoder(file.header, file.position)
         used = 0
         while self.queue:
             frame = self.queue[0]
@@ -150,15 +150,15 @@ class LogWriter:
         file.position += length
         self.durable = outcome.frames[-1].number
 
-    def _mark(self) -> None:
-        if self._failure is not None or self.queue or self.marked == self.durable:
+    def _write_watermark(self) -> None:
+        if self._failure is not None or self.queue or self.watermark == self.durable:
             return
         file = self._file
         if file.position + BLOCK_BYTES > file.capacity:
             return  # it would need a block that a full disk may not have; the next file's records say the same
-        group = GroupWriter(file.header, file.position)
-        group.add(MARK, self._epoch, self.durable, self.durable, ())
+        group = GroupEncoder(file.header, file.position)
+        group.add(WATERMARK, self._epoch, self.durable, self.durable, ())
         length = group.finish()
         file.file.pwrite_durably(group.parts, file.position)
         file.position += length
-        self.marked = self.durable
+        self.watermark = self.durable

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sarit.core.metering import Rates
     from sarit.store.container.writer_session import WriterSession
-    from sarit.store.flow_control.load_meters import Meters
+    from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.store import SegmentStore
 
 # The writer of what the controller itself appends: of two at once, one is refused.
@@ -62,7 +62,7 @@ class InProcessTables:
 class InProcessSegments:
     """`controller.ports.Segments`."""
 
-    def __init__(self, store: SegmentStore, host: str, meters: Meters | None = None) -> None:
+    def __init__(self, store: SegmentStore, host: str, meters: LoadMeters | None = None) -> None:
         self._store = store
         self._host = host
         self._meters = meters

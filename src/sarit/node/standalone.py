@@ -15,7 +15,7 @@ from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.ownership import claim_chunks, claim_directory
 from sarit.node.signals import StopSignals, unless
-from sarit.store.flow_control.load_meters import Meters
+from sarit.store.flow_control.load_meters import LoadMeters
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore
 
@@ -43,13 +43,13 @@ class Node:
         self.storage = storage
         self.store = SegmentStore(env, logs, indexes, storage, config.limits, config.data_dir)
         self.server = StoreListener(self.store, max_connections=config.max_connections)
-        self.meters = Meters(self.store, env.clock, config.times.scaling)
+        self.meters = LoadMeters(self.store, env.clock, config.times.scaling)
         address = advertised_address(config)
         self.segments = InProcessSegments(self.store, address, self.meters)
         self.controller = Controller(
             InProcessTables(self.store), self.segments, env, (address, config.controller_port), config.times
         )
-        self.meters.ask = self.controller.autoscale.asked
+        self.meters.request_scaling = self.controller.autoscale.asked
         self.controller_port = config.controller_port
         self.store_port = config.store_port
         self._api: asyncio.Server | None = None
@@ -178,7 +178,7 @@ async def _start(config: NodeConfig, env: Env, claimed: Claimed, nodes: list[Nod
 async def _stop(node: Node, signals: StopSignals) -> None:
     async def hurry() -> None:
         await signals.again.wait()
-        node.store.hurry()
+        node.store.skip_flush()
 
     hurrying = asyncio.ensure_future(hurry())
     try:

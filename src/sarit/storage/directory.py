@@ -8,7 +8,7 @@ keep files open.
 
 Warnings.  (1) A large write followed by one fdatasync holds up every other fdatasync of the
 disk, the log's above all: 16 to 21 ms at p95 for 32 MiB here.  So a chunk is written in pieces,
-each synced by itself; the caller's `pace` says when and how large (docs/decisions/0201).
+each synced by itself; the caller's `limiter` says when and how large (docs/decisions/0201).
 (2) After a failed write or sync the file is closed and removed, never tried again: the caller
 writes another chunk.  (3) When the directory was unmounted, a chunk that is "not there" is not
 gone: the claim in `.incoming/` is looked for before NotFound is said, and nothing is written
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from sarit.env.ports import Buffer, Env, File, Files, Worker
-    from sarit.storage.port import Pace
+    from sarit.storage.port import WriteLimiter
 
 T = TypeVar("T")
 
@@ -183,7 +183,7 @@ class DirectoryChunks:
         except OSError as error:
             raise unavailable(error, f"chunk directory {self._root}") from error
 
-    async def write(self, name: str, parts: Sequence[Buffer], pace: Pace | None = None) -> None:
+    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
         """See `ChunkStorage`."""
         folder, target = self._paths(name)
         chunk = ChunkFile(self._files, self._require().next_path(), folder, target)
@@ -194,7 +194,7 @@ class DirectoryChunks:
         lane = min(self._writers, key=_load)
         lane.load += 1
         try:
-            size = PIECE_BYTES if pace is None or not pieces.left else await pace(pieces.left)
+            size = PIECE_BYTES if limiter is None or not pieces.left else await limiter(pieces.left)
             if size >= pieces.left:
                 # A thousand segments that grow slowly make hundreds of these a second: each hand-over counts.
                 await lane.run(partial(chunk.write, pieces.take(size)))
@@ -202,8 +202,8 @@ class DirectoryChunks:
                 await lane.run(chunk.begin)
                 while pieces.left:
                     await lane.run(partial(chunk.add, pieces.take(size)))
-                    if pace is not None and pieces.left:
-                        size = await pace(pieces.left)
+                    if limiter is not None and pieces.left:
+                        size = await limiter(pieces.left)
                 await lane.run(chunk.finish)
         except BaseException as error:
             chunk.cancelled = True

@@ -59,7 +59,7 @@ class Extent:
         return Extent(self.start + by, self.length, self.chunk, self.chunk_offset, self.inline)
 
     def record(self) -> bytes:
-        """The value in the index, under `extent_key` or, for an inline slice, `slice_key`."""
+        """The value in the index, under `extent_key` or, for an inline slice, `inlined_key`."""
         if not self.chunk:
             return self.inline
         return _EXTENT.pack(EXTENT_VERSION, self.length, self.chunk_offset) + self.chunk.encode("ascii")
@@ -76,7 +76,7 @@ class Extent:
             assert self.chunk_offset == 0, self
 
 
-def load_extent(start: int, record: bytes) -> Extent:
+def load_chunk_extent(start: int, record: bytes) -> Extent:
     """An extent in a chunk from its record.  Raises Corrupt."""
     if len(record) <= _EXTENT.size or record[0] != EXTENT_VERSION:
         raise Corrupt(f"the record of an extent at {start} is of an unknown format: {record[:32].hex()}")
@@ -87,7 +87,7 @@ def load_extent(start: int, record: bytes) -> Extent:
     return Extent(start, length, name.decode("ascii"), chunk_offset)
 
 
-def load_slice(start: int, record: bytes) -> Extent:
+def load_inlined_extent(start: int, record: bytes) -> Extent:
     """An inline slice from its record.  Raises Corrupt."""
     if not record:
         raise Corrupt(f"the inline slice at {start} is empty")

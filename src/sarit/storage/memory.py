@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from sarit.env.ports import Buffer
-    from sarit.storage.port import Pace
+    from sarit.storage.port import WriteLimiter
 
 
 def _at_once(_: int) -> float:
@@ -37,13 +37,13 @@ class StorageFaults:
 
     `delay(length)` is asked before each call for the seconds it takes to move `length` bytes.
     `fault()` is asked at each write, read and delete: "" (none), "refused" (503: nothing
-    happened) or "applied" (it happened, and is reported as failed).  While `away`, every call
+    happened) or "applied" (it happened, and is reported as failed).  While `unavailable`, every call
     fails.  A listing leaves out the `stale` newest chunks, and shows the `stale` last deleted.
     """
 
     delay: Callable[[int], float] = _at_once
     fault: Callable[[], str] = _none
-    away: bool = False
+    unavailable: bool = False
     stale: int = 0
 
 
@@ -59,7 +59,7 @@ class MemoryChunks:
     def __repr__(self) -> str:
         return f"<MemoryChunks {len(self.chunks)} chunks, {sum(map(len, self.chunks.values()))} bytes>"
 
-    async def write(self, name: str, parts: Sequence[Buffer], pace: Pace | None = None) -> None:
+    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
         """See `ChunkStorage`."""
         check_name(name)
         data = b"".join(parts)
@@ -114,12 +114,12 @@ class MemoryChunks:
     async def _begin(self, length: int) -> str:
         """Wait as long as the call takes; answers the fault that strikes after it."""
         faults = self.faults
-        if faults.away:
+        if faults.unavailable:
             raise Unavailable("long-term storage is away")
         delay = faults.delay(length)
         if delay > 0:
             await asyncio.sleep(delay)
-        if faults.away:
+        if faults.unavailable:
             raise Unavailable("long-term storage is away")
         fault = faults.fault()
         if fault == "refused":

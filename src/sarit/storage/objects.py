@@ -2,7 +2,7 @@
 
 A chunk is one object of the same name, put in one request with "create" mode (`If-None-Match: *`
 on S3), so that no chunk is ever overwritten; it is durable when the put returns.  Errors are
-mapped in one place, `mapped`.  Requests that fail are retried twice within a few seconds by
+mapped in one place, `map_error`.  Requests that fail are retried twice within a few seconds by
 obstore; a put that was applied although it failed thus ends as Exists, which to the caller is
 the same as Unavailable: the name may be taken by half-known bytes, take another.
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig, S3Config
 
     from sarit.env.ports import Buffer, Env, Worker
-    from sarit.storage.port import Pace
+    from sarit.storage.port import WriteLimiter
 
 CONNECT_SECONDS: Final = 5
 REQUEST_SECONDS: Final = 60
@@ -48,7 +48,7 @@ _RETRY: Final[RetryConfig] = {
 }
 
 
-def mapped(error: Exception, doing: str) -> SaritError:
+def map_error(error: Exception, doing: str) -> SaritError:
     """What an error of obstore means to the caller."""
     text = f"{doing}: {str(error).partition(chr(10))[0]}"
     if isinstance(error, exceptions.AlreadyExistsError):
@@ -72,7 +72,7 @@ class ObjectChunks:
     def __repr__(self) -> str:
         return f"<ObjectChunks {self._place}{' closed' if self._closed else ''}>"
 
-    async def write(self, name: str, parts: Sequence[Buffer], pace: Pace | None = None) -> None:
+    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
         """See `ChunkStorage`."""
         check_name(name)
         self._require()
@@ -85,7 +85,7 @@ class ObjectChunks:
         except (exceptions.NotFoundError, FileNotFoundError) as error:
             raise Unavailable(f"write chunk {name} to {self._place}: {error}") from error
         except (exceptions.BaseError, OSError) as error:
-            raise mapped(error, f"write chunk {name} to {self._place}") from error
+            raise map_error(error, f"write chunk {name} to {self._place}") from error
 
     async def read(self, name: str, offset: int, length: int) -> bytes:
         """See `ChunkStorage`."""
@@ -96,7 +96,7 @@ class ObjectChunks:
         try:
             data = bytes(await obstore.get_range_async(self._objects, name, start=offset, length=length))
         except (exceptions.BaseError, OSError) as error:
-            known = mapped(error, f"read chunk {name} of {self._place}")
+            known = map_error(error, f"read chunk {name} of {self._place}")
             if isinstance(known, Unavailable):
                 await self._refuse_beyond(name, offset + length)
             raise known from error
@@ -111,7 +111,7 @@ class ObjectChunks:
         try:
             await obstore.delete_async(self._objects, name)
         except (exceptions.BaseError, OSError) as error:
-            known = mapped(error, f"delete chunk {name} of {self._place}")
+            known = map_error(error, f"delete chunk {name} of {self._place}")
             if not isinstance(known, NotFound):
                 raise known from error
 

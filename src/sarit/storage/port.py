@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Awaited before a piece of a chunk is written, with the bytes that are left; the size of the piece:
 # all that is left, or whole blocks (`env.ports.WHOLE_BLOCK_BYTES`).
 # So the caller spreads its load on the disk.
-Pace = Callable[[int], Awaitable[int]]
+WriteLimiter = Callable[[int], Awaitable[int]]
 
 
 class ChunkStorage(Protocol):
@@ -23,10 +23,10 @@ class ChunkStorage(Protocol):
     NotFound, Invalid.
     """
 
-    async def write(self, name: str, parts: Sequence[Buffer], pace: Pace | None = None) -> None:
+    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
         """Store a new chunk; durable when this returns.  Exists when the name is taken.
 
-        Storage that shares a disk with the log writes in pieces and awaits `pace` before each."""
+        Storage that shares a disk with the log writes in pieces and awaits `limiter` before each."""
 
     async def read(self, name: str, offset: int, length: int) -> Buffer:
         """Exactly `length` bytes from `offset`.  Corrupt when the chunk is shorter."""

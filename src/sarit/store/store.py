@@ -54,7 +54,7 @@ class StoreLimits:
     flush: FlushLimits = field(default_factory=FlushLimits)
 
 
-class Slot:
+class HostedContainer:
     """One container number: the container that serves it now, if any."""
 
     __slots__ = ("opened", "reads", "tables", "tasks")
@@ -88,24 +88,24 @@ class SegmentStore:
         self.limits = limits
         self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
         self.on_failure: Callable[[Container], None] | None = None
-        self._paces = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
+        self._rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
         self._logs = logs
         self._indexes = indexes
         self._storage = storage
         self._data_dir = data_dir
-        self._chunks = ChunkReader(storage, limits.chunk_cache_bytes, self._paces.read)
-        self._slots = [Slot() for _ in range(limits.containers)]
+        self._chunks = ChunkReader(storage, limits.chunk_cache_bytes, self._rate_limiters.read)
+        self._hosted = [HostedContainer() for _ in range(limits.containers)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
-        self._hurried = asyncio.Event()
+        self._flush_skipped = asyncio.Event()
 
     def __repr__(self) -> str:
-        serving = sum(slot.opened is not None for slot in self._slots)
-        return f"<SegmentStore {serving} of {len(self._slots)} containers serve, {self.budget!r}>"
+        serving = sum(hosted.opened is not None for hosted in self._hosted)
+        return f"<SegmentStore {serving} of {len(self._hosted)} containers serve, {self.budget!r}>"
 
     async def start(self) -> None:
         """Recover every container.  Raises Corrupt, Unavailable."""
-        opening = [asyncio.ensure_future(self._open(number)) for number in range(len(self._slots))]
+        opening = [asyncio.ensure_future(self._open(number)) for number in range(len(self._hosted))]
         try:
             await asyncio.gather(*opening)
         except BaseException:
@@ -113,9 +113,9 @@ class SegmentStore:
             raise
         self._spawn(self._watch_budget())
 
-    def hurry(self) -> None:
+    def skip_flush(self) -> None:
         """Let `stop` flush no more: the log keeps what is not in long-term storage."""
-        self._hurried.set()
+        self._flush_skipped.set()
 
     async def stop(self) -> None:
         """Checkpoint and close every container, all at once: however many there are, it takes no longer."""
@@ -123,19 +123,19 @@ class SegmentStore:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        serving = [(slot, slot.opened) for slot in self._slots if slot.opened is not None]
-        flushes = [asyncio.ensure_future(_last_checkpoint(opened, slot.tasks[0])) for slot, opened in serving]
-        for slot, _ in serving:
-            slot.opened = slot.reads = slot.tables = None
+        serving = [(hosted, hosted.opened) for hosted in self._hosted if hosted.opened is not None]
+        flushes = [asyncio.ensure_future(_last_checkpoint(opened, hosted.tasks[0])) for hosted, opened in serving]
+        for hosted, _ in serving:
+            hosted.opened = hosted.reads = hosted.tables = None
         flushed = asyncio.gather(*flushes, return_exceptions=True)
-        hurried = asyncio.ensure_future(self._hurried.wait())
+        hurried = asyncio.ensure_future(self._flush_skipped.wait())
         try:
             await asyncio.wait((flushed, hurried), timeout=_STOP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             for flush, (_, opened) in zip(flushes, serving, strict=True):
                 if not flush.done():
-                    _tell_not_flushed(opened, "it was told to hurry" if hurried.done() else "it takes too long")
+                    _log_not_flushed(opened, "it was told to hurry" if hurried.done() else "it takes too long")
         finally:
-            await _cancel([hurried, *flushes, *(task for slot, _ in serving for task in slot.tasks)])
+            await _cancel([hurried, *flushes, *(task for hosted, _ in serving for task in hosted.tasks)])
         closed = await asyncio.gather(*(_close(opened) for _, opened in serving), return_exceptions=True)
         await self._storage.close()
         for error in (*(await flushed), *closed):
@@ -146,56 +146,56 @@ class SegmentStore:
 
     def container(self, segment: str) -> Container:
         """Raises Unavailable while the container recovers."""
-        opened = self._slot(segment).opened
+        opened = self._hosting(segment).opened
         if opened is None:
             raise Unavailable("the container of this segment is recovering; try again")
         return opened.container
 
     def reads(self, segment: str) -> Reads:
         """The read side of a segment's container.  Raises Unavailable."""
-        reads = self._slot(segment).reads
+        reads = self._hosting(segment).reads
         if reads is None:
             raise Unavailable("the container of this segment is recovering; try again")
         return reads
 
     def tables(self, segment: str) -> Tables:
         """The tables of a segment's container.  Raises Unavailable."""
-        tables = self._slot(segment).tables
+        tables = self._hosting(segment).tables
         if tables is None:
             raise Unavailable("the container of this segment is recovering; try again")
         return tables
 
     def opened(self) -> list[Opened]:
         """The containers that serve now."""
-        return [slot.opened for slot in self._slots if slot.opened is not None]
+        return [hosted.opened for hosted in self._hosted if hosted.opened is not None]
 
-    def _slot(self, segment: str) -> Slot:
-        return self._slots[container_of(segment, len(self._slots))]
+    def _hosting(self, segment: str) -> HostedContainer:
+        return self._hosted[container_of(segment, len(self._hosted))]
 
     # -- opening and failing ------------------------------------------------------------------
 
     async def _open(self, number: int) -> None:
-        slot = self._slots[number]
+        hosted = self._hosted[number]
         opened = await open_container(
-            number, self.env, self._logs, self._indexes, self._storage, self.budget, self._paces,
+            number, self.env, self._logs, self._indexes, self._storage, self.budget, self._rate_limiters,
             self.limits.container, self.limits.flush, self._failed,
         )  # fmt: skip
-        slot.opened = opened
-        slot.reads = Reads(opened.container, self._chunks)
-        slot.tables = Tables(opened.container)
-        slot.tasks = [asyncio.ensure_future(opened.flusher.run()), asyncio.ensure_future(self._sweep(opened))]
+        hosted.opened = opened
+        hosted.reads = Reads(opened.container, self._chunks)
+        hosted.tables = Tables(opened.container)
+        hosted.tasks = [asyncio.ensure_future(opened.flusher.run()), asyncio.ensure_future(self._sweep(opened))]
 
     def _failed(self, container: Container, error: BaseException) -> None:
-        slot = self._slots[container.number]
-        if slot.opened is None or slot.opened.container is not container:
+        hosted = self._hosted[container.number]
+        if hosted.opened is None or hosted.opened.container is not container:
             return
         _log.error("container %d failed and recovers: %s", container.number, error)
         coverage_probe("container_failed")
-        slot.opened = slot.reads = slot.tables = None
+        hosted.opened = hosted.reads = hosted.tables = None
         self.budget.drop({id(segment) for segment in container.state.segments.values()})
         self.budget.forget(container.number)
         if not self._stopping:
-            self._spawn(self._reopen(container, slot.tasks))
+            self._spawn(self._reopen(container, hosted.tasks))
         if self.on_failure is not None:  # behind that: whatever it meets, the container is opened again
             self.on_failure(container)
 
@@ -225,44 +225,44 @@ class SegmentStore:
         """Twice: what was on its way to long-term storage when its owner was lost may arrive after the first sweep.
 
         The second is repeated until nothing is left; what goes wrong again in the same way is told once."""
-        number, for_good, told = opened.container.number, False, ""
+        number, record_swept, reported = opened.container.number, False, ""
         while True:
             try:
-                swept = await sweep_orphans(opened, for_good=for_good)
+                swept = await sweep_orphans(opened, record_swept=record_swept)
                 if swept:
                     _log.info("container %d: deleted %d chunks never referenced", number, swept)
-                if for_good:
+                if record_swept:
                     return
             except SaritError as error:
-                if str(error) != told:
+                if str(error) != reported:
                     _log.warning("container %d: chunks never referenced are not all deleted yet: %s", number, error)
-                told = str(error)
-            await asyncio.sleep(_SWEEP_RETRY_SECONDS if for_good else self.limits.late_writes_seconds)
-            for_good = True
+                reported = str(error)
+            await asyncio.sleep(_SWEEP_RETRY_SECONDS if record_swept else self.limits.late_writes_seconds)
+            record_swept = True
 
     async def _watch_budget(self) -> None:
         """Let appends go on when another container's flush, or the operator, made room."""
         next_look = 0.0
-        told = False
+        reported = False
         worker = self.env.threads.worker("disk-watch")
         try:
             while True:
                 now = self.env.clock.monotonic()
                 if self._data_dir is not None and now >= next_look:
                     try:
-                        self._note_free(await worker.run(self._free_bytes))
-                        told = False
+                        self._evaluate_free_space(await worker.run(self._free_bytes))
+                        reported = False
                     except OSError as error:  # what was known stays; appends held back must still be released
-                        if not told:
+                        if not reported:
                             _log.warning("how much room %s has is not known: %s", self._data_dir, error)
-                        told = True
+                        reported = True
                     next_look = now + _DISK_POLL_SECONDS
                 if not self.budget.over_append_limit:
                     for opened in self.opened():
                         opened.container.release_throttled()
                 else:
                     for opened in self.opened():
-                        opened.flusher.poke()
+                        opened.flusher.wake()
                 await asyncio.sleep(_BUDGET_POLL_SECONDS)
         finally:
             await worker.close()
@@ -271,7 +271,7 @@ class SegmentStore:
         assert self._data_dir is not None
         return self.env.files.free_bytes(self._data_dir)
 
-    def _note_free(self, free_bytes: int) -> None:
+    def _evaluate_free_space(self, free_bytes: int) -> None:
         # Each log must still be able to go on in a next file: seals and tables need it.
         reserve = self.limits.disk_reserve_bytes + self.limits.containers * LOG_FILE_BYTES
         full = free_bytes < reserve
@@ -282,7 +282,7 @@ class SegmentStore:
         self.budget.disk_full = full
         if full:
             for opened in self.opened():
-                opened.container.log.release_spares()
+                opened.container.log.release_recycled_files()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -298,22 +298,22 @@ class SegmentStore:
 async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
     """Let the flusher end its cycle, then flush what came since."""
     flusher = opened.flusher
-    flusher.end()
+    flusher.finish()
     await asyncio.wait((running,))
     if opened.container.failure is not None:
         return
     if flusher.interrupted:
-        _tell_not_flushed(opened, "its last checkpoint was given up")
+        _log_not_flushed(opened, "its last checkpoint was given up")
         return
     try:
         await opened.container.group_commit.wait_durable()
         await flusher.checkpoint()
         await flusher.garbage.collect()
     except SaritError as error:
-        _tell_not_flushed(opened, str(error))
+        _log_not_flushed(opened, str(error))
 
 
-def _tell_not_flushed(opened: Opened, reason: str) -> None:
+def _log_not_flushed(opened: Opened, reason: str) -> None:
     _log.warning("container %d: not flushed on stop (%s); the log keeps it", opened.container.number, reason)
 
 

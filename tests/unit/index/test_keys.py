@@ -20,7 +20,7 @@ GOLDEN = [
     (keys.name_key("s/é"), "6e732fc3a9"),
     (keys.attribute_key(ID, WRITER), "61" + HEAD + WRITER.hex()),
     (keys.extent_key(ID, 4096), "63" + HEAD + "0000000000001000"),
-    (keys.slice_key(ID, 4096), "69" + HEAD + "0000000000001000"),
+    (keys.inlined_key(ID, 4096), "69" + HEAD + "0000000000001000"),
     (keys.entry_key(ID, b"key"), "6b" + HEAD + "6b6579"),
     (keys.version_key(ID, 77), "76" + HEAD + "000000000000004d"),
     (keys.garbage_key("c0/1/a"), "6763302f312f61"),
@@ -42,7 +42,7 @@ def test_parsers_are_inverses(segment, number, attribute, text, key):
     assert keys.parse_name_key(keys.name_key(text)) == text
     assert keys.parse_attribute_key(keys.attribute_key(segment, attribute)) == (segment, attribute)
     assert keys.parse_extent_key(keys.extent_key(segment, number)) == (segment, number)
-    assert keys.parse_slice_key(keys.slice_key(segment, number)) == (segment, number)
+    assert keys.parse_inlined_key(keys.inlined_key(segment, number)) == (segment, number)
     assert keys.parse_entry_key(keys.entry_key(segment, key)) == (segment, key)
     assert keys.parse_version_key(keys.version_key(segment, number)) == (segment, number)
     assert keys.parse_garbage_key(keys.garbage_key(text)) == text
@@ -62,7 +62,7 @@ def test_a_segments_range_holds_its_records_alone(segment, other, key):
     start, end = keys.segment_range(keys.ENTRY, segment)
     assert start <= keys.entry_key(segment, key) < end
     assert (start <= keys.entry_key(other, key) < end) == (segment == other)
-    assert not any(low <= keys.segment_key(segment) < high for low, high in keys.sweep_ranges(segment))
+    assert not any(low <= keys.segment_key(segment) < high for low, high in keys.ranges_of_segment(segment))
 
 
 def test_ranges_end_before_what_they_exclude():
@@ -73,7 +73,7 @@ def test_ranges_end_before_what_they_exclude():
     start, end = keys.entry_range(ID, b"b")
     assert start <= keys.entry_key(ID, b"\xff" * 9) < end
     start, end = keys.kind_range(keys.GARBAGE)
-    assert start <= keys.garbage_key("~") < end <= keys.slice_key(0, 0)
+    assert start <= keys.garbage_key("~") < end <= keys.inlined_key(0, 0)
     assert keys.entry_key(ID, b"b") < keys.after(keys.entry_key(ID, b"b")) <= keys.entry_key(ID, b"b\0")
 
 
@@ -81,7 +81,8 @@ def test_ranges_end_before_what_they_exclude():
     "parse",
     [
         keys.parse_segment_key, keys.parse_name_key, keys.parse_attribute_key, keys.parse_extent_key,
-        keys.parse_slice_key, keys.parse_entry_key, keys.parse_version_key, keys.parse_garbage_key, keys.parse_meta_key,
+        keys.parse_inlined_key, keys.parse_entry_key, keys.parse_version_key, keys.parse_garbage_key,
+        keys.parse_meta_key,
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("key", [b"", b"x", b"x" * 9, b"x" * 17, b"x" * 25, b"n\xff", b"g\xff", b"m\xff"])

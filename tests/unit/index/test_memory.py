@@ -95,11 +95,11 @@ def test_while_away_every_call_fails_and_none_is_lost(disk, faults):
     async def main():
         index = await disk.open(0)
         await index.commit(A1)
-        faults.away = True
+        faults.unavailable = True
         for call in (index.commit(A2), index.get([b"a"]), index.scan(b"", b"b", 1), disk.open(1)):
             with pytest.raises(Unavailable, match="away"):
                 await call
-        faults.away = False
+        faults.unavailable = False
         assert await index.get([b"a"]) == [b"1"]
         await index.commit(A2)
         assert await index.get([b"a"]) == [b"2"]

@@ -216,7 +216,7 @@ def test_errors_by_kind(code, kind):
     error = sqlite3.OperationalError("text")
     error.sqlite_errorcode = code
     error.sqlite_errorname = "NAME"
-    known = sqlite.mapped(error, "commit x")
+    known = sqlite.map_error(error, "commit x")
     assert type(known) is kind
     assert str(known) == "commit x: text (NAME)"
 

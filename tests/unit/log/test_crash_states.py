@@ -74,7 +74,7 @@ def test_crash_after_crash(seed: int) -> None:
                 checkpoint = machine.rng.randint(checkpoint, number)
                 log.truncate(checkpoint + 1)
 
-    async def life() -> None:
+    async def scenario() -> None:
         for _ in range(12):
             task = asyncio.ensure_future(process())
             await asyncio.wait([task], timeout=machine.rng.random() * machine.rng.choice((0.005, 0.05, 0.2)))
@@ -86,5 +86,5 @@ def test_crash_after_crash(seed: int) -> None:
                 task.result()
             task.cancel()
 
-    simulate(life, seed)
+    simulate(scenario, seed)
     assert acked

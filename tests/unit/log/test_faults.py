@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
-from sarit.core.limits import LOG_MARK_SECONDS, LOG_ROOM_WAIT_SECONDS
+from sarit.core.limits import LOG_SPACE_TIMEOUT_SECONDS, LOG_WATERMARK_SECONDS
 from sarit.log.local import LocalLogProvider
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate, start
 
@@ -168,7 +168,7 @@ def test_rot_in_the_last_frame_is_told_from_a_torn_tail_once_the_log_was_idle() 
         machine = Machine()
         log = await provider(machine).open(1)
         await write(log, range(1, 3))
-        await asyncio.sleep(2 * LOG_MARK_SECONDS + 0.1)
+        await asyncio.sleep(2 * LOG_WATERMARK_SECONDS + 0.1)
         machine.crash()
         path = f"/log/1/{names(machine, '.log')[0]}"
         machine.disk.flip(path, machine.disk.content(path).index(payload_of(2)))
@@ -259,7 +259,7 @@ def test_frames_wait_for_room_and_go_on_when_truncation_gives_files_back() -> No
         flying = [start(log, number, payload_of(number, 6000)) for number in range(1, 21)]
         rounds = acked = 0
         while acked < 20:
-            await asyncio.sleep(LOG_ROOM_WAIT_SECONDS / 2)
+            await asyncio.sleep(LOG_SPACE_TIMEOUT_SECONDS / 2)
             acked = sum(future.done() for future in flying)
             rounds += 1
             log.truncate(acked)

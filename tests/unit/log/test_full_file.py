@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import LOG_MARK_SECONDS
+from sarit.core.limits import LOG_WATERMARK_SECONDS
 from sarit.log.records import BLOCK_BYTES
 from tests.unit.log.test_faults import names, provider, write
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
@@ -27,7 +27,7 @@ def test_a_full_disk_does_not_end_a_log_that_falls_idle_or_is_closed(idle: bool)
         await asyncio.sleep(0.1)  # and so is the next file
         machine.disk.capacity_bytes = machine.disk.used_bytes()  # somebody else took the rest
         if idle:
-            await asyncio.sleep(3 * LOG_MARK_SECONDS)
+            await asyncio.sleep(3 * LOG_WATERMARK_SECONDS)
             await append(log, FILLING, payload_of(FILLING))
         await log.close()
         sizes = [len(machine.disk.content(f"/log/1/{name}")) for name in names(machine, ".log")]
@@ -46,7 +46,7 @@ def test_rot_at_the_end_of_a_full_file_is_told_once_the_next_one_is_written() ->
         machine = Machine()
         log = await provider(machine).open(1)
         await write(log, range(1, FILLING))
-        await asyncio.sleep(3 * LOG_MARK_SECONDS)
+        await asyncio.sleep(3 * LOG_WATERMARK_SECONDS)
         await append(log, FILLING, payload_of(FILLING))
         machine.crash()
         path = f"/log/1/{names(machine, '.log')[0]}"
@@ -63,17 +63,17 @@ def test_a_log_says_when_the_next_file_is_due_and_has_no_room() -> None:
         machine = Machine()
         log = await provider(machine).open(1)
         await asyncio.sleep(1)
-        assert not log.short_of_room
+        assert not log.short_of_space
         machine.disk.capacity_bytes = machine.disk.used_bytes()
         await write(log, [1])
         await asyncio.sleep(1)
-        assert not log.short_of_room, "half of the file is left"
+        assert not log.short_of_space, "half of the file is left"
         await write(log, [2])
         await asyncio.sleep(1)
-        assert log.short_of_room
+        assert log.short_of_space
         machine.disk.capacity_bytes *= 2
         await asyncio.sleep(1)
-        assert not log.short_of_room
+        assert not log.short_of_space
         await log.close()
 
     simulate(main)

@@ -8,7 +8,7 @@ import pytest
 
 from sarit.core.errors import Corrupt
 from sarit.log.reading import RunReader, file_name, find_tail, list_files, parse_file_name, replay
-from sarit.log.records import BLOCK_BYTES, FRAME, MARK, FileHeader, GroupWriter
+from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, FileHeader, GroupEncoder
 from simulation.disk import SimulatedDisk
 from tests.unit.log.world import payload_of
 
@@ -24,15 +24,15 @@ class Directory:
     def file(self, epoch: int, groups, *, base: int = 0, durable: int = 0, blocks: int = 12) -> str:
         """`groups`: lists of (kind, number, durable, payload)."""
         self._sequence += 1
-        life = random.Random(self._sequence).randbytes(12)
-        header = FileHeader(1, self._sequence, epoch, base, durable, life)
+        salt = random.Random(self._sequence).randbytes(12)
+        header = FileHeader(1, self._sequence, epoch, base, durable, salt)
         path = f"/log/1/{file_name(self._sequence, 'log')}"
         file = self.disk.open(path, "create")
         file.allocate(blocks * BLOCK_BYTES)
         file.pwrite([header.block()], 0)
         position = BLOCK_BYTES
         for records in groups:
-            group = GroupWriter(header, position)
+            group = GroupEncoder(header, position)
             for kind, number, known, payload in records:
                 group.add(kind, epoch, number, known, [payload])
             length = group.finish()
@@ -70,7 +70,7 @@ def test_frames_of_a_later_epoch_take_the_place_of_void_ones(directory) -> None:
     directory.file(1, [[frame(1)], [frame(2, 1), frame(3, 1, b"void"), frame(4, 1, b"void")]])
     directory.file(2, [[frame(3, 2, b"three")]], base=2, durable=2)
     tail, found = directory.read()
-    assert (tail.end, tail.mark) == (3, 2)
+    assert (tail.end, tail.durable) == (3, 2)
     assert found == [(1, payload_of(1)), (2, payload_of(2)), (3, b"three")]
 
 
@@ -124,7 +124,7 @@ def test_a_torn_record_ends_the_run_though_a_whole_one_starts_at_the_next_block(
 @pytest.mark.parametrize("known", [2, 3, 4])
 def test_what_follows_damage_tells_rot_from_a_torn_tail(directory, known) -> None:
     path = directory.file(
-        1, [[frame(1)], [frame(2, 1)], [frame(3, 2)], [frame(4, min(known, 3))], [(MARK, 4, known, b"")]]
+        1, [[frame(1)], [frame(2, 1)], [frame(3, 2)], [frame(4, min(known, 3))], [(WATERMARK, 4, known, b"")]]
     )
     directory.disk.flip(path, 3 * BLOCK_BYTES + 50)  # frame 3
     if known < 3:
@@ -154,7 +154,7 @@ def test_windows_of_any_size_read_the_same(directory, read_bytes) -> None:
         known = records[-1][1]
     path = directory.file(1, groups, blocks=80)
     tail, found = directory.read(read_bytes=read_bytes)
-    assert (tail.end, tail.mark) == (40, 36)
+    assert (tail.end, tail.durable) == (40, 36)
     assert [record.number for record in tail.carried] == [37, 38, 39, 40]
     assert found == [(n, payload_of(n, sizes[n - 1])) for n in range(1, 41)]
     log = list_files(directory.disk, "/log/1", 1).logs[0]
@@ -165,19 +165,19 @@ def test_windows_of_any_size_read_the_same(directory, read_bytes) -> None:
         while not reader.ended:
             reader.next_records()
         assert reader.last == 6
-        assert reader.durable_behind() == 36
+        assert reader.durable_past_end() == 36
 
 
 def test_a_tag_in_a_payload_fools_nobody(directory) -> None:
-    life = random.Random(1).randbytes(12)
-    fake = FileHeader(1, 1, 1, 0, 0, life)
-    group = GroupWriter(fake, BLOCK_BYTES)
+    salt = random.Random(1).randbytes(12)
+    fake = FileHeader(1, 1, 1, 0, 0, salt)
+    group = GroupEncoder(fake, BLOCK_BYTES)
     group.add(FRAME, 1, 99, 98, [b"fake"])
     group.finish()
     record = b"".join(group.parts)[:56]  # valid at another place, of this very life
-    directory.file(1, [[frame(1, 0, life[:4] * 500)], [frame(2, 1, record * 20)]])
+    directory.file(1, [[frame(1, 0, salt[:4] * 500)], [frame(2, 1, record * 20)]])
     tail, found = directory.read()
-    assert (tail.end, tail.mark) == (2, 1)
+    assert (tail.end, tail.durable) == (2, 1)
     assert len(found) == 2
 
 
@@ -199,4 +199,4 @@ def test_epochs_must_rise_with_the_sequence(directory) -> None:
 
 def test_an_empty_directory_is_an_empty_log(directory) -> None:
     tail, found = directory.read()
-    assert (tail.end, tail.mark, found) == (0, 0, [])
+    assert (tail.end, tail.durable, found) == (0, 0, [])

@@ -15,20 +15,20 @@ from sarit.log.records import (
     BLOCK_BYTES,
     FRAME,
     HEADER_BYTES,
-    MARK,
+    WATERMARK,
     FileHeader,
-    GroupWriter,
+    GroupEncoder,
     Record,
     Window,
     extend_crc,
     first_number,
 )
 
-HEADER = FileHeader(container=3, sequence=5, epoch=2, base=6, durable=7, life=bytes(range(12)))
+HEADER = FileHeader(container=3, sequence=5, epoch=2, base=6, durable=7, salt=bytes(range(12)))
 
 
 def group(*records: tuple[int, bytes], position: int = BLOCK_BYTES, header: FileHeader = HEADER) -> bytes:
-    writer = GroupWriter(header, position)
+    writer = GroupEncoder(header, position)
     for number, payload in records:
         writer.add(FRAME, 2, number, number - 1, [payload])
     length = writer.finish()
@@ -89,10 +89,10 @@ payloads = st.lists(st.lists(st.binary(max_size=300), max_size=5), min_size=1, m
 
 @given(payloads)
 def test_records_come_back(groups: list[list[bytes]]) -> None:
-    writer = GroupWriter(HEADER, 3 * BLOCK_BYTES)
+    writer = GroupEncoder(HEADER, 3 * BLOCK_BYTES)
     for number, parts in enumerate(groups, 10):
         writer.add(FRAME, 1, number, 9, parts)
-    writer.add(MARK, 2, 20, 20, [])
+    writer.add(WATERMARK, 2, 20, 20, [])
     writer.finish()
     read = window(b"".join(writer.parts), 3 * BLOCK_BYTES)
     at = 0
@@ -105,12 +105,12 @@ def test_records_come_back(groups: list[list[bytes]]) -> None:
         at = record.end - 3 * BLOCK_BYTES
     mark = read.record(at)
     assert isinstance(mark, Record)
-    assert (mark.kind, mark.number, mark.durable) == (MARK, 20, 20)
+    assert (mark.kind, mark.number, mark.durable) == (WATERMARK, 20, 20)
 
 
 def test_large_parts_are_not_copied_and_small_ones_are_joined() -> None:
     large = bytearray(100_000)
-    writer = GroupWriter(HEADER, BLOCK_BYTES)
+    writer = GroupEncoder(HEADER, BLOCK_BYTES)
     writer.add(FRAME, 2, 8, 7, [b"a" * 10] * 1000 + [memoryview(large)] + [b"b"] * 1000)
     assert any(isinstance(part, memoryview) and part.obj is large for part in writer.parts)
     assert len(writer.parts) < 10
@@ -132,7 +132,7 @@ def test_a_record_of_another_place_or_life_is_none() -> None:
     assert window(data, position=2 * BLOCK_BYTES).record(0) == 0
     same_tag = FileHeader(3, 5, 2, 6, 7, bytes(range(11)) + b"!")
     assert window(data, header=same_tag).record(0) == 0
-    assert window(data, header=FileHeader(3, 6, 2, 6, 7, HEADER.life)).record(0) == 0
+    assert window(data, header=FileHeader(3, 6, 2, 6, 7, HEADER.salt)).record(0) == 0
     older = Window(data, BLOCK_BYTES, HEADER.tag, HEADER.crc, epoch=1)
     assert older.record(0) == 0, "a record of a later epoch than the file's"
 
@@ -152,6 +152,6 @@ def test_a_hint_is_read_from_the_first_record() -> None:
 
 def test_a_frame_over_the_limit_is_a_bug() -> None:
     part = memoryview(bytes(MAX_FRAME_BYTES))
-    GroupWriter(HEADER, BLOCK_BYTES).add(FRAME, 2, 8, 7, [part])
+    GroupEncoder(HEADER, BLOCK_BYTES).add(FRAME, 2, 8, 7, [part])
     with pytest.raises(AssertionError, match="frame 8"):
-        GroupWriter(HEADER, BLOCK_BYTES).add(FRAME, 2, 8, 7, [part, b"x"])
+        GroupEncoder(HEADER, BLOCK_BYTES).add(FRAME, 2, 8, 7, [part, b"x"])

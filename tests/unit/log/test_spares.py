@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sarit.log.files import FileMaker
+from sarit.log.allocator import LogFileAllocator
 from tests.unit.log.test_faults import names, provider
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
 
@@ -23,14 +23,14 @@ def test_spares_are_given_back_but_one() -> None:
         log.truncate(100)
         await asyncio.sleep(1)
         assert len(names(machine, ".spare")) > 3
-        log.release_spares()
+        log.release_recycled_files()
         await asyncio.sleep(1)
         assert len(names(machine, ".spare")) == 1
-        log.release_spares()
+        log.release_recycled_files()
         for number in range(101, 131):
             await append(log, number, payload_of(number, 5000))
         await log.close()
-        log.release_spares()
+        log.release_recycled_files()
         log = await logs.open(1)
         assert (await frames(log, 100)) == expected(range(101, 131), 5000)
         await log.close()
@@ -67,15 +67,15 @@ def test_a_spare_that_could_not_be_written_is_a_spare_still() -> None:
         env = Machine().env()
         files = FullFiles(env.files, 3)
         env.files.make_dirs("/log/1")
-        maker = FileMaker(files, env.random, "/log/1", 1, FILE_BYTES, 4)  # type: ignore[arg-type]
+        maker = LogFileAllocator(files, env.random, "/log/1", 1, FILE_BYTES, 4)  # type: ignore[arg-type]
         maker.reserve()
-        spares = list(maker.spares)
+        recycled = list(maker.recycled)
         for _ in range(3):
             with pytest.raises(OSError, match="no room"):
                 maker.make(1, 0, 0, opening=True)
-            assert maker.spares == spares
+            assert maker.recycled == recycled
         maker.make(1, 0, 0, opening=True).file.close()
-        assert maker.spares == []
+        assert maker.recycled == []
         assert env.files.list("/log/1") == ["000000000005.log"]
 
     simulate(main)

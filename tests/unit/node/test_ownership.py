@@ -77,11 +77,11 @@ class Dies(MemoryChunks):
         self.chunks = chunks.chunks
         self.before = before
 
-    async def write(self, name, parts, pace=None):
+    async def write(self, name, parts, limiter=None):
         if "start-" not in name:
-            return await super().write(name, parts, pace)
+            return await super().write(name, parts, limiter)
         if not self.before:
-            await super().write(name, parts, pace)
+            await super().write(name, parts, limiter)
         raise KeyboardInterrupt
 
 
@@ -171,7 +171,7 @@ class Lost(Dies):
         super().__init__(chunks, before=False)
         self.lost = []
 
-    async def write(self, name, parts, pace=None):
+    async def write(self, name, parts, limiter=None):
         self.lost.append((name, b"".join(parts)))
         raise Unavailable("no answer")
 

@@ -277,12 +277,12 @@ def test_the_pace_says_when_and_how_much(tmp_path, disk, env):
         chunks = await open_directory(str(tmp_path), env)
         asked = []
 
-        async def pace(left):
+        async def limiter(left):
             asked.append((left, sum(name == "datasync" for name, _ in disk.calls)))
             return 4096
 
         disk.calls.clear()
-        await chunks.write("a", [bytes(3000), bytes(5192), b"rest"], pace)
+        await chunks.write("a", [bytes(3000), bytes(5192), b"rest"], limiter)
         assert asked == [(8196, 0), (4100, 1), (4, 2)]
         assert await chunks.read("a", 8190, 6) == b"\0\0rest"
         await chunks.close()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sarit.core.errors import Corrupt
-from sarit.storage.layout import ChunkList, Extent, coalesce, load_extent, load_slice, plan_compaction
+from sarit.storage.layout import ChunkList, Extent, coalesce, load_chunk_extent, load_inlined_extent, plan_compaction
 
 SMALL, TARGET, JOIN = 16, 40, 4
 
@@ -225,9 +225,9 @@ def test_golden_records():
     extent = Extent(4096, 1_000_000, "c0/1/a", 512)
     golden = bytes.fromhex("01" + "00000000000f4240" + "0000000000000200" + "63302f312f61")
     assert extent.record() == golden
-    assert load_extent(4096, golden) == extent
+    assert load_chunk_extent(4096, golden) == extent
     assert Extent(7, 3, inline=b"abc").record() == b"abc"
-    assert load_slice(7, b"abc") == Extent(7, 3, inline=b"abc")
+    assert load_inlined_extent(7, b"abc") == Extent(7, 3, inline=b"abc")
 
 
 @given(
@@ -238,7 +238,7 @@ def test_golden_records():
 )
 def test_records_are_read_back(start, length, chunk_offset, name):
     extent = Extent(start, length, name, chunk_offset)
-    assert load_extent(start, extent.record()) == extent
+    assert load_chunk_extent(start, extent.record()) == extent
 
 
 @pytest.mark.parametrize(
@@ -247,6 +247,6 @@ def test_records_are_read_back(start, length, chunk_offset, name):
 )
 def test_unknown_records_are_corrupt(record):
     with pytest.raises(Corrupt):
-        load_extent(0, bytes.fromhex(record))
+        load_chunk_extent(0, bytes.fromhex(record))
     with pytest.raises(Corrupt):
-        load_slice(0, b"")
+        load_inlined_extent(0, b"")

@@ -47,11 +47,11 @@ def test_slow_and_away():
         assert lengths == [3, 2]
         writing = asyncio.ensure_future(chunks.write("b", [b"1"]))
         await asyncio.sleep(0)
-        faults.away = True
+        faults.unavailable = True
         for call in (writing, chunks.read("a", 0, 1), chunks.delete("a"), listed(chunks)):
             with pytest.raises(Unavailable, match="away"):
                 await call
-        faults.away = False
+        faults.unavailable = False
         assert await listed(chunks) == ["a"]
 
     asyncio.run(main())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SMALL = StoreLimits(
     containers=2,
-    flush=FlushLimits(interval_seconds=0.02, small_slice_bytes=200, chunk_bytes=1000, trigger_bytes=3000),
+    flush=FlushLimits(interval_seconds=0.02, inline_below_bytes=200, chunk_bytes=1000, trigger_bytes=3000),
     late_writes_seconds=0.0,
     container=ContainerLimits(max_segments=3),
 )
@@ -79,7 +79,7 @@ class World:
 
     async def crash(self, store: SegmentStore) -> SegmentStore:
         """The process dies; a new one opens."""
-        for task in [*store._tasks, *(task for slot in store._slots for task in slot.tasks)]:
+        for task in [*store._tasks, *(task for hosted in store._hosted for task in hosted.tasks)]:
             task.cancel()
         for opened in store.opened():
             await opened.container.log.close()

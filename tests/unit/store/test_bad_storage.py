@@ -15,7 +15,7 @@ from tests.unit.store.harness import SMALL, World, Writer, read_all
 NAME = "a/b/0.#epoch.0"
 SOURCE = f"{NAME}#transaction.1"
 REPLACE_IF_EQUALS = 4
-BY_HAND = replace(SMALL.flush, interval_seconds=1000, small_slice_bytes=1, small_extent_bytes=100_000)
+BY_HAND = replace(SMALL.flush, interval_seconds=1000, inline_below_bytes=1, small_extent_bytes=100_000)
 
 
 def run(main):

@@ -15,7 +15,7 @@ from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 SEGMENT, OTHER = "s/t/0.#epoch.0", "s/u/0.#epoch.0"
 SOURCE = SEGMENT + "#transaction." + "0" * 32
-BY_HAND = FlushLimits(interval_seconds=1000, small_slice_bytes=1, concurrent_small_writes=1)
+BY_HAND = FlushLimits(interval_seconds=1000, inline_below_bytes=1, concurrent_small_writes=1)
 
 
 class Part(bytearray):
@@ -50,11 +50,11 @@ class OneChunk(MemoryChunks):
         super().__init__()
         self.waiting, self.more = asyncio.Event(), asyncio.Event()
 
-    async def write(self, name, parts, pace=None):
+    async def write(self, name, parts, limiter=None):
         if self.chunks:
             self.waiting.set()
             await self.more.wait()
-        await super().write(name, parts, pace)
+        await super().write(name, parts, limiter)
 
 
 async def _half_written(cache_bytes: int, first: str = SEGMENT):

@@ -257,7 +257,7 @@ def test_appends_wait_while_long_term_storage_is_away_and_none_is_lost():
     async def main():
         world = World(limits=replace(SMALL, max_dirty_bytes=15_000))
         _, store, writer = await opened(world)
-        world.storage.faults.away = True
+        world.storage.faults.unavailable = True
         for number in range(1, 101):
             writer.append(b"y" * 300, number)
         await asyncio.sleep(0.1)
@@ -265,7 +265,7 @@ def test_appends_wait_while_long_term_storage_is_away_and_none_is_lost():
         assert 10 < acked < 30
         assert writer.replies.errors == []
         assert len(await read_all(store, SEGMENT)) == acked * 300
-        world.storage.faults.away = False
+        world.storage.faults.unavailable = False
         for _ in range(400):
             if len(writer.replies.acknowledgements) == 100:
                 break

@@ -18,7 +18,7 @@ def test_extents_read_while_a_commit_is_under_way(reload):
         writer = Writer(store, NAME)
         await writer.set_up()
         opened = next(one for one in store.opened() if one.container is container)
-        for task in [task for slot in store._slots for task in slot.tasks]:
+        for task in [task for hosted in store._hosted for task in hosted.tasks]:
             task.cancel()
         await asyncio.sleep(0)
         await opened.flusher.checkpoint()

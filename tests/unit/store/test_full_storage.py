@@ -11,7 +11,7 @@ from sarit.store.tiering import flusher as flushing
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 OLD, NEW = "a/old/0.#epoch.0", "a/new/0.#epoch.0"
-BY_HAND = replace(SMALL.flush, interval_seconds=1000, small_slice_bytes=1)
+BY_HAND = replace(SMALL.flush, interval_seconds=1000, inline_below_bytes=1)
 
 
 class FullChunks(MemoryChunks):
@@ -23,11 +23,11 @@ class FullChunks(MemoryChunks):
         super().__init__()
         self.refused = asyncio.Event()
 
-    async def write(self, name, parts, pace=None):
+    async def write(self, name, parts, limiter=None):
         if sum(map(len, (*parts, *self.chunks.values()))) > self.room:
             self.refused.set()
             raise Unavailable("No space left on device")
-        await super().write(name, parts, pace)
+        await super().write(name, parts, limiter)
 
 
 @pytest.fixture(autouse=True)

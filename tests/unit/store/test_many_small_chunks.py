@@ -9,7 +9,7 @@ from sarit.store.tiering.flusher import FlushLimits
 from tests.unit.store.harness import SMALL, World, Writer
 
 SEGMENTS = [f"s/t/{number}.#epoch.0" for number in range(100)]
-BY_HAND = FlushLimits(interval_seconds=1000, small_slice_bytes=1, small_extent_bytes=1000)
+BY_HAND = FlushLimits(interval_seconds=1000, inline_below_bytes=1, small_extent_bytes=1000)
 
 
 async def fill(flush: FlushLimits, names: list[str], size: int):
@@ -56,10 +56,10 @@ def test_small_chunks_are_written_many_at_once_large_ones_few(size, most):
 )
 def test_many_small_runs_gather_for_twice_as_long_unless_memory_runs_short(names, held_bound, waits):
     async def main():
-        flush = FlushLimits(interval_seconds=1000, trigger_bytes=4000, small_slice_bytes=1, small_extent_bytes=100)
+        flush = FlushLimits(interval_seconds=1000, trigger_bytes=4000, inline_below_bytes=1, small_extent_bytes=100)
         _, flusher = await fill(flush, names, 6000 // len(names))
         flusher._container.budget.max_dirty_bytes = held_bound
-        flusher.poke()
+        flusher.wake()
         await asyncio.sleep(0.05)
         assert flusher.statistics.checkpoints == (0 if waits else 1)
 
@@ -69,12 +69,12 @@ def test_many_small_runs_gather_for_twice_as_long_unless_memory_runs_short(names
 @pytest.mark.parametrize("short", ["memory", "disk", "log"])
 def test_what_runs_short_while_it_gathers_ends_the_patience(short, monkeypatch):
     async def main():
-        flush = FlushLimits(interval_seconds=4, trigger_bytes=4000, small_slice_bytes=1, small_extent_bytes=100)
+        flush = FlushLimits(interval_seconds=4, trigger_bytes=4000, inline_below_bytes=1, small_extent_bytes=100)
         world, flusher = await fill(flush, SEGMENTS, 60)
         loop = asyncio.get_running_loop()
-        flusher.poke()
+        flusher.wake()
         await asyncio.sleep(0.01)
-        assert flusher._patience() > 1
+        assert flusher._interval_factor() > 1
         begun = loop.time()
         container = flusher._container
         if short == "memory":
@@ -82,8 +82,8 @@ def test_what_runs_short_while_it_gathers_ends_the_patience(short, monkeypatch):
         elif short == "disk":
             container.budget.disk_full = True
         else:
-            monkeypatch.setattr(type(container.log), "short_of_room", True)
-        assert flusher._patience() == 1
+            monkeypatch.setattr(type(container.log), "short_of_space", True)
+        assert flusher._interval_factor() == 1
         while not flusher.statistics.checkpoints:
             await asyncio.sleep(0.005)
         assert loop.time() - begun < 6  # it looks every half second; what it would wait for is 8 s

@@ -9,7 +9,7 @@ import pytest
 
 from sarit.core.metering import ScalingTimes, Wish
 from sarit.core.names import transaction_segment
-from sarit.store.flow_control.load_meters import Meters
+from sarit.store.flow_control.load_meters import LoadMeters
 from sarit.wire.append import Append
 from tests.unit.store.harness import World, Writer
 
@@ -36,8 +36,8 @@ class Rig:
         self.store = store
         self.clock = Clock()
         self.asked: list[tuple[str, Wish]] = []
-        self.meters = Meters(store, self.clock, TIMES)
-        self.meters.ask = lambda segment, wish: self.asked.append((segment, wish))
+        self.meters = LoadMeters(store, self.clock, TIMES)
+        self.meters.request_scaling = lambda segment, wish: self.asked.append((segment, wish))
         self.numbers: dict[str, int] = {}
         self.writers: dict[str, Writer] = {}
 
@@ -60,7 +60,7 @@ class Rig:
             if rate:
                 await self.write(round(rate * TIMES.interval), name)
             self.clock.seconds += TIMES.interval
-            await self.meters.look()
+            await self.meters.measure()
 
 
 def rigged(test):
@@ -78,9 +78,9 @@ def rigged(test):
 def test_a_steady_rate_is_read_as_it_is_from_the_beginning():
     async def main(rig):
         await rig.create()
-        await rig.meters.look()
+        await rig.meters.measure()
         rig.clock.seconds += TIMES.interval
-        await rig.meters.look()
+        await rig.meters.measure()
         for _ in range(12):
             await rig.minutes(1 / 12, 40)
             rates = rig.meters.rates(SEGMENT)
@@ -95,7 +95,7 @@ def test_what_was_counts_for_less_with_every_window_that_passes():
     async def main(rig):
         await rig.create(target=1_000_000)
         rig.clock.seconds += 1
-        await rig.meters.look()
+        await rig.meters.measure()
         await rig.minutes(120, 100)
         full = rig.meters.rates(SEGMENT).events
         await rig.minutes(2, 0)
@@ -112,7 +112,7 @@ def test_a_hot_segment_is_put_forward_once_in_a_while():
     async def main(rig):
         await rig.create()
         rig.clock.seconds += 1
-        await rig.meters.look()
+        await rig.meters.measure()
         await rig.minutes(9.9, 600)
         assert rig.asked == []  # within the cool-down
         await rig.minutes(1, 600)
@@ -130,7 +130,7 @@ def test_a_cold_segment_is_put_forward_after_the_longest_window():
         await rig.create()
         await rig.create("s/fixed/0.#epoch.0", scale_type=0)
         rig.clock.seconds += 1
-        await rig.meters.look()
+        await rig.meters.measure()
         await rig.minutes(19.9, 0)
         assert rig.asked == []
         await rig.minutes(0.2, 0)
@@ -145,14 +145,14 @@ def test_a_transaction_counts_when_it_is_merged():
         await rig.create()
         await rig.create(shadow, scale_type=0)
         rig.clock.seconds += 1
-        await rig.meters.look()
+        await rig.meters.measure()
         await rig.write(100, shadow)
         rig.clock.seconds += TIMES.interval
-        await rig.meters.look()
+        await rig.meters.measure()
         assert rig.meters.rates(SEGMENT).events[0] == 0
         await rig.store.container(SEGMENT).merge(SEGMENT, shadow)
         rig.clock.seconds += TIMES.interval
-        await rig.meters.look()
+        await rig.meters.measure()
         assert rig.meters.rates(SEGMENT).events[0] > 0
         assert rig.meters.rates(SEGMENT).bytes[0] == pytest.approx(10 * rig.meters.rates(SEGMENT).events[0])
 
@@ -164,7 +164,7 @@ def test_sealed_segments_and_tables_are_not_metered():
         await rig.create()
         await rig.store.tables("s/k_kvtable/0.#epoch.0").create("s/k_kvtable/0.#epoch.0", 0)
         rig.clock.seconds += 1
-        await rig.meters.look()
+        await rig.meters.measure()
         assert "1 segments" in repr(rig.meters)
         await rig.store.container(SEGMENT).seal(SEGMENT)
         await rig.minutes(40, 0)

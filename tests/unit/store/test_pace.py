@@ -39,7 +39,7 @@ def paced(monkeypatch, unflushed, sizes, late=0.0):
     clock = Clock()
     budget = MemoryBudget(1000 * MIB, 0)
     report(budget, unflushed)
-    pace = FlushRateLimiter(clock, budget)
+    limiter = FlushRateLimiter(clock, budget)
 
     async def sleep(seconds):
         assert seconds > 0
@@ -50,7 +50,7 @@ def paced(monkeypatch, unflushed, sizes, late=0.0):
     async def main():
         turns = []
         for size in sizes:
-            assert await pace(size) == size
+            assert await limiter(size) == size
             turns.append(clock.now)
         return turns
 
@@ -74,11 +74,11 @@ def test_above_half_of_the_bound_nothing_waits(monkeypatch):
 
 def test_pieces_are_small_while_paced_and_never_more_than_is_left():
     budget = MemoryBudget(1000 * MIB, 0)
-    pace = FlushRateLimiter(Clock(), budget)
-    assert asyncio.run(pace(32 * MIB)) == MIB // 4
-    assert asyncio.run(pace(100)) == 100
+    limiter = FlushRateLimiter(Clock(), budget)
+    assert asyncio.run(limiter(32 * MIB)) == MIB // 4
+    assert asyncio.run(limiter(100)) == 100
     report(budget, 501 * MIB)
-    assert asyncio.run(pace(32 * MIB)) == 4 * MIB
+    assert asyncio.run(limiter(32 * MIB)) == 4 * MIB
 
 
 def test_late_timers_do_not_slow_it_down(monkeypatch):
@@ -90,7 +90,7 @@ def test_after_a_pause_there_is_no_burst(monkeypatch):
     clock = Clock()
     budget = MemoryBudget(1000 * MIB, 0)
     report(budget, 100 * MIB)
-    pace = FlushRateLimiter(clock, budget)
+    limiter = FlushRateLimiter(clock, budget)
     waited = []
 
     async def sleep(seconds):
@@ -100,10 +100,10 @@ def test_after_a_pause_there_is_no_burst(monkeypatch):
     monkeypatch.setattr(asyncio, "sleep", sleep)
 
     async def main():
-        await pace(MIB)
+        await limiter(MIB)
         clock.now = 100.0
         for _ in range(80):
-            await pace(MIB)
+            await limiter(MIB)
 
     asyncio.run(main())
     assert sum(waited) > 0.15, "20 MiB at 100 MiB/s, less the slack"
@@ -129,7 +129,7 @@ class Machine:
         bursts=False,
     ):
         self.clock = Clock(100.0)
-        self.pace = ReadRateLimiter(self.clock)
+        self.limiter = ReadRateLimiter(self.clock)
         self.appends, self.alone, self.beside, self._disk, self._closed = appends, alone, beside, disk, closed
         self._strays, self._random, self._tenth, self._factor = strays, Random(1), 0, 1.0
         self._bursts = bursts
@@ -151,7 +151,7 @@ class Machine:
                 began = self._began if self._closed else self.clock.now - taken
                 self.waits.append(self.clock.now - began)
                 share = (5 if self.clock.now % 1 < 0.2 else 0) if self._bursts else 1
-                self.pace.appended(began, int(share * self.appends * (self.clock.now - self._began)))
+                self.limiter.appended(began, int(share * self.appends * (self.clock.now - self._began)))
             self._began = self.clock.now
             self._next += max(taken, 0.001) if self._closed else 0.002
         self.clock.now = then
@@ -171,7 +171,7 @@ class Machine:
             while self.clock.now < began + seconds:
                 before = self.clock.now
                 turn += 1
-                await self.pace(2 * MIB, turn // turns_in_place if turns_in_place else turn % readers)
+                await self.limiter(2 * MIB, turn // turns_in_place if turns_in_place else turn % readers)
                 self._until(max(self.clock.now, before + 2 * MIB / self._disk))
                 self.rate += 0.2 * (2 * MIB / (self.clock.now - before) - self.rate)
                 if self.clock.now > began + seconds / 2:
@@ -208,7 +208,7 @@ def test_the_rate_does_not_leave_what_is_read_behind(monkeypatch):
     machine = Machine(monkeypatch)
     machine.quiet(1)
     machine.read(60)
-    assert machine.pace.bytes_per_second < 2000 * MIB
+    assert machine.limiter.bytes_per_second < 2000 * MIB
 
 
 def test_a_reader_at_full_speed_is_slow_at_once_when_appends_begin(monkeypatch):
@@ -320,7 +320,7 @@ def test_no_read_waits_longer_than_the_bound_however_many_there_are(monkeypatch)
 
     async def main():
         for _ in range(1000):
-            await machine.pace(2 * MIB, 0)
+            await machine.limiter(2 * MIB, 0)
 
     asyncio.run(main())
     assert FAST_APPEND_SECONDS < max(waits) <= MAX_READ_WAIT_SECONDS
@@ -328,26 +328,26 @@ def test_no_read_waits_longer_than_the_bound_however_many_there_are(monkeypatch)
 
 def test_what_appends_take_beside_reads_asked_for_before_is_not_learned(monkeypatch):
     clock = Clock()
-    pace = ReadRateLimiter(clock)
+    limiter = ReadRateLimiter(clock)
 
     async def sleep(seconds):
         """The reads' turns come later than all that is looked at here."""
 
     def look(took):
         for _ in range(20):
-            pace.appended(clock.now - took, MIB)
+            limiter.appended(clock.now - took, MIB)
         clock.now += 0.11
 
     async def main():
         for _ in range(20):
             look(0.001)
-        learned = pace._undisturbed
+        learned = limiter._undisturbed
         for _ in range(150):
-            await pace(2 * MIB, "a reader")
+            await limiter(2 * MIB, "a reader")
         look(0.05)
         for _ in range(3):
             look(0.05)
-        assert pace._undisturbed == pytest.approx(learned)
+        assert limiter._undisturbed == pytest.approx(learned)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     asyncio.run(main())

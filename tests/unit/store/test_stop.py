@@ -30,7 +30,7 @@ def test_a_stop_during_a_checkpoint_loses_nothing(patience, monkeypatch) -> None
     monkeypatch.setattr(store_module, "_STOP_SECONDS", patience, raising=False)
 
     async def main() -> None:
-        limits = replace(SMALL, containers=1, flush=replace(SMALL.flush, small_slice_bytes=1))
+        limits = replace(SMALL, containers=1, flush=replace(SMALL.flush, inline_below_bytes=1))
         world = World(limits=limits)
         world.storage.faults = StorageFaults(delay=lambda length: SLOW if length else 0.0)
         first, second = "a/b/0.#epoch.0", "a/b/1.#epoch.0"
@@ -90,12 +90,12 @@ def test_a_stop_takes_no_longer_for_many_containers(hurried) -> None:
     """Long-term storage is away, so that none can be flushed."""
 
     async def main() -> None:
-        world = World(limits=replace(SMALL, containers=4, flush=replace(SMALL.flush, small_slice_bytes=1)))
+        world = World(limits=replace(SMALL, containers=4, flush=replace(SMALL.flush, inline_below_bytes=1)))
         store = await world.start()
         names = [name for number in range(40) if (name := f"a/b/{number}.#epoch.0")]
         by_container = {store.container(name).number: name for name in names}
         assert len(by_container) == 4
-        world.storage.faults.away = True
+        world.storage.faults.unavailable = True
         for name in by_container.values():
             await store.container(name).create(name)
             writer = Writer(store, name)
@@ -108,10 +108,10 @@ def test_a_stop_takes_no_longer_for_many_containers(hurried) -> None:
         stopping = asyncio.ensure_future(store.stop())
         if hurried:
             await asyncio.sleep(1)
-            store.hurry()
+            store.skip_flush()
         await stopping
         assert loop.time() - started < (2 if hurried else store_module._STOP_SECONDS + 1)
-        world.storage.faults.away = False
+        world.storage.faults.unavailable = False
         store = await world.start()
         for name in by_container.values():
             assert await read_all(store, name) == b"x" * 5000

@@ -12,7 +12,7 @@ from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, WRITER, World, Writer
 from tests.unit.store.server.test_connection import append_end, run, serving
 
-BY_HAND = replace(SMALL, containers=1, flush=FlushLimits(interval_seconds=1000, small_slice_bytes=10))
+BY_HAND = replace(SMALL, containers=1, flush=FlushLimits(interval_seconds=1000, inline_below_bytes=10))
 TABLE = "s/_tables/t"
 UNCONDITIONAL = -(1 << 63)
 

@@ -49,10 +49,10 @@ def test_orphans_of_an_epoch_that_could_not_be_swept_are_swept_later() -> None:
         await _write(store, 2)
         first = store.container(NAME).log.epoch
         orphans = [_orphan(world, first, 3)]
-        world.storage.faults.away = True
+        world.storage.faults.unavailable = True
         store = await world.crash(store)
         await asyncio.sleep(0.01)  # the sweep meets storage that is away
-        world.storage.faults.away = False
+        world.storage.faults.unavailable = False
         await _write(store, 6)
         orphans.append(_orphan(world, first + 1, 99))
         whole = await read_all(store, NAME)
@@ -122,10 +122,10 @@ def test_epochs_before_the_first_checkpoint_are_swept() -> None:
         store = await world.start()
         await store.container(NAME).create(NAME)
         orphan = _orphan(world, store.container(NAME).log.epoch, 1)
-        world.storage.faults.away = True
+        world.storage.faults.unavailable = True
         store = await world.crash(store)
         await asyncio.sleep(0.01)  # the sweep meets storage that is away
-        world.storage.faults.away = False
+        world.storage.faults.unavailable = False
         await _write(store, 3)
         whole = await read_all(store, NAME)
         store = await world.crash(store)
@@ -281,11 +281,11 @@ def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_s
         (opened,) = store.opened()
         write, failed = world.storage.write, []
 
-        async def failing(name, parts, pace=None):
+        async def failing(name, parts, limiter=None):
             if not failed:
                 failed.append(name)
                 raise Unavailable("timed out")
-            await write(name, parts, pace)
+            await write(name, parts, limiter)
 
         if part == "flush":
             world.storage.write = failing

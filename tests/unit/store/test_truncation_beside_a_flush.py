@@ -12,7 +12,7 @@ DATA = b"a" * 300 + b"b" * 300 + b"c" * 300 + b"d" * 300 + b"e" * 300
 
 def flusher_of(store):
     """The flusher of the segment's container, which works when told to and not by itself."""
-    for task in [task for slot in store._slots for task in slot.tasks]:
+    for task in [task for hosted in store._hosted for task in hosted.tasks]:
         task.cancel()
     return next(one for one in store.opened() if one.container is store.container(NAME)).flusher
 

@@ -82,7 +82,7 @@ class Container:
         self._refusing = False
         self.failure: BaseException | None = None
         # The first epoch whose commits tell which chunks they settle.
-        self.settled_from = log.epoch
+        self.resolved_from = log.epoch
 
     def __repr__(self) -> str:
         return f"<Container {self.number} epoch {self.log.epoch}, {len(self.state.segments)} segments in memory>"

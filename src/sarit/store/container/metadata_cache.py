@@ -16,7 +16,7 @@ from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import NotFound
 from sarit.core.limits import MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT, NULL_ATTRIBUTE_VALUE
 from sarit.index import keys
-from sarit.storage.layout import ChunkList, Extent, load_extent, load_slice
+from sarit.storage.layout import ChunkList, Extent, load_chunk_extent, load_inlined_extent
 from sarit.store.container.operations import Entry
 from sarit.store.container.range_scan_cache import RangeScanCache
 from sarit.store.container.segment import Attribute, Segment, load_segment
@@ -304,8 +304,8 @@ class MetadataCache:
 
 
 def _chunk_extent(key: bytes, value: bytes) -> Extent:
-    return load_extent(keys.parse_extent_key(key)[1], value)
+    return load_chunk_extent(keys.parse_extent_key(key)[1], value)
 
 
 def _slice_extent(key: bytes, value: bytes) -> Extent:
-    return load_slice(keys.parse_slice_key(key)[1], value)
+    return load_inlined_extent(keys.parse_inlined_key(key)[1], value)

@@ -42,9 +42,9 @@ class ReadResult:
 class ChunkReader:
     """Aligned blocks of chunks, cached and read ahead; shared by all containers of a node."""
 
-    def __init__(self, storage: ChunkStorage, cache_bytes: int, pace: ReadRateLimiter) -> None:
+    def __init__(self, storage: ChunkStorage, cache_bytes: int, limiter: ReadRateLimiter) -> None:
         self._storage = storage
-        self._pace = pace
+        self._rate_limiter = limiter
         self._limit = cache_bytes
         self._bytes = 0
         self._blocks: OrderedDict[tuple[str, int], asyncio.Task[Buffer]] = OrderedDict()
@@ -97,7 +97,7 @@ class ChunkReader:
         return task
 
     async def _load(self, chunk: str, begin: int, length: int, reader: Hashable) -> Buffer:
-        await self._pace(length, reader)
+        await self._rate_limiter(length, reader)
         return await self._storage.read(chunk, begin, length)
 
     def _forget(self, chunk: str, number: int) -> None:

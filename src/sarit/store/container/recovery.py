@@ -19,8 +19,8 @@ from sarit.storage.names import epoch_prefix
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.dirty_bytes import operation_bytes
 from sarit.store.container.operations import Append, Create, Merge, SetAttributes, decode_frame
-from sarit.store.tiering.checkpoint import failed_key, settled_key
-from sarit.store.tiering.chunk_gc import delete_chunks, in_flight
+from sarit.store.tiering.checkpoint import failed_write_key, resolved_key
+from sarit.store.tiering.chunk_gc import delete_chunks, deletion_groups
 from sarit.store.tiering.flusher import Flusher, FlushLimits
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Checkpoint:
     frame: int
     next_segment: int
     chunk_sequence: int
-    settled_from: int | None
+    resolved_from: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ async def open_container(
         container = Container(number, env, log, index, storage, budget, rate_limiters, limits, on_failure)
         container.state.next_segment_id = checkpoint.next_segment
         container.state.applied_frame = checkpoint.frame
-        if checkpoint.settled_from is not None:
-            container.settled_from = checkpoint.settled_from
+        if checkpoint.resolved_from is not None:
+            container.resolved_from = checkpoint.resolved_from
         await _replay(container, checkpoint.frame)
         container.serve()
         flusher = Flusher(container, flush, checkpoint.chunk_sequence)
@@ -89,11 +89,11 @@ async def open_container(
 async def _read_checkpoint(index: Index) -> Checkpoint:
     names = ("frame", "next-segment", "chunk-sequence", "settled-from", "epoch")
     rows = await index.get([keys.meta_key(name) for name in names])
-    *values, settled_from, epoch = (None if row is None else keys.parse_attribute_value(row) for row in rows)
+    *values, resolved_from, epoch = (None if row is None else keys.parse_attribute_value(row) for row in rows)
     if epoch is None:  # no epoch ever committed anything, so each has told what it settled: nothing
-        settled_from = 1
+        resolved_from = 1
     frame, next_segment, sequence = (value or 0 for value in values)
-    return Checkpoint(frame, max(next_segment, 1), sequence, settled_from)
+    return Checkpoint(frame, max(next_segment, 1), sequence, resolved_from)
 
 
 async def _replay(container: Container, after: int) -> None:
@@ -146,10 +146,10 @@ async def _delete_transients(container: Container) -> None:
 
 async def _settled(opened: Opened, epoch: int) -> int:
     """The highest chunk number that commits of an older epoch settled."""
-    (row,) = await opened.container.index.get([settled_key(epoch)])
+    (row,) = await opened.container.index.get([resolved_key(epoch)])
     if row is not None:
         return keys.parse_attribute_value(row)
-    since = opened.checkpoint.settled_from
+    since = opened.checkpoint.resolved_from
     # Epochs before those that tell theirs: nothing above the last number of all is referenced.
     return 0 if since is not None and epoch >= since else opened.checkpoint.chunk_sequence
 
@@ -157,7 +157,7 @@ async def _settled(opened: Opened, epoch: int) -> int:
 async def _failed(opened: Opened, epoch: int) -> set[int]:
     """The chunk numbers of an older epoch whose writes were reported as failed."""
     numbers: set[int] = set()
-    at, end = failed_key(epoch, 0), failed_key(epoch + 1, 0)
+    at, end = failed_write_key(epoch, 0), failed_write_key(epoch + 1, 0)
     while True:
         rows = await opened.container.index.scan(at, end, _SCAN_ROWS)
         numbers.update(int(keys.parse_meta_key(key).rpartition("/")[2]) for key, _ in rows)
@@ -166,21 +166,23 @@ async def _failed(opened: Opened, epoch: int) -> set[int]:
         at = keys.after(rows[-1][0])
 
 
-async def sweep_orphans(opened: Opened, *, for_good: bool = True) -> int:
+async def sweep_orphans(opened: Opened, *, record_swept: bool = True) -> int:
     """Delete chunks that older epochs wrote and never committed; how many there were.
 
-    A chunk of an older epoch with a number above the last one that a commit of that epoch settled is
-    referenced by nothing; nor is any chunk of an epoch without a commit, or one whose write was reported as failed: it
-    was garbage at once, but may have appeared after that was collected.  `for_good`: nothing of these epochs is on its
-    way any more, and they need not be looked at again.  A chunk that cannot be deleted does not keep the others.
+    Three kinds of chunks are referenced by nothing: those numbered above the last number that a commit of their epoch
+    resolved, those of an epoch without a commit, and those whose write was reported as failed (they were garbage at
+    once, but may have appeared after the garbage was collected).
+
+    `record_swept`: no write of these epochs can still arrive, so record that they need no other sweep.  A chunk that
+    cannot be deleted does not keep the others from being deleted.
 
     Raises Unavailable when long-term storage is away, or some chunks cannot be deleted: try again.
     """
     async with opened.sweeping:
-        return await _sweep(opened, for_good)
+        return await _sweep(opened, record_swept)
 
 
-async def _sweep(opened: Opened, for_good: bool) -> int:
+async def _sweep(opened: Opened, record_swept: bool) -> int:
     container, swept_key = opened.container, keys.meta_key("swept-epoch")
     # Read anew each time: what swept epochs settled is forgotten in the commit that says they are swept.
     (row,) = await container.index.get([swept_key])
@@ -189,18 +191,18 @@ async def _sweep(opened: Opened, for_good: bool) -> int:
         return 0  # also when the log was lost, and its epochs began anew: they are not those that were swept
     swept, stuck = 0, list[Unavailable]()
     for epoch in range(before + 1, container.log.epoch):
-        for names in in_flight(await _orphans(opened, epoch)):
+        for names in deletion_groups(await _orphans(opened, epoch)):
             kept = [error for error in await delete_chunks(container.storage, names) if error is not None]
             swept += len(names) - len(kept)
             stuck += kept
     if stuck:
         raise Unavailable(f"{len(stuck)} cannot be deleted: {stuck[0]}") from stuck[0]
-    if not for_good:
+    if not record_swept:
         return swept
     batch = WriteBatch()
     batch.puts[swept_key] = keys.attribute_value(container.log.epoch - 1)
-    batch.range_deletes.append((settled_key(0), settled_key(container.log.epoch)))
-    batch.range_deletes.append((failed_key(0, 0), failed_key(container.log.epoch, 0)))
+    batch.range_deletes.append((resolved_key(0), resolved_key(container.log.epoch)))
+    batch.range_deletes.append((failed_write_key(0, 0), failed_write_key(container.log.epoch, 0)))
     await container.index.commit(batch)
     return swept
 

@@ -42,4 +42,4 @@ async def wait_below_control_limit(container: Container, name: str) -> None:
 
 
 def _short(container: Container) -> bool:
-    return container.budget.over_control_limit or container.log.short_of_room
+    return container.budget.over_control_limit or container.log.short_of_space

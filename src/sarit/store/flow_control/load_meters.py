@@ -9,8 +9,8 @@ loaded, its meter begins anew, and with it the cool-down.
 
 The division takes out that the average began at 0, which it never was.
 
-Segments with a policy by rate whose rates call for it are put forward for a split or a merge through `ask`, which the
-composition binds to a controller; whether and how is decided there.
+A segment whose scaling policy is by rate, and whose rates ask for a split or a merge, is reported through
+`request_scaling`.  The node binds that to a controller, which decides.
 """
 
 from __future__ import annotations
@@ -42,42 +42,42 @@ _BY_RATE: Final = frozenset((ScaleType.KILOBYTES_PER_SECOND, ScaleType.EVENTS_PE
 _ZERO: Final = (0.0, 0.0, 0.0, 0.0)
 
 
-class Meter:
+class LoadMeter:
     """The averages of one segment."""
 
-    __slots__ = ("asked", "averages", "bytes", "events", "since", "still")
+    __slots__ = ("averages", "bytes", "events", "idle", "requested_at", "since")
 
     def __init__(self, segment: Segment, now: float) -> None:
         self.events = segment.events
         self.bytes = segment.length
         self.since = now
-        self.asked: float | None = None
+        self.requested_at: float | None = None
         self.averages = [0.0] * 8
-        self.still = True
+        self.idle = True
 
     def add(self, segment: Segment, elapsed: float, weights: tuple[float, ...]) -> None:
         """Put in what came in the last `elapsed` seconds."""
         events, size = segment.events, segment.length
-        if self.still and events == self.events and size == self.bytes:
+        if self.idle and events == self.events and size == self.bytes:
             return
         event_rate, byte_rate = (events - self.events) / elapsed, (size - self.bytes) / elapsed
         self.events, self.bytes = events, size
         old = self.averages
         self.averages = [a + w * (event_rate - a) for a, w in zip(old[:4], weights, strict=True)]
         self.averages += [a + w * (byte_rate - a) for a, w in zip(old[4:], weights, strict=True)]
-        self.still = max(self.averages) < _STILL
+        self.idle = max(self.averages) < _STILL
 
 
-class Meters:
+class LoadMeters:
     """Meters of all segments of a store that are in memory."""
 
     def __init__(self, store: SegmentStore, clock: Clock, times: ScalingTimes) -> None:
         self._store = store
         self._clock = clock
         self._times = times
-        self._meters: dict[tuple[int, int], Meter] = {}
-        self._began = self._looked = clock.monotonic()
-        self.ask: Callable[[str, Wish], None] = _nobody_asked
+        self._meters: dict[tuple[int, int], LoadMeter] = {}
+        self._began = self._measured_at = clock.monotonic()
+        self.request_scaling: Callable[[str, Wish], None] = _no_controller
 
     def __repr__(self) -> str:
         return f"<Meters of {len(self._meters)} segments>"
@@ -86,28 +86,28 @@ class Meters:
         """Measure for ever."""
         while True:
             await asyncio.sleep(self._times.interval)
-            await self.look()
+            await self.measure()
 
-    async def look(self) -> None:
+    async def measure(self) -> None:
         """Measure once."""
         now = self._clock.monotonic()
-        elapsed, self._looked = now - self._looked, now
+        elapsed, self._measured_at = now - self._measured_at, now
         if elapsed <= 0:
             return
         weights = tuple(1 - exp(-elapsed / window) for window in self._times.windows)
-        kept: dict[tuple[int, int], Meter] = {}
+        measured: dict[tuple[int, int], LoadMeter] = {}
         for opened in self._store.opened():
             number = opened.container.number
             segments = iter(list(opened.container.state.segments.values()))
             while batch := list(itertools.islice(segments, _SEGMENTS_AT_ONCE)):
                 for segment in batch:
-                    self._measure(number, segment, now, elapsed, weights, kept)
+                    self._measure(number, segment, now, elapsed, weights, measured)
                 await asyncio.sleep(0)
-        self._meters = kept
+        self._meters = measured
 
     def _measure(
         self, container: int, segment: Segment, now: float, elapsed: float, weights: tuple[float, ...],
-        kept: dict[tuple[int, int], Meter],
+        measured: dict[tuple[int, int], LoadMeter],
     ) -> None:  # fmt: skip
         if segment.table is not None or segment.sealed or segment.deleted or not segment.created:
             return
@@ -115,19 +115,21 @@ class Meters:
         meter = self._meters.get(key)
         if meter is None:
             if not _is_shadow(segment.name):
-                kept[key] = Meter(segment, now)
+                measured[key] = LoadMeter(segment, now)
             return
-        kept[key] = meter
+        measured[key] = meter
         meter.add(segment, elapsed, weights)
         times = self._times
-        if now - meter.since < times.cool_down or (meter.asked is not None and now - meter.asked < times.mute):
+        if now - meter.since < times.cool_down or (
+            meter.requested_at is not None and now - meter.requested_at < times.mute
+        ):
             return
         if segment.scale_type in _BY_RATE:
             policy = ScalingPolicy(ScaleType(segment.scale_type), segment.target_rate)
             wish = wish_of(policy, self._rates(meter, now), times)
             if wish is not Wish.NONE:
-                meter.asked = now
-                self.ask(segment.name, wish)
+                meter.requested_at = now
+                self.request_scaling(segment.name, wish)
 
     def rates(self, name: str) -> Rates:
         """Of a segment of this store; of one that is not in memory: nothing, for as long as the store runs."""
@@ -142,8 +144,8 @@ class Meters:
         meter = self._meters.get((container.number, segment.id))
         return NO_RATES if meter is None else self._rates(meter, now)
 
-    def _rates(self, meter: Meter, now: float) -> Rates:
-        age = self._looked - meter.since
+    def _rates(self, meter: LoadMeter, now: float) -> Rates:
+        age = self._measured_at - meter.since
         if age <= 0:
             return Rates(_ZERO, _ZERO, now - meter.since)
         two, five, ten, twenty = (1 / (1 - exp(-age / window)) for window in self._times.windows)
@@ -160,5 +162,5 @@ def _is_shadow(name: str) -> bool:
     return is_transaction(name) or is_transient(name)
 
 
-def _nobody_asked(segment: str, wish: Wish) -> None:
+def _no_controller(segment: str, wish: Wish) -> None:
     """No controller is bound."""

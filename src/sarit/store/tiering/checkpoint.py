@@ -24,7 +24,7 @@ _SEGMENTS_PER_TURN = 200
 _TABLE_KEYS_PER_READ = 500
 
 
-class Taken:
+class BlockSnapshot:
     """A block as it was at the snapshot: its offset and bytes then (until a chunk holds them), and the block itself."""
 
     __slots__ = ("block", "offset", "parts")
@@ -35,7 +35,7 @@ class Taken:
         self.parts = block.parts
 
     @property
-    def held_bytes(self) -> int:
+    def charged_bytes(self) -> int:
         """What memory holds for it, as long as it holds its bytes."""
         return self.block.length + BLOCK_OVERHEAD_BYTES
 
@@ -44,7 +44,7 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Captured:
+class SegmentSnapshot:
     """One segment as it was at the snapshot's frame."""
 
     segment: Segment
@@ -53,7 +53,7 @@ class Captured:
     record: bytes
     length: int
     start: int
-    blocks: list[Taken]
+    blocks: list[BlockSnapshot]
     attributes: dict[bytes, int]
     entries: dict[bytes, Entry]
     truncated: bool
@@ -61,31 +61,31 @@ class Captured:
     inlined: list[Block] = field(default_factory=list)
 
 
-def runs_of(blocks: list[Taken], limit: int) -> list[list[Taken]]:
+def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSnapshot]]:
     """Adjacent blocks that stand in memory alone, in runs of at most `limit` bytes (one block at least)."""
-    runs: list[list[Taken]] = []
+    runs: list[list[BlockSnapshot]] = []
     size = 0
     end = -1
-    for taken in blocks:
-        block = taken.block
-        if block.chunk is not None or taken.parts is None:
+    for snapshot in blocks:
+        block = snapshot.block
+        if block.chunk is not None or snapshot.parts is None:
             end = -1
             continue
-        if end != taken.offset or size + block.length > limit:
+        if end != snapshot.offset or size + block.length > limit:
             runs.append([])
             size = 0
-        runs[-1].append(taken)
+        runs[-1].append(snapshot)
         size += block.length
-        end = taken.offset + block.length
+        end = snapshot.offset + block.length
     return runs
 
 
-def refer(item: Captured) -> None:
+def add_chunk_extents(item: SegmentSnapshot) -> None:
     """Extents for the blocks that stand in chunks, adjacent ones joined; in order with those that are there."""
     at = chunk_at = length = 0
     chunk: str | None = None
-    for taken in item.blocks:
-        offset, block = taken.offset, taken.block
+    for snapshot in item.blocks:
+        offset, block = snapshot.offset, snapshot.block
         if block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset:
             length += block.length
             continue
@@ -97,23 +97,23 @@ def refer(item: Captured) -> None:
     item.extents.sort(key=lambda extent: extent.start)
 
 
-def settle(batch: WriteBatch, container: Container, sequence: int, failed: Set[int]) -> None:
+def record_resolved_chunks(batch: WriteBatch, container: Container, sequence: int, failed: Set[int]) -> None:
     """Tell that every chunk this epoch named up to `sequence` is referenced or known as garbage after this commit.
 
     Each commit that names new chunks must: the sweep of a later epoch deletes what lies above (recovery.py), and the
     numbers of `failed` writes, whose chunks may appear when they were deleted as garbage already."""
     batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
-    batch.puts[settled_key(container.log.epoch)] = keys.attribute_value(sequence)
-    batch.puts[keys.meta_key("settled-from")] = keys.attribute_value(container.settled_from)
-    batch.puts.update((failed_key(container.log.epoch, number), b"") for number in sorted(failed))
+    batch.puts[resolved_key(container.log.epoch)] = keys.attribute_value(sequence)
+    batch.puts[keys.meta_key("settled-from")] = keys.attribute_value(container.resolved_from)
+    batch.puts.update((failed_write_key(container.log.epoch, number), b"") for number in sorted(failed))
 
 
-def settled_key(epoch: int) -> bytes:
+def resolved_key(epoch: int) -> bytes:
     """Where the highest chunk number that commits of an epoch settled is, until the epoch is swept."""
     return keys.meta_key(f"settled/{epoch:010d}")
 
 
-def failed_key(epoch: int, sequence: int) -> bytes:
+def failed_write_key(epoch: int, sequence: int) -> bytes:
     """The mark of a chunk number of an epoch whose write was reported as failed, until the epoch is swept."""
     return keys.meta_key(f"failed/{epoch:010d}/{sequence:012d}")
 
@@ -126,7 +126,7 @@ class BatchBuilder:
 
     async def build(
         self,
-        captured: list[Captured],
+        snapshots: list[SegmentSnapshot],
         frame: int,
         next_segment: int,
         garbage: set[str],
@@ -135,22 +135,22 @@ class BatchBuilder:
     ) -> WriteBatch:
         """One atomic change that makes the index hold the snapshot; `garbage` gathers chunks nobody names any more."""
         batch = WriteBatch()
-        for turn, item in enumerate(captured):
+        for turn, item in enumerate(snapshots):
             if item.gone:
-                await self._batch_gone(item, batch, garbage)
+                await self._add_deleted(item, batch, garbage)
             else:
-                await self._batch_alive(item, batch, garbage)
+                await self._add_segment(item, batch, garbage)
             if turn % _SEGMENTS_PER_TURN == _SEGMENTS_PER_TURN - 1:
                 await asyncio.sleep(0)
         for chunk in sorted(garbage):
             batch.puts[keys.garbage_key(chunk)] = b""
         batch.puts[keys.meta_key("frame")] = keys.attribute_value(frame)
         batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(next_segment)
-        settle(batch, self._container, sequence, failed)
+        record_resolved_chunks(batch, self._container, sequence, failed)
         batch.puts[keys.meta_key("epoch")] = keys.attribute_value(self._container.log.epoch)
         return batch
 
-    async def _batch_gone(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+    async def _add_deleted(self, item: SegmentSnapshot, batch: WriteBatch, garbage: set[str]) -> None:
         segment = item.segment
         if not segment.committed:
             return
@@ -158,11 +158,11 @@ class BatchBuilder:
             garbage.update(extent.chunk for extent in await self._stored_extents(segment.id) if extent.chunk)
         batch.deletes.add(keys.name_key(segment.name))
         batch.deletes.add(keys.segment_key(segment.id))
-        batch.range_deletes.extend(keys.sweep_ranges(segment.id))
+        batch.range_deletes.extend(keys.ranges_of_segment(segment.id))
         if is_transient(segment.name):
             batch.deletes.add(keys.meta_key("transient/" + segment.name))
 
-    async def _batch_alive(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+    async def _add_segment(self, item: SegmentSnapshot, batch: WriteBatch, garbage: set[str]) -> None:
         segment = item.segment
         batch.puts[keys.segment_key(segment.id)] = item.record
         if not segment.committed:
@@ -176,16 +176,16 @@ class BatchBuilder:
             else:
                 batch.puts[key] = keys.attribute_value(value)
         if item.truncated and segment.committed:
-            await self._batch_truncated(item, batch, garbage)
+            await self._add_truncated(item, batch, garbage)
         for extent in item.extents:
             if extent.end > item.start:
                 batch.puts[stored_key(segment.id, extent)] = extent.record()
             elif extent.chunk:
                 garbage.add(extent.chunk)
         if item.entries:
-            await self._batch_entries(item, batch)
+            await self._add_entries(item, batch)
 
-    async def _batch_truncated(self, item: Captured, batch: WriteBatch, garbage: set[str]) -> None:
+    async def _add_truncated(self, item: SegmentSnapshot, batch: WriteBatch, garbage: set[str]) -> None:
         """Extents that lie wholly below the new start go, and chunks that no other extent names."""
         stored = await self._stored_extents(item.segment.id)
         dropped = [extent for extent in stored if extent.end <= item.start]
@@ -193,7 +193,7 @@ class BatchBuilder:
         kept = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
         garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in kept)
 
-    async def _batch_entries(self, item: Captured, batch: WriteBatch) -> None:
+    async def _add_entries(self, item: SegmentSnapshot, batch: WriteBatch) -> None:
         """New rows of a table; the version row of what each key held before goes."""
         segment = item.segment
         changed = list(item.entries.values())
@@ -219,4 +219,4 @@ class BatchBuilder:
 
 def stored_key(segment: int, extent: Extent) -> bytes:
     """Where the record of a segment's extent, or its inline slice, is."""
-    return keys.extent_key(segment, extent.start) if extent.chunk else keys.slice_key(segment, extent.start)
+    return keys.extent_key(segment, extent.start) if extent.chunk else keys.inlined_key(segment, extent.start)

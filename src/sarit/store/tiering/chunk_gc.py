@@ -37,7 +37,7 @@ async def delete_chunks(storage: ChunkStorage, names: Sequence[str]) -> list[Una
     return await asyncio.gather(*map(delete, names))
 
 
-def in_flight(names: Sequence[T]) -> Iterator[Sequence[T]]:
+def deletion_groups(names: Sequence[T]) -> Iterator[Sequence[T]]:
     """The parts that are deleted one after the other."""
     for at in range(0, len(names), MAX_CHUNK_DELETIONS_IN_FLIGHT):
         yield names[at : at + MAX_CHUNK_DELETIONS_IN_FLIGHT]
@@ -62,7 +62,7 @@ class ChunkGC:
         end = clock.monotonic() + _CYCLE_SECONDS
         batch = WriteBatch()
         self._next = None
-        for group in in_flight([key for key, _ in rows]):
+        for group in deletion_groups([key for key, _ in rows]):
             if failures >= _MOST_FAILURES or clock.monotonic() >= end:
                 self._next = group[0]  # those that cannot be deleted do not keep the others
                 break

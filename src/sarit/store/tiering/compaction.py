@@ -23,7 +23,7 @@ from sarit.core.limits import CHUNK_TARGET_BYTES, MIB
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import JOIN_EXTENTS, SMALL_EXTENT_BYTES, ChunkList, Extent, plan_compaction
-from sarit.store.tiering.checkpoint import settle
+from sarit.store.tiering.checkpoint import record_resolved_chunks
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer
@@ -39,7 +39,7 @@ MAX_BYTES_PER_CYCLE: Final = 64 * MIB
 MAX_SEGMENTS_PER_CYCLE: Final = 64
 
 
-class StorageAway(Exception):
+class StorageUnavailable(Exception):
     """Long-term storage gives or takes nothing now: later."""
 
 
@@ -76,7 +76,7 @@ class Compactor:
             if budget <= 0:
                 return
             if self._container.budget.over_soft_limit:
-                coverage_probe("compaction_gave_way")
+                coverage_probe("compaction_yielded")
                 return
             del self._small[segment_id]
             segment = self._container.state.segments.get(segment_id)
@@ -89,7 +89,7 @@ class Compactor:
             segment.compacting = True
             try:
                 budget -= await self._compact(segment, next_name)
-            except StorageAway:
+            except StorageUnavailable:
                 self._small[segment_id] = JOIN_EXTENTS
                 return
             except Corrupt as error:  # who reads those bytes is told; all others are served on
@@ -115,7 +115,7 @@ class Compactor:
         try:
             parts = [await self._bytes(extent) for extent in run]
         except (Unavailable, NotFound) as error:
-            raise StorageAway from error
+            raise StorageUnavailable from error
         name, sequence = next_name(segment, run[0].start)
         batch = WriteBatch()
         try:
@@ -123,10 +123,10 @@ class Compactor:
         except (Unavailable, Exists):
             container.state.garbage.add(name)  # it may have been written
             self._failed_writes.add(sequence)
-            raise StorageAway from None
+            raise StorageUnavailable from None
         joined = Extent(run[0].start, sum(extent.length for extent in run), name)
         for extent in run:
-            key = keys.extent_key if extent.chunk else keys.slice_key
+            key = keys.extent_key if extent.chunk else keys.inlined_key
             batch.deletes.add(key(segment.id, extent.start))
         batch.puts[keys.extent_key(segment.id, joined.start)] = joined.record()
         starts = {extent.start for extent in run}  # a run may have hundreds, when it gave way for long
@@ -134,7 +134,7 @@ class Compactor:
         for extent in run:
             if extent.chunk and extent.chunk not in kept:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""
-        settle(batch, container, sequence, self._failed_writes)
+        record_resolved_chunks(batch, container, sequence, self._failed_writes)
         coverage_probe("extents_joining")
         await container.metadata.commit(batch)
         if segment.chunks is not chunks:  # reloaded meanwhile, from before this commit

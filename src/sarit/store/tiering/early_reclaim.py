@@ -34,12 +34,12 @@ class EarlyReclaim:
     def __init__(self, container: Container) -> None:
         self._container = container
         # By segment: up to which offset its extents were looked at, so that a long wait reads each once.
-        self._looked: dict[int, int] = {}
+        self._scanned_to: dict[int, int] = {}
 
     def __repr__(self) -> str:
-        return f"<Room of {self._container!r}: {len(self._looked)} segments looked at>"
+        return f"<Room of {self._container!r}: {len(self._scanned_to)} segments looked at>"
 
-    async def drop(self, segments: Iterable[Segment]) -> None:
+    async def reclaim(self, segments: Iterable[Segment]) -> None:
         """Drop what applied deletions and truncations of `segments` left unreachable.  Raises what the index raises."""
         batch = WriteBatch()
         truncated: list[tuple[Segment, int]] = []
@@ -47,14 +47,14 @@ class EarlyReclaim:
             if not segment.committed or segment.is_table or segment.merged_into is not None:
                 continue
             start = segment.length if segment.deleted else segment.start
-            if start <= self._looked.get(segment.id, 0):
+            if start <= self._scanned_to.get(segment.id, 0):
                 continue
-            self._looked[segment.id] = start
+            self._scanned_to[segment.id] = start
             _drop_below(batch, segment, start, await self._container.metadata.scan_extents(segment.id))
             truncated.append((segment, start))
         if not batch.deletes:
             return
-        coverage_probe("room_made_beside_a_checkpoint")
+        coverage_probe("reclaimed_early")
         await self._container.metadata.commit(batch)
         for segment, start in truncated:
             if segment.chunks is not None:

@@ -25,10 +25,16 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, SaritError, Unavailable
-from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, MIB, SMALL_SLICE_BYTES
+from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, INLINE_BELOW_BYTES, MIB
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
 from sarit.storage.names import epoch_prefix
-from sarit.store.tiering.checkpoint import BatchBuilder, Captured, Taken, refer, runs_of
+from sarit.store.tiering.checkpoint import (
+    BatchBuilder,
+    BlockSnapshot,
+    SegmentSnapshot,
+    add_chunk_extents,
+    adjacent_runs,
+)
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.compaction import Compactor
 from sarit.store.tiering.early_reclaim import EarlyReclaim
@@ -40,13 +46,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CAPTURES_PER_TURN = 200
+_SNAPSHOTS_PER_TURN = 200
 _RETRY_SECONDS = 0.5
 _MAX_RETRY_SECONDS = 10.0
 _SCAN_ROWS = 1000
 _COMMITS_REMEMBERED = 10_000
-_PATIENCE = 2
-_LOOKS_WHILE_PATIENT = 8  # an interval: memory may run short meanwhile
+_INTERVAL_FACTOR = 2
+_WAKEUPS_PER_INTERVAL = 8  # an interval: memory may run short meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class FlushLimits:
     interval_seconds: float = FLUSH_INTERVAL_SECONDS
     trigger_bytes: int = 48 * MIB
     chunk_bytes: int = CHUNK_TARGET_BYTES
-    small_slice_bytes: int = SMALL_SLICE_BYTES
+    inline_below_bytes: int = INLINE_BELOW_BYTES
     concurrent_writes: int = 3
     concurrent_small_writes: int = 16
     small_extent_bytes: int = SMALL_EXTENT_BYTES
@@ -86,14 +92,14 @@ class Flusher:
         # A busy loop looks every 20 ms or so at what has ended: so long would the threads wait after a few small ones.
         self._small_writes = asyncio.Semaphore(limits.concurrent_small_writes)
         self._pending: dict[int, Segment] = {}
-        self._captured: dict[int, Captured] = {}
+        self._snapshots: dict[int, SegmentSnapshot] = {}
         self._truncated: dict[int, Segment] = {}
-        self._room: EarlyReclaim | None = None
+        self._early_reclaim: EarlyReclaim | None = None
         # Their chunk numbers, until a checkpoint has told them.
         self._failed_writes: set[int] = set()
-        self._storage_away = False
+        self._storage_unavailable = False
         self._ending = False
-        self._under_way = False
+        self._in_progress = False
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
         self.garbage = ChunkGC(container)
@@ -102,11 +108,11 @@ class Flusher:
     def __repr__(self) -> str:
         return f"<Flusher of {self._container!r} at frame {self.checkpoint_frame}>"
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Look now whether there is enough to flush."""
         self._wake.set()
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Let `run` return when its cycle is done."""
         self._ending = True
         self._wake.set()
@@ -117,7 +123,7 @@ class Flusher:
 
         What a checkpoint had captured is in the log alone; a chunk that a compaction wrote would never be swept once
         another commit of this epoch settled its number."""
-        return self._under_way
+        return self._in_progress
 
     async def run(self) -> None:
         """Flush until ended or cancelled; an index that fails ends the container's epoch."""
@@ -125,14 +131,14 @@ class Flusher:
         last = container.env.clock.monotonic()
         idle = False
         while container.failure is None and not self._ending:
-            patience = self._patience()
-            wait = last + patience * self._limits.interval_seconds - container.env.clock.monotonic()
+            factor = self._interval_factor()
+            wait = last + factor * self._limits.interval_seconds - container.env.clock.monotonic()
             # What is in flight counts as un-flushed, but cannot be flushed yet: do not spin on it.
-            if wait > 0 and (idle or container.state.dirty_bytes < patience * self._limits.trigger_bytes):
+            if wait > 0 and (idle or container.state.dirty_bytes < factor * self._limits.trigger_bytes):
                 idle = False
                 self._wake.clear()
-                if patience > 1:
-                    wait = min(wait, self._limits.interval_seconds / _LOOKS_WHILE_PATIENT)
+                if factor > 1:
+                    wait = min(wait, self._limits.interval_seconds / _WAKEUPS_PER_INTERVAL)
                 timer = asyncio.get_running_loop().call_later(wait, self._wake.set)
                 try:
                     await self._wake.wait()
@@ -151,14 +157,14 @@ class Flusher:
                 container.fail(error)
                 raise
 
-    def _patience(self) -> int:
+    def _interval_factor(self) -> int:
         """How many times as long, and up to as many more bytes, as usual to gather: where many segments grew by little
         each, as many small chunks would be written, to be joined later."""
         state, budget, limits = self._container.state, self._container.budget, self._limits
         size = state.dirty_bytes
         many = limits.trigger_bytes // 4 <= size < len(state.dirty) * limits.small_extent_bytes
-        full = budget.disk_full or self._container.log.short_of_room  # a flush gives the log's room back
-        return _PATIENCE if many and not full and not budget.over_soft_limit else 1
+        full = budget.disk_full or self._container.log.short_of_space  # a flush gives the log's room back
+        return _INTERVAL_FACTOR if many and not full and not budget.over_soft_limit else 1
 
     # -- one checkpoint -----------------------------------------------------------------------
 
@@ -167,29 +173,29 @@ class Flusher:
         state = self._container.state
         if not state.dirty and not state.garbage:
             return False
-        assert not self._under_way, "a checkpoint was given up: the next one would truncate the log above its changes"
-        self._under_way = True
+        assert not self._in_progress, "a checkpoint was given up: the next one would truncate the log above its changes"
+        self._in_progress = True
         frame = state.applied_frame
         covered = state.cover_operations()
         next_segment = state.next_segment_id
         garbage, state.garbage = state.garbage, set()
         self._truncated, state.truncated = state.truncated, {}
         self._pending, state.dirty = state.dirty, {}
-        self._captured = {}
-        self._room = EarlyReclaim(self._container)
-        state.touch = self._touch
+        self._snapshots = {}
+        self._early_reclaim = EarlyReclaim(self._container)
+        state.touch = self._snapshot_segment
         while self._pending:
-            for segment in list(self._pending.values())[:_CAPTURES_PER_TURN]:
-                self._touch(segment)
+            for segment in list(self._pending.values())[:_SNAPSHOTS_PER_TURN]:
+                self._snapshot_segment(segment)
             await asyncio.sleep(0)
-        captured = list(self._captured.values())
-        coverage_probe("checkpoint_captured")
-        await self._write_runs(captured, garbage)
+        snapshots = list(self._snapshots.values())
+        coverage_probe("checkpoint_snapshot_taken")
+        await self._write_runs(snapshots, garbage)
         coverage_probe("checkpoint_chunks_written")
         clock = self._container.env.clock
         started = clock.monotonic()
         failed = self._failed_writes
-        batch = await self._builder.build(captured, frame, next_segment, garbage, self._sequence, failed)
+        batch = await self._builder.build(snapshots, frame, next_segment, garbage, self._sequence, failed)
         await self._container.metadata.commit(batch)
         failed.clear()
         self.statistics.commit_seconds.append(clock.monotonic() - started)
@@ -197,12 +203,12 @@ class Flusher:
         coverage_probe("checkpoint_committed")
         state.free_operations(covered)
         state.written_bytes = 0
-        self._committed(captured, frame)
-        self._captured = {}  # it holds bytes of what was inlined, which are the cache's to keep now
-        self._under_way = False
+        self._after_commit(snapshots, frame)
+        self._snapshots = {}  # it holds bytes of what was inlined, which are the cache's to keep now
+        self._in_progress = False
         return True
 
-    def _touch(self, segment: Segment) -> None:
+    def _snapshot_segment(self, segment: Segment) -> None:
         if self._pending.pop(segment.id, None) is None:
             return
         gone = segment.deleted
@@ -215,42 +221,44 @@ class Flusher:
             if segment.table is not None:
                 entries = segment.table.flushing = segment.table.dirty
                 segment.table.dirty = {}
-        self._captured[segment.id] = Captured(
+        self._snapshots[segment.id] = SegmentSnapshot(
             segment, gone, segment.merged_into is not None, b"" if gone else segment.record(),
-            segment.length, segment.start, list(map(Taken, segment.tail)),
+            segment.length, segment.start, list(map(BlockSnapshot, segment.tail)),
             attributes, entries, segment.id in self._truncated,
         )  # fmt: skip
 
     async def _compact(self) -> None:
-        self._under_way = True
+        self._in_progress = True
         await self.compactor.run(self._name_chunk)
-        self._under_way = False
+        self._in_progress = False
 
     # -- chunks ---------------------------------------------------------------------------------
 
-    async def _write_runs(self, captured: list[Captured], garbage: set[str]) -> None:
+    async def _write_runs(self, snapshots: list[SegmentSnapshot], garbage: set[str]) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for item in captured:
-                for run in runs_of(item.blocks, self._limits.chunk_bytes):
-                    size = sum(taken.block.length for taken in run)
-                    if size < self._limits.small_slice_bytes:
+            for item in snapshots:
+                for run in adjacent_runs(item.blocks, self._limits.chunk_bytes):
+                    size = sum(snapshot.block.length for snapshot in run)
+                    if size < self._limits.inline_below_bytes:
                         self._inline(item, run)
                         continue
-                    turns = self._small_writes if size < self._limits.small_extent_bytes else self._writes
-                    await turns.acquire()
-                    tasks.create_task(self._write_chunk(item, run, garbage, turns))
-        for item in captured:
-            refer(item)
+                    slots = self._small_writes if size < self._limits.small_extent_bytes else self._writes
+                    await slots.acquire()
+                    tasks.create_task(self._write_chunk(item, run, garbage, slots))
+        for item in snapshots:
+            add_chunk_extents(item)
 
-    def _inline(self, item: Captured, run: list[Taken]) -> None:
-        data = b"".join(bytes(part) for taken in run for part in taken.parts or ())
+    def _inline(self, item: SegmentSnapshot, run: list[BlockSnapshot]) -> None:
+        data = b"".join(bytes(part) for snapshot in run for part in snapshot.parts or ())
         item.extents.append(Extent(run[0].offset, len(data), inline=data))
-        item.inlined.extend(taken.block for taken in run)
+        item.inlined.extend(snapshot.block for snapshot in run)
 
-    async def _write_chunk(self, item: Captured, run: list[Taken], garbage: set[str], turns: asyncio.Semaphore) -> None:
+    async def _write_chunk(
+        self, item: SegmentSnapshot, run: list[BlockSnapshot], garbage: set[str], slots: asyncio.Semaphore
+    ) -> None:
         container = self._container
         try:
-            parts = [part for taken in run for part in taken.parts or ()]
+            parts = [part for snapshot in run for part in snapshot.parts or ()]
             delay = _RETRY_SECONDS
             while True:
                 name, sequence = self._name_chunk(item.segment, run[0].offset)
@@ -258,44 +266,44 @@ class Flusher:
                     await container.storage.write(name, parts, container.rate_limiters.flush)
                     break
                 except (Unavailable, Exists) as error:
-                    self._tell(error)
+                    self._report_storage(error)
                     # The write may have happened: another name, and this one is garbage.
-                    coverage_probe("chunk_written_again")
+                    coverage_probe("chunk_write_retried")
                     garbage.add(name)
                     self._failed_writes.add(sequence)
                     self.statistics.storage_errors += 1
-                    await self._make_room()
+                    await self._reclaim_early()
                     await asyncio.sleep(delay)
                     delay = min(delay * 2, _MAX_RETRY_SECONDS)
-            self._tell(None)
+            self._report_storage(None)
             self.statistics.chunks += 1
-            self.statistics.chunk_bytes += sum(taken.block.length for taken in run)
-            self._mark(run, name)
+            self.statistics.chunk_bytes += sum(snapshot.block.length for snapshot in run)
+            self._assign_chunk(run, name)
         finally:
-            turns.release()
+            slots.release()
 
-    def _tell(self, error: SaritError | None) -> None:
+    def _report_storage(self, error: SaritError | None) -> None:
         """Log once that long-term storage takes no chunks, for which writers may be slowed, and once that it does."""
-        if self._storage_away != (error is not None):
-            self._storage_away = error is not None
+        if self._storage_unavailable != (error is not None):
+            self._storage_unavailable = error is not None
             what = "chunks again" if error is None else f"no chunks: {error}"
             _log.warning("container %d: long-term storage takes %s", self._container.number, what)
 
-    async def _make_room(self) -> None:
+    async def _reclaim_early(self) -> None:
         """Storage took no chunk, perhaps because it is full: delete what nobody can reach any more (room.py)."""
-        room, self._room = self._room, None
+        room, self._early_reclaim = self._early_reclaim, None
         if room is None:
             return  # another chunk that waits is at it
         state = self._container.state
-        captured = [item.segment for item in self._captured.values()]
-        deleted = [segment for segment in (*captured, *state.dirty.values()) if segment.deleted]
+        snapshots = [item.segment for item in self._snapshots.values()]
+        deleted = [segment for segment in (*snapshots, *state.dirty.values()) if segment.deleted]
         try:
-            await room.drop([*deleted, *self._truncated.values(), *state.truncated.values()])
+            await room.reclaim([*deleted, *self._truncated.values(), *state.truncated.values()])
             await self.garbage.collect()
         except SaritError as error:  # the index: as in `run`, but this is a task of a group
             self._container.fail(error)
         finally:
-            self._room = room
+            self._early_reclaim = room
 
     def _name_chunk(self, segment: Segment, start: int) -> tuple[str, int]:
         """A name never used before, and its sequence number."""
@@ -303,41 +311,41 @@ class Flusher:
         prefix = epoch_prefix(self._container.number, self._container.log.epoch)
         return f"{prefix}/{self._sequence:012d}-s{segment.id}-{start}", self._sequence
 
-    def _mark(self, run: list[Taken], name: str) -> None:
+    def _assign_chunk(self, run: list[BlockSnapshot], name: str) -> None:
         """The blocks of `run` stand in chunk `name` now; their bytes leave memory when what is written is much.
 
         Also those that were released meanwhile (truncated, deleted): this checkpoint is of a moment at which they were
         there, and extents have no gaps.  The next one takes them out, and a chunk that holds nothing else."""
         state = self._container.state
-        held = sum(taken.held_bytes for taken in run)
+        held = sum(snapshot.charged_bytes for snapshot in run)
         kept = self._container.budget.may_cache_written(held)
         if kept:
             state.written_bytes += held
         else:
-            coverage_probe("written_left_memory")
+            coverage_probe("written_bytes_dropped_early")
         at = 0
-        chunk_bytes = sum(taken.block.length for taken in run)
-        for taken in run:
-            block = taken.block
+        chunk_bytes = sum(snapshot.block.length for snapshot in run)
+        for snapshot in run:
+            block = snapshot.block
             block.chunk = name
             block.chunk_bytes = chunk_bytes
             block.chunk_offset = at
             if not block.released:
                 state.remove_block(block.length)
-            taken.parts = None
+            snapshot.parts = None
             if not kept:
                 block.parts = None
             at += block.length
-        if all(taken.block.released for taken in run):
-            coverage_probe("chunk_written_for_nothing")
+        if all(snapshot.block.released for snapshot in run):
+            coverage_probe("chunk_written_unreferenced")
             state.garbage.add(name)
         self._container.account()
 
     # -- after the commit -----------------------------------------------------------------------
 
-    def _committed(self, captured: list[Captured], frame: int) -> None:
+    def _after_commit(self, snapshots: list[SegmentSnapshot], frame: int) -> None:
         container = self._container
-        for item in captured:
+        for item in snapshots:
             segment = item.segment
             if item.gone:
                 container.state.forget(segment)
@@ -353,9 +361,9 @@ class Flusher:
             if segment.deleted:
                 # What was merged meanwhile stands in the target's tail, and in memory until that is checkpointed.
                 container.state.written_bytes += sum(
-                    taken.held_bytes
-                    for taken in item.blocks
-                    if taken.block.chunk is not None and taken.block.parts is not None
+                    snapshot.charged_bytes
+                    for snapshot in item.blocks
+                    if snapshot.block.chunk is not None and snapshot.block.parts is not None
                 )
             else:
                 self._drop_flushed(item)
@@ -365,7 +373,7 @@ class Flusher:
         container.account()
         container.metadata.evict()
 
-    def _drop_flushed(self, item: Captured) -> None:
+    def _drop_flushed(self, item: SegmentSnapshot) -> None:
         segment = item.segment
         for block in item.inlined:
             if not block.released and block.chunk is None:

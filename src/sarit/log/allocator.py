@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.log.reading import LOG, NEW, SPARE, file_name
-from sarit.log.records import BLOCK_BYTES, FRAME, LIFE_BYTES, FileHeader, GroupWriter
+from sarit.log.reading import LOG, NEW, RECYCLED, file_name
+from sarit.log.records import BLOCK_BYTES, FRAME, SALT_BYTES, FileHeader, GroupEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import File, Files, Random
     from sarit.log.records import Record
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
@@ -38,23 +38,23 @@ class WritableFile:
     first: int | None = None
 
 
-class FileMaker:
+class LogFileAllocator:
     """The files of one log's directory, except those being written or read."""
 
     def __init__(
-        self, files: Files, random: Random, directory: str, container: int, file_bytes: int, max_spares: int
+        self, files: Files, random: Random, directory: str, container: int, file_bytes: int, max_recycled: int
     ) -> None:
         self._files = files
         self._random = random
         self._directory = directory
         self._container = container
         self._file_bytes = file_bytes
-        self._max_spares = max_spares
+        self._max_spares = max_recycled
         self.next_sequence = 1
-        self.spares: list[str] = []
+        self.recycled: list[str] = []
 
     def __repr__(self) -> str:
-        return f"<FileMaker {self._directory} next {self.next_sequence}, {len(self.spares)} spares>"
+        return f"<LogFileAllocator {self._directory} next {self.next_sequence}, {len(self.recycled)} spares>"
 
     def make(
         self, epoch: int, base: int, durable: int, carried: Sequence[Record] = (), *, opening: bool = False
@@ -62,11 +62,11 @@ class FileMaker:
         """The next log file, with copies of `carried` in it.
 
         The last spare is for the first file of an epoch (`opening`): a full disk must not keep
-        the log from being opened again.  Raises OSError; NO_ROOM leaves all as it was."""
+        the log from being opened again.  Raises OSError; NO_SPACE_ERRNOS leaves all as it was."""
         sequence = self._take_sequence()
-        header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(LIFE_BYTES))
-        recycled = len(self.spares) > (not opening)
-        source = self.spares.pop() if recycled else self._allocate(sequence)
+        header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(SALT_BYTES))
+        recycled = len(self.recycled) > (not opening)
+        source = self.recycled.pop() if recycled else self._allocate(sequence)
         if recycled:
             coverage_probe("log_file_recycled")
         path = self._path(sequence, LOG)
@@ -74,7 +74,7 @@ class FileMaker:
         try:
             if file.size() < self._file_bytes:
                 file.allocate(self._file_bytes)
-            group = GroupWriter(header, BLOCK_BYTES)
+            group = GroupEncoder(header, BLOCK_BYTES)
             for record in carried:
                 group.add(FRAME, record.epoch, record.number, base, [record.payload])
             position = BLOCK_BYTES + group.finish()
@@ -86,46 +86,46 @@ class FileMaker:
             capacity = max(file.size(), self._file_bytes)
         except OSError as error:
             file.close()
-            if recycled and error.errno in NO_ROOM:
-                self.spares.append(source)
+            if recycled and error.errno in NO_SPACE_ERRNOS:
+                self.recycled.append(source)
             raise
         return WritableFile(file, path, header, capacity, position, carried[0].number if carried else None)
 
     def reserve(self) -> bool:
         """See that there is a spare: room for the next open when the disk is full.  False when it is full now."""
-        if self.spares:
+        if self.recycled:
             return True
         sequence = self._take_sequence()
         try:
             source = self._allocate(sequence)
         except OSError as error:
-            if error.errno in NO_ROOM:
+            if error.errno in NO_SPACE_ERRNOS:
                 return False
             raise
-        self.retire([source])
+        self.recycle([source])
         return True
 
-    def retire(self, paths: Sequence[str]) -> None:
+    def recycle(self, paths: Sequence[str]) -> None:
         """Turn files into spares, as many as may be kept; remove the others.  Raises OSError."""
-        spares: list[str] = []
+        recycled: list[str] = []
         for path in paths:
-            if len(self.spares) + len(spares) >= self._max_spares:
+            if len(self.recycled) + len(recycled) >= self._max_spares:
                 self._files.remove(path)
                 continue
-            spares.append(f"{path.rpartition('.')[0]}.{SPARE}")
-            self._files.rename(path, spares[-1])
+            recycled.append(f"{path.rpartition('.')[0]}.{RECYCLED}")
+            self._files.rename(path, recycled[-1])
         self._files.sync_dir(self._directory)
-        self.spares.extend(spares)
+        self.recycled.extend(recycled)
 
     @property
-    def spare_count(self) -> int:
+    def recycled_count(self) -> int:
         """How many there are; may be asked for on another thread."""
-        return len(self.spares)
+        return len(self.recycled)
 
-    def release(self) -> None:
+    def release_recycled(self) -> None:
         """Remove all spares but the one that the next opening needs.  Raises OSError."""
-        while len(self.spares) > 1:
-            self._files.remove(self.spares.pop(0))
+        while len(self.recycled) > 1:
+            self._files.remove(self.recycled.pop(0))
 
     def discard(self, paths: Sequence[str]) -> None:
         """Remove files that were never finished."""
