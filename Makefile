@@ -44,6 +44,9 @@ format: setup  ## put the code in order: ruff's fixes and formatting
 	@$(BIN)/ruff check --fix --unsafe-fixes --quiet . || true
 	@$(BIN)/ruff format .
 
+generate: setup  ## write the blocking client again from the asyncio classes
+	@$(BIN)/python -m tools.generate_blocking
+
 bench: setup  ## the headline figures, beside peers where they can be started
 	@$(BIN)/python -m benchmarks $(BENCH)
 

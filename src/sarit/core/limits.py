@@ -142,3 +142,9 @@ APPEND_GATE_SWEEP_SECONDS: Final = 0.5
 
 # -- command line and Spark --------------------------------------------------------------------
 # (bounds and intervals of this part)
+
+# -- client: blocking --------------------------------------------------------------------------
+# How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.
+CANCEL_GRACE_SECONDS: Final = 5.0
+FULL_BUFFER_POLL_SECONDS: Final = 1.0  # a write at its bound checks that often that the loop's thread is alive
+BYTE_WRITER_DRAIN_BYTES: Final = 4 * MIB  # written between two waits for acknowledgements
