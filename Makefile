@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak scale lint format bench trace wheel clean
+.PHONY: help setup demo test prove soak scale lint format bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -53,10 +53,13 @@ bench: setup  ## the headline figures, beside peers where they can be started
 trace: setup  ## how many modules a write, a read and a scale go through, and levels of imports, beside the goals
 	@$(BIN)/python -m tools.trace $(TRACE)
 
+docs: setup  ## build the documentation into site/; a broken link is an error
+	@$(BIN)/python -m tools.docs_site
+
 wheel: setup  ## build dist/*.whl
 	@$(BIN)/uv build --wheel --no-build-isolation --out-dir dist
 
 clean:  ## remove everything that was built, and the demo's data
-	rm -rf .venv .cache dist build demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .cache dist build site demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
