@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sarit.store.store import SegmentStore
     from simulation.cluster import Cluster
 
-_LOOK_SECONDS: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 # What the Python client may send in one block, its transactions included.
 _CLIENT_BYTES: Final = 128 * 1024
 # What merges may bring at once that was in the index already, as slices.
@@ -30,7 +30,7 @@ class Bounds:
         options = cluster.options
         self._slack = max(4096, options.block_events * (options.event_bytes + 64)) + BLOCK_OVERHEAD_BYTES
         by_client = (
-            options.stream_writers, options.retention, options.timed_writers, options.byte_streams,
+            options.stream_writers, options.retention, options.event_time_writers, options.byte_streams,
             options.group_readers,
         )  # fmt: skip
         self._slack += _CLIENT_BYTES * sum(map(bool, by_client))
@@ -43,7 +43,7 @@ class Bounds:
     async def watch(self) -> None:
         """Until cancelled, or the first violation."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             node = self._cluster.node
             if node is not None and (wrong := self._look(node.store)):
                 self._cluster.failures.append(f"bound: {wrong}")
