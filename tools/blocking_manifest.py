@@ -290,6 +290,13 @@ nor call the client.
             Facade(
                 "sarit.client.groups.reader",
                 "GroupReader",
+                doc="""Reads its share of what a group reads; for one thread at a time.
+
+    Make one with `group.reader(name)`.  What is handed out counts as consumed when the next thing is asked for, or the
+    reader is closed.  As a block it is closed at the end; when an error leaves the block, what was handed out last is
+    read again.
+    All that reads raises Conflict when the reader is not in the group any more (a reset, or it was declared offline),
+    Truncated when data it was to read was truncated, Invalid when it is closed.""",
                 attributes={"name": ("str", "This reader's name in the group.")},
                 delegated=_EXIT_ON_LOOP,
                 hidden={"client_closed": _CLIENT_CALLS, "open": _OPENED},

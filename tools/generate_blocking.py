@@ -49,6 +49,11 @@ def path_of(module: str) -> Path:
     return ROOT / "src" / Path(*module.split(".")).with_suffix(".py")
 
 
+def read(module: str) -> str:
+    """The text of a module."""
+    return path_of(module).read_text()
+
+
 @dataclass(frozen=True)
 class Import:
     """One name of an import statement; `name` None: the module itself."""
@@ -69,7 +74,7 @@ class Source:
 
     def __init__(self, module: str) -> None:
         self.module = module
-        self.text = path_of(module).read_text()
+        self.text = read(module)
         self.tree = ast.parse(self.text)
         self.classes = {node.name: node for node in self.tree.body if isinstance(node, ast.ClassDef)}
         self.type_variables: dict[str, str] = {}
@@ -423,6 +428,7 @@ def generate(module: Module) -> str:
         f'"""{module.doc}"""',
         "from __future__ import annotations",
         *names.lines(),
+        "",
         *names.type_variables.values(),
     ]
     return "\n".join([*head, *classes, ""])
@@ -447,14 +453,19 @@ def generated() -> dict[Path, str]:
     return found
 
 
+def stale() -> list[Path]:
+    """The generated files that are not what the asyncio classes give now."""
+    return [path for path, text in generated().items() if not path.exists() or path.read_text() != text]
+
+
 def main() -> None:
     """Write the files, or with `--check` only compare them."""
-    stale = {path: text for path, text in generated().items() if not path.exists() or path.read_text() != text}
     if "--check" in sys.argv[1:]:
-        for path in stale:
+        found = stale()
+        for path in found:
             sys.stderr.write(f"{path.relative_to(ROOT)} is stale: run make generate\n")
-        sys.exit(1 if stale else 0)
-    for path, text in stale.items():
+        sys.exit(1 if found else 0)
+    for path, text in generated().items():
         path.write_text(text)
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sarit.client.sync.roster import Member
     from sarit.client.sync.synchronizer import StateSynchronizer as AioStateSynchronizer
     from sarit.core.names import StreamName
+
 S = TypeVar("S")
 
 

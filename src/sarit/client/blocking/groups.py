@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
 
 class GroupReader:
-    """Reads its share of what a group reads.  Make one with `group.reader(name)`; for one task at a time.
+    """Reads its share of what a group reads; for one thread at a time.
 
-    As a block it is closed at the end; when an error leaves the block, what was handed out last comes again.
-    All that reads raises Conflict when the reader is not in the group any more (a reset, or somebody declared it
-    offline), Truncated when data it was to read was truncated, Invalid when it is closed."""
+    Make one with `group.reader(name)`.  What is handed out counts as consumed when the next thing is asked for, or the
+    reader is closed.  As a block it is closed at the end; when an error leaves the block, what was handed out last is
+    read again.
+    All that reads raises Conflict when the reader is not in the group any more (a reset, or it was declared offline),
+    Truncated when data it was to read was truncated, Invalid when it is closed."""
 
     def __init__(self, thread: LoopThread, inner: AioGroupReader) -> None:
         self._thread = thread
