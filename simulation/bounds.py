@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from sarit.store.store import SegmentStore
@@ -58,17 +58,17 @@ class Bounds:
             container = opened.container
             if self._begun.get(container.number, (None, 0))[0] is not container:
                 state = container.state
-                self._begun[container.number] = (container, state.charged_bytes - state.operation_bytes)
+                self._begun[container.number] = (container, state.dirty.charged_bytes - state.dirty.operation_bytes)
         begun = sum(count for _, count in self._begun.values())
         allowed = budget.max_dirty_bytes + begun + self._slack
         # What the controller does has no bound of its own.
-        held = budget.charged_bytes - sum(opened.container.state.operation_bytes for opened in serving)
+        held = budget.charged_bytes - sum(opened.container.state.dirty.operation_bytes for opened in serving)
         self.highest = max(self.highest, held)
         if held > allowed:
             return f"{held} bytes are held for what is not flushed, {allowed} are allowed"
         if budget.cached_bytes > budget.cache_bytes:
             return f"{budget.cached_bytes} bytes are cached, {budget.cache_bytes} are allowed"
-        written = sum(opened.container.state.written_bytes for opened in serving)
+        written = sum(opened.container.state.dirty.written_bytes for opened in serving)
         if written > budget.cache_bytes:
             return f"{written} bytes stand in chunks and in memory, {budget.cache_bytes} are allowed"
         return ""
