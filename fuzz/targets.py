@@ -300,7 +300,7 @@ def _record(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> C
 
 def controller_key(data: bytes) -> None:
     """Keys of the controller's tables that are parsed again."""
-    for parse in (controller_keys.parse_watch, controller_keys.parse_hint):
+    for parse in (controller_keys.parse_maintenance_key, controller_keys.parse_pending_key):
         try:
             parse(data)
         except (Corrupt, Invalid):
@@ -338,7 +338,7 @@ TARGETS: Final[dict[str, Target]] = {
     "slice": Target(slices, (Corrupt,), (b"x",)),
     "cut_bytes": Target(cut_bytes, (Invalid,), (cuts.to_bytes(_CUT),)),
     "cut_text": Target(cut_text, (Invalid,), (cuts.to_text(_CUT).encode(), cuts.to_text(None).encode())),
-    "controller_key": Target(controller_key, (), (controller_keys.stream_hint(StreamName("a", "b")),)),
+    "controller_key": Target(controller_key, (), (controller_keys.pending_stream_key(StreamName("a", "b")),)),
     **{
         f"controller_{name}": Target(_record(decode, encode), (Corrupt,), (codec.encode_number(5),))
         for name, (decode, encode) in CODEC.items()

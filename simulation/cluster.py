@@ -16,7 +16,7 @@ import detangle
 from sarit.core.errors import Unavailable
 from sarit.index.memory import IndexFaults, MemoryIndexes
 from sarit.log.local import LocalLogProvider
-from sarit.node.ownership import claim_chunks, claim_directory
+from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import Node
 from sarit.storage.directory import open_directory
@@ -122,7 +122,7 @@ class Cluster:
         config = NodeConfig(
             DATA, NODE, CONTROLLER_PORT, STORE_PORT, options.containers, limits=options.limits(), times=options.times()
         )
-        claimed = claim_directory(config, process.env)
+        claim = claim_directory(config, process.env)
         storage: ChunkStorage
         if options.storage == "directory":
             storage = await open_directory(f"{DATA}/chunks", process.env)
@@ -132,7 +132,7 @@ class Cluster:
             process.on_death(chunks.die)
         logs = LocalLogProvider(process.env, f"{DATA}/log", options.log_file_bytes)
         self.storage = storage
-        await claim_chunks(config, process.env, storage, claimed)
+        await claim_long_term_storage(config, process.env, storage, claim)
         node = Node(config, process.env, logs, self.indexes, storage)
         await node.start()
         self.node = node
@@ -159,7 +159,7 @@ class Cluster:
         if self.machine.process is None:
             return
         self.trace.note("fault", "power cut" if power else "kill")
-        self.trace.probe("power_cut" if power else "kill")
+        self.trace.mark("power_cut" if power else "kill")
         peers_learn_after = self._deaths.choice((0.0, 0.05, 2.0)) * self._deaths.random()
         if power:
             self.machine.power_off(peers_learn_after)

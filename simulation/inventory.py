@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.index import keys
-from sarit.node.storage_owner import MARKER_FOLDER
+from sarit.node.ownership import NODE_FOLDER
 from sarit.storage.layout import Extent, load_chunk_extent, load_inlined_extent
 
 if TYPE_CHECKING:
@@ -41,5 +41,5 @@ def awaiting_in(rows: Mapping[bytes, bytes]) -> set[str]:
 
 async def chunks_in(storage: ChunkStorage, folder: str = "") -> dict[str, int]:
     """Names and lengths of all chunks of segments, or of those in a folder.  Raises Unavailable."""
-    marks = f"{MARKER_FOLDER}/"
+    marks = f"{NODE_FOLDER}/"
     return {name: length async for name, length in storage.list(folder) if not name.startswith(marks)}

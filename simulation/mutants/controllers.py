@@ -12,8 +12,8 @@ from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.model import codec, retention, watermarks
 from sarit.controller.model.cuts import upper_bound
 from sarit.controller.streams import Streams
-from sarit.controller.transactions.transactions import Reading, Transactions
-from simulation.mutants.patching import patched
+from sarit.controller.transactions.transactions import LiveTransactions, Transactions
+from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @mutant("retention")
 @contextmanager
-def retention_ignores_subscribers() -> Iterator[None]:
+def retention_forgets_subscribers() -> Iterator[None]:
     """Retention truncates whatever subscribers have not released yet."""
-    with patched(retention, retention.released_by_all, lambda head, released, epochs: None):
+    with planted(retention, "released_by_all", lambda head, released, epochs: None):
         yield
 
 
 @mutant("retention")
 @contextmanager
-def retention_truncates_too_much() -> Iterator[None]:
+def retention_keeps_too_little() -> Iterator[None]:
     """Retention truncates at the newest cut, not at one that leaves what the policy keeps."""
     right = retention.truncation
 
@@ -38,26 +38,26 @@ def retention_truncates_too_much() -> Iterator[None]:
         found = right(policy, tail, cuts, released, epochs)
         return found if released is not None or found is None else dict(cuts[-1].cut)
 
-    with patched(retention, retention.truncation, wrong):
+    with planted(retention, "truncation", wrong):
         yield
 
 
 @mutant("retention")
 @contextmanager
-def retention_maximum_not_enforced() -> Iterator[None]:
+def retention_waits_for_subscribers_for_ever() -> Iterator[None]:
     """A maximum of retention does not force what subscribers hold back."""
     right = retention.truncation
 
     def wrong(policy: Any, tail: Any, cuts: Any, released: Any, epochs: Any) -> Any:
         return right(replace(policy, maximum=0), tail, cuts, released, epochs)
 
-    with patched(retention, retention.truncation, wrong):
+    with planted(retention, "truncation", wrong):
         yield
 
 
 @mutant("watermarks")
 @contextmanager
-def watermark_from_fastest_writer() -> Iterator[None]:
+def watermark_of_the_fastest() -> Iterator[None]:
     """A watermark tells the time of the writer that is furthest, not of the one that is last."""
     right = watermarks.verdict
 
@@ -65,48 +65,48 @@ def watermark_from_fastest_writer() -> Iterator[None]:
         found = right(last, writers, time_out, epochs)
         return found if found.mark is None else replace(found, mark=replace(found.mark, lower=found.mark.upper))
 
-    with patched(watermarks, watermarks.verdict, wrong):
+    with planted(watermarks, "verdict", wrong):
         yield
 
 
 @mutant("watermarks")
 @contextmanager
-def watermark_cut_from_one_writer() -> Iterator[None]:
+def watermark_cut_of_one_writer() -> Iterator[None]:
     """The cut of a watermark takes the position of one writer alone."""
-    with patched(watermarks, upper_bound, lambda epochs, bounds: upper_bound(epochs, [b for b in bounds if b][:1])):
+    with planted(watermarks, "upper_bound", lambda epochs, bounds: upper_bound(epochs, [b for b in bounds if b][:1])):
         yield
 
 
 @mutant("watermarks")
 @contextmanager
-def silent_writer_never_expires() -> Iterator[None]:
+def silent_writer_waited_for() -> Iterator[None]:
     """A writer that fell silent holds all watermarks back for ever."""
-    with patched(Watermarks, Watermarks._time_out, lambda self, record: inf):
+    with planted(Watermarks, "_time_out", lambda self, record: inf):
         yield
 
 
 @mutant("transactions", found_by="tests/unit/controller/test_transactions.py")
 @contextmanager
-def commit_order_from_two_snapshots() -> Iterator[None]:
+def commits_of_two_moments_in_one_order() -> Iterator[None]:
     """Commits are done in the order that several looks showed, without those decided between (found while reading)."""
 
-    async def wrong(self: Any, name: Any) -> Reading:
-        rows = await self._catalog.owned(name, keys.LIVE)
+    async def wrong(self: Any, name: Any) -> LiveTransactions:
+        rows = await self._catalog.stream_records(name, keys.LIVE)
         out = [(keys.transaction_of(k), codec.decode_transaction(value.value), value.version) for k, value in rows]
-        return Reading(out, out)
+        return LiveTransactions(out, out)
 
-    with patched(Transactions, Transactions.live, wrong):
+    with planted(Transactions, "live", wrong):
         yield
 
 
-@mutant("retention", found_by="tests/unit/controller/test_moments.py")
+@mutant("retention", found_by="tests/unit/controller/test_interleavings.py")
 @contextmanager
-def retention_precondition_dropped() -> Iterator[None]:
+def retention_does_not_look_again() -> Iterator[None]:
     """Retention truncates though a group began to read meanwhile, which it does not know of (found while reading)."""
     right = Streams.truncate
 
-    async def wrong(self: Any, name: Any, cut: Any, still: Any = None) -> Any:
+    async def wrong(self: Any, name: Any, cut: Any, precondition: Any = None) -> Any:
         return await right(self, name, cut)
 
-    with patched(Streams, Streams.truncate, wrong):
+    with planted(Streams, "truncate", wrong):
         yield

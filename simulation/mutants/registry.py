@@ -19,7 +19,7 @@ class Mutant:
     name: str
     invariant: str
     wrong: str
-    apply: Callable[[], AbstractContextManager[None]]
+    plant: Callable[[], AbstractContextManager[None]]
     found_by: str = ""
 
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import SaritError
 from sarit.store import store
-from sarit.store.container.group_commit import GroupCommit
 from sarit.store.container.segment import Segment
 from sarit.store.container.state import ContainerState
 from sarit.store.container.tables import Tables, _applied
 from sarit.store.tiering.checkpoint import BatchBuilder
-from simulation.mutants.patching import patched
+from simulation.mutants.planting import planted
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 @mutant("exactly once")
 @contextmanager
-def event_number_unchecked() -> Iterator[None]:
+def writer_number_unchecked() -> Iterator[None]:
     """An append is taken whatever its connection believes the last number to be."""
     right = ContainerState.append
 
@@ -33,7 +32,7 @@ def event_number_unchecked() -> Iterator[None]:
         finally:
             attribute.owner = kept
 
-    with patched(ContainerState, ContainerState.append, wrong):
+    with planted(ContainerState, "append", wrong):
         yield
 
 
@@ -47,13 +46,13 @@ def log_truncated_before_commit() -> Iterator[None]:
         self._container.log.truncate(frame + 1)
         return await right(self, captured, frame, *rest)
 
-    with patched(BatchBuilder, BatchBuilder.build, wrong):
+    with planted(BatchBuilder, "build", wrong):
         yield
 
 
 @mutant("tables")
 @contextmanager
-def table_read_not_revalidated() -> Iterator[None]:
+def table_read_once() -> Iterator[None]:
     """A read of several keys does not notice a checkpoint that moves some of them (found by this simulation)."""
 
     async def wrong(self: Any, name: str, wanted: Any) -> Any:
@@ -64,7 +63,7 @@ def table_read_not_revalidated() -> Iterator[None]:
         found = [_applied(table, key) or stored.get(key) for key in wanted]
         return [None if entry is None or entry.value is None else entry for entry in found]
 
-    with patched(Tables, Tables.get, wrong):
+    with planted(Tables, "get", wrong):
         yield
 
 
@@ -83,7 +82,7 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
         except SaritError:
             return
 
-    with patched(store, store._last_checkpoint, wrong):
+    with planted(store, "_last_checkpoint", wrong):
         yield
 
 
@@ -101,7 +100,7 @@ def unsaved_segment_evicted() -> Iterator[None]:
         finally:
             self.saved = saved
 
-    with patched(Segment, Segment.idle, property(wrong)):
+    with planted(Segment, "idle", property(wrong)):
         yield
 
 
@@ -109,15 +108,17 @@ def unsaved_segment_evicted() -> Iterator[None]:
 @contextmanager
 def read_before_durable() -> Iterator[None]:
     """Operations are applied, and so readable, when they are handed to the log."""
-    right = GroupCommit._send_batches
+    from sarit.store.container.group_commit import GroupCommit
 
-    def wrong(self: Any) -> None:
+    right_cut, right_durable = GroupCommit._send_batches, GroupCommit._durable
+
+    def cut(self: Any) -> None:
         before = len(self._in_flight)
-        right(self)
+        right_cut(self)
         for frame in list(self._in_flight)[before:]:
             for operation in frame.operations:
                 self._state.apply(operation, frame.wall_ms)
             frame.operations = []
 
-    with patched(GroupCommit, GroupCommit._send_batches, wrong):
+    with planted(GroupCommit, "_send_batches", cut), planted(GroupCommit, "_durable", right_durable):
         yield

@@ -66,12 +66,12 @@ def test_killed_at_random_moments_it_counts_every_order_once(tmp_path) -> None:
 
 def test_a_run_that_was_killed_behind_its_decision_is_waited_for(tmp_path, monkeypatch) -> None:
     """The controller is slow to carry out the commit: a run that looked at the output at once would begin anew."""
-    finish_soon = Transactions.finish_soon
+    schedule_completion = Transactions.schedule_completion
 
     def finish_late(self: Transactions, name: StreamName) -> None:
-        asyncio.get_running_loop().call_later(1.0, finish_soon, self, name)
+        asyncio.get_running_loop().call_later(1.0, schedule_completion, self, name)
 
-    monkeypatch.setattr(Transactions, "finish_soon", finish_late)
+    monkeypatch.setattr(Transactions, "schedule_completion", finish_late)
     with hasty_node(tmp_path / "node", 1) as address, sarit.connect(address) as client:
         client.create_scope("shop")
         client.create_stream("shop/orders")

@@ -14,7 +14,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
-from sarit.core.limits import KIB, MIB, SAME_SIGNAL_SECONDS
+from sarit.core.limits import KIB, MIB, REPEATED_SIGNAL_SECONDS
 from sarit.env.real import RealClock
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Interrupts:
 
     def _heard(self, _number: int, _frame: FrameType | None) -> None:
         now = self._clock.monotonic()
-        again, self._last = self.asked > 0 and now - self._last < SAME_SIGNAL_SECONDS, now
+        again, self._last = self.asked > 0 and now - self._last < REPEATED_SIGNAL_SECONDS, now
         if again:  # a wrapper sent on what we have heard already
             return
         self.asked += 1

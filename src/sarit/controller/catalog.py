@@ -53,7 +53,7 @@ class Catalog:
 
     async def start(self) -> None:
         """Create the controller's own tables where they are missing."""
-        for table in (keys.SCOPES_TABLE, keys.WORK_TABLE, keys.WATCH_TABLE):
+        for table in (keys.SCOPES_TABLE, keys.WORK_TABLE, keys.MAINTENANCE_TABLE):
             try:
                 await self.tables.create(table)
             except Exists:
@@ -116,7 +116,7 @@ class Catalog:
         end = keys.after_prefix(prefix)
         return await self._in_scope(scope, lambda table: self._scan_all(table, start, end, limit or PAGE))
 
-    async def look(self, scope: str, prefix: bytes, after: bytes = b"") -> list[tuple[bytes, TableValue]]:
+    async def scan_once(self, scope: str, prefix: bytes, after: bytes = b"") -> list[tuple[bytes, TableValue]]:
         """As `scan`, but what one look at the table gives: all of one moment; nothing at the end only."""
         start, end = max(prefix, after + b"\0") if after else prefix, keys.after_prefix(prefix)
         return await self._in_scope(scope, lambda table: self.tables.scan(table, start, end, PAGE))
@@ -124,9 +124,9 @@ class Catalog:
     async def page(self, scope: str, prefix: bytes, token: str) -> list[str]:
         """Some next names behind a prefix after `token`, without what is being deleted; none only at the end."""
         after = prefix + token.encode() if token else b""
-        while rows := await self.look(scope, prefix, after):  # a thousand records may be large
+        while rows := await self.scan_once(scope, prefix, after):  # a thousand records may be large
             after = rows[-1][0]
-            names = [key[len(prefix) :].decode() for key, value in rows if not codec.is_leaving(value.value)]
+            names = [key[len(prefix) :].decode() for key, value in rows if not codec.is_deleting(value.value)]
             if names:
                 return names
         return []
@@ -196,21 +196,21 @@ class Catalog:
 
     # -- hints ------------------------------------------------------------------------------------
 
-    async def hint(self, key: bytes, *, fresh: bool = False) -> None:
+    async def index_pending(self, key: bytes, *, fresh: bool = False) -> None:
         """Remember that there may be something to do.  `fresh`: nobody ever said so under this key."""
         await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, b"\x01", NO_VERSION, fresh)])
 
-    async def forget(self, hints: Sequence[bytes]) -> None:
+    async def remove_pending(self, entries: Sequence[bytes]) -> None:
         """There is nothing more to do."""
-        if hints:
-            await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, None, NO_VERSION) for key in hints])
+        if entries:
+            await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, None, NO_VERSION) for key in entries])
 
-    async def strike(self, hint: bytes, version: int) -> None:
+    async def remove_pending_if_unchanged(self, entry: bytes, version: int) -> None:
         """There is nothing more to do, unless somebody said so again since the hint was of this version."""
         with suppress(Conflict):
-            await self.tables.update(keys.WORK_TABLE, [TableUpdate(hint, None, version)])
+            await self.tables.update(keys.WORK_TABLE, [TableUpdate(entry, None, version)])
 
-    async def hints(self, start: bytes = b"", end: bytes | None = None) -> list[tuple[bytes, int]]:
+    async def pending_work(self, start: bytes = b"", end: bytes | None = None) -> list[tuple[bytes, int]]:
         """What there may be to do, from one hint to another, each with the version of its entry."""
         out: list[tuple[bytes, int]] = []
         while rows := await self.tables.scan(keys.WORK_TABLE, start, end, PAGE):
@@ -220,34 +220,38 @@ class Catalog:
 
     # -- streams that need a look now and then ------------------------------------------------------
 
-    async def watch(self, kind: bytes, name: StreamName) -> None:
+    async def index_for_maintenance(self, kind: bytes, name: StreamName) -> None:
         """Remember that a stream needs a look now and then; written anew, so that no removal under way strikes it.
 
         Raises Invalid for what no stream can be called."""
         StreamName.parse(str(name))
-        await self.tables.update(keys.WATCH_TABLE, [TableUpdate(keys.watch_key(kind, name), b"\x01", NO_VERSION)])
+        await self.tables.update(
+            keys.MAINTENANCE_TABLE, [TableUpdate(keys.maintenance_key(kind, name), b"\x01", NO_VERSION)]
+        )
 
-    async def unwatch(self, kind: bytes, name: StreamName, version: int) -> None:
+    async def remove_from_maintenance(self, kind: bytes, name: StreamName, version: int) -> None:
         """It needs none any more, unless somebody said so since it was of this version."""
         with suppress(Conflict):
-            await self.tables.update(keys.WATCH_TABLE, [TableUpdate(keys.watch_key(kind, name), None, version)])
+            await self.tables.update(
+                keys.MAINTENANCE_TABLE, [TableUpdate(keys.maintenance_key(kind, name), None, version)]
+            )
 
-    async def watched(self, kind: bytes) -> list[tuple[StreamName, int]]:
+    async def maintained_streams(self, kind: bytes) -> list[tuple[StreamName, int]]:
         """The streams of one kind, each with the version of its entry."""
         out: list[tuple[StreamName, int]] = []
         start, end = kind, keys.after_prefix(kind)
-        while rows := await self.tables.scan(keys.WATCH_TABLE, start, end, PAGE):
+        while rows := await self.tables.scan(keys.MAINTENANCE_TABLE, start, end, PAGE):
             for key, value in rows:
                 try:
-                    out.append((keys.parse_watch(key), value.version))
+                    out.append((keys.parse_maintenance_key(key), value.version))
                 except Corrupt as error:  # earlier releases entered whatever they were asked to: no stream is called so
-                    _log.warning("an entry is removed from %s: %s", keys.WATCH_TABLE, error)
+                    _log.warning("an entry is removed from %s: %s", keys.MAINTENANCE_TABLE, error)
                     with suppress(Conflict):
-                        await self.tables.update(keys.WATCH_TABLE, [TableUpdate(key, None, value.version)])
+                        await self.tables.update(keys.MAINTENANCE_TABLE, [TableUpdate(key, None, value.version)])
             start = rows[-1][0] + b"\0"
         return out
 
-    async def owned(self, name: StreamName, kind: bytes) -> list[tuple[bytes, TableValue]]:
+    async def stream_records(self, name: StreamName, kind: bytes) -> list[tuple[bytes, TableValue]]:
         """All records of one kind that belong to a stream, in order of their keys.  Raises NotFound (scope)."""
         prefix, after, out = keys.of_stream(name.stream, kind), b"", list[tuple[bytes, TableValue]]()
         while rows := await self.scan(name.scope, prefix, after):

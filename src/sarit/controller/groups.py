@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
-from sarit.controller.locks import Locks
 from sarit.controller.model import codec, groups
 from sarit.controller.model.records import GroupRecord, State, SubscriberRecord
 from sarit.controller.ports import TableUpdate
+from sarit.controller.runner import KeyedLocks
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
@@ -35,7 +35,7 @@ class Groups:
     def __init__(self, catalog: Catalog, streams: Streams) -> None:
         self._catalog = catalog
         self._streams = streams
-        self._locks: Locks[tuple[str, str]] = Locks()
+        self._locks: KeyedLocks[tuple[str, str]] = KeyedLocks()
 
     async def create(self, scope: str, group: str, wanted: GroupRecord) -> GroupRecord:
         """The configuration in force: the one there was, when the group exists.
@@ -46,7 +46,7 @@ class Groups:
         groups.check_names(wanted)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
-                found = await self._settle(scope, group)
+                found = await self._complete_pending(scope, group)
                 if found is not None:
                     return found[0]
                 new = groups.create(wanted)
@@ -67,41 +67,41 @@ class Groups:
     async def update(self, scope: str, group: str, wanted: GroupRecord) -> int:
         """The new generation.  Raises NotFound, Conflict (generation or id), Invalid (the name of a stream)."""
         groups.check_names(wanted)
-        hint = keys.group_hint(scope, group)
+        entry = keys.pending_group_key(scope, group)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
-                found = await self._settle(scope, group)
+                found = await self._complete_pending(scope, group)
                 if found is None:
                     raise NotFound(f"reader group {scope}/{group} does not exist")
                 new = groups.update(found[0], wanted)
-                await self._catalog.hint(hint)
+                await self._catalog.index_pending(entry)
                 if await self._replace(scope, group, new, found[1]):
-                    await self._settle(scope, group)
-                    await self._catalog.forget([hint])
+                    await self._complete_pending(scope, group)
+                    await self._catalog.remove_pending([entry])
                     return new.generation
         raise _contended(scope, group)
 
     async def delete(self, scope: str, group: str, group_id: str = "") -> None:
         """Raises NotFound, also when the id is another's; any will do if none is given."""
-        hint = keys.group_hint(scope, group)
+        entry = keys.pending_group_key(scope, group)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._read(scope, group)
                 if found is None or (group_id and found[0].group_id != group_id):
                     raise NotFound(f"reader group {scope}/{group} does not exist, or has another id")
-                doomed = replace(found[0], state=State.DELETING)
-                await self._catalog.hint(hint)
-                if doomed == found[0] or await self._replace(scope, group, doomed, found[1]):
-                    await self._settle(scope, group)
-                    await self._catalog.forget([hint])
+                deleting = replace(found[0], state=State.DELETING)
+                await self._catalog.index_pending(entry)
+                if deleting == found[0] or await self._replace(scope, group, deleting, found[1]):
+                    await self._complete_pending(scope, group)
+                    await self._catalog.remove_pending([entry])
                     return
         raise _contended(scope, group)
 
-    async def settle(self, scope: str, group: str) -> None:
+    async def complete_pending(self, scope: str, group: str) -> None:
         """Finish what is pending, if there is such a group."""
         async with self._locks.hold((scope, group)):
             with suppress(NotFound):  # the scope went
-                await self._settle(scope, group)
+                await self._complete_pending(scope, group)
 
     # -- subscribers ------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Groups:
             out += (key[len(prefix) :].decode() for key, _ in rows)
         return out
 
-    async def note_cut(
+    async def record_cut(
         self, name: StreamName, subscriber: str, generation: int, group_id: str, cut: Mapping[int, int]
     ) -> None:
         """Record how far a subscriber has released a stream.
@@ -151,7 +151,7 @@ class Groups:
             return False
         return True
 
-    async def _settle(self, scope: str, group: str) -> tuple[GroupRecord, int] | None:
+    async def _complete_pending(self, scope: str, group: str) -> tuple[GroupRecord, int] | None:
         """Finish what is pending; the record then, None when there is none."""
         for _ in range(MAX_ATTEMPTS):
             found = await self._read(scope, group)
@@ -175,7 +175,7 @@ class Groups:
                     await self._streams.create(stream, StreamConfig())
             await self._subscribe(f"{scope}/{group}", record)
             await self._unsubscribe(f"{scope}/{group}", record.leaving)
-            await self._replace(scope, group, groups.settled(record), version)
+            await self._replace(scope, group, groups.completed(record), version)
         raise _contended(scope, group)
 
     async def _subscribe(self, subscriber: str, record: GroupRecord) -> None:

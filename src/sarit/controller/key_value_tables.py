@@ -1,6 +1,6 @@
 """Key-value tables: their partitions are table segments with keys of one length.
 
-What is half made is finished by the first question about it; what is half deleted by the sweeper, which finds a hint.
+What is half made is finished by the first question about it; what is half deleted by the sweeper, which finds a entry.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
-from sarit.controller.locks import Locks
 from sarit.controller.model import codec
 from sarit.controller.model.effects import CreateTable, DeleteSegment
 from sarit.controller.model.epochs import SegmentRange, first_epoch
 from sarit.controller.model.records import State, TableRecord
 from sarit.controller.ports import TableUpdate
+from sarit.controller.runner import KeyedLocks
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import MAX_TABLE_KEY_BYTES, NO_VERSION, NOT_EXISTS
@@ -24,25 +24,25 @@ from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
 
 if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog
-    from sarit.controller.runner import Runner
+    from sarit.controller.runner import EffectRunner
     from sarit.env.ports import Env
 
 
 class KeyValueTables:
     """Workflows on key-value tables."""
 
-    def __init__(self, catalog: Catalog, runner: Runner, env: Env) -> None:
+    def __init__(self, catalog: Catalog, runner: EffectRunner, env: Env) -> None:
         self._catalog = catalog
         self._runner = runner
         self._env = env
-        self._locks: Locks[tuple[str, str]] = Locks()
+        self._locks: KeyedLocks[tuple[str, str]] = KeyedLocks()
 
     async def create(self, scope: str, table: str, wanted: TableRecord) -> None:
         """Raises Invalid, NotFound (scope), Exists."""
         _check(table, wanted)
         async with self._locks.hold((scope, table)):
             for _ in range(MAX_ATTEMPTS):
-                if await self._settle(scope, table) is not None:
+                if await self._complete_pending(scope, table) is not None:
                     raise Exists(f"table {scope}/{table} exists")
                 key = keys.number_key(table + TABLE_SUFFIX)
                 (number,) = await self._catalog.get(scope, [key])
@@ -56,7 +56,7 @@ class KeyValueTables:
                     await self._catalog.update(scope, updates)
                 except Conflict:
                     continue
-                await self._settle(scope, table)
+                await self._complete_pending(scope, table)
                 return
         raise _contended(scope, table)
 
@@ -65,39 +65,39 @@ class KeyValueTables:
         found = await self._read(scope, table)
         if found is not None and found[0].state is State.CREATING:
             async with self._locks.hold((scope, table)):
-                found = await self._settle(scope, table)
+                found = await self._complete_pending(scope, table)
         if found is None or found[0].state is State.DELETING:
             raise NotFound(f"table {scope}/{table} does not exist")
         return found[0]
 
     async def delete(self, scope: str, table: str) -> None:
         """Raises NotFound."""
-        hint = keys.table_hint(scope, table)
+        entry = keys.pending_table_key(scope, table)
         async with self._locks.hold((scope, table)):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._read(scope, table)
                 if found is None:
                     raise NotFound(f"table {scope}/{table} does not exist")
-                doomed = codec.encode_table(replace(found[0], state=State.DELETING))
-                await self._catalog.hint(hint)
+                deleting = codec.encode_table(replace(found[0], state=State.DELETING))
+                await self._catalog.index_pending(entry)
                 with suppress(Conflict):
-                    await self._catalog.update(scope, [TableUpdate(keys.table_key(table), doomed, found[1])])
-                    await self._settle(scope, table)
-                    await self._catalog.forget([hint])
+                    await self._catalog.update(scope, [TableUpdate(keys.table_key(table), deleting, found[1])])
+                    await self._complete_pending(scope, table)
+                    await self._catalog.remove_pending([entry])
                     return
         raise _contended(scope, table)
 
-    async def settle(self, scope: str, table: str) -> None:
+    async def complete_pending(self, scope: str, table: str) -> None:
         """Finish what is pending, if there is such a table."""
         async with self._locks.hold((scope, table)):
             with suppress(NotFound):  # the scope went
-                await self._settle(scope, table)
+                await self._complete_pending(scope, table)
 
     async def _read(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
         (value,) = await self._catalog.get(scope, [keys.table_key(table)])
         return None if value is None else (codec.decode_table(value.value), value.version)
 
-    async def _settle(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
+    async def _complete_pending(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
         """Finish what is pending; the record then, None when there is none."""
         for _ in range(MAX_ATTEMPTS):
             found = await self._read(scope, table)

@@ -1,13 +1,13 @@
 """Where the controller's records are: table names, and keys in them.
 
     _system/_tables/scopes              <scope>                      ScopeRecord
-    _system/_tables/work                c/<scope>                    a scope that is being deleted (a hint)
-                                        s/<scope>/<stream>           a stream with something to do (a hint)
-                                        g/<scope>/<reader group>     a group being changed or deleted (a hint)
-                                        k/<scope>/<table>            a table being deleted (a hint)
-                                        x/<scope>/<stream>/<txn>     a transaction that lives (a hint)
-    _system/_tables/watched             r/<scope>/<stream>           a stream with a retention policy (a hint)
-                                        w/<scope>/<stream>           a stream whose writers note times (a hint)
+    _system/_tables/work                c/<scope>                    a scope that is being deleted (a entry)
+                                        s/<scope>/<stream>           a stream with something to do (a entry)
+                                        g/<scope>/<reader group>     a group being changed or deleted (a entry)
+                                        k/<scope>/<table>            a table being deleted (a entry)
+                                        x/<scope>/<stream>/<txn>     a transaction that lives (a entry)
+    _system/_tables/watched             r/<scope>/<stream>           a stream with a retention policy (a entry)
+                                        w/<scope>/<stream>           a stream whose writers note times (a entry)
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first number a new stream of the name may use
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
@@ -39,25 +39,25 @@ from sarit.core.names import SYSTEM_SCOPE, StreamName
 
 SCOPES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/scopes"
 WORK_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/work"
-WATCH_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/watched"
+MAINTENANCE_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/watched"
 STREAMS: Final = b"s/"
 NUMBERS: Final = b"d/"
 GROUPS: Final = b"g/"
 TABLES: Final = b"k/"
-SCOPE_HINTS: Final = b"c/"
-GROUP_HINTS: Final = b"g/"
-TABLE_HINTS: Final = b"k/"
-TRANSACTION_HINTS: Final = b"x/"  # behind all others
+PENDING_SCOPES: Final = b"c/"
+PENDING_GROUPS: Final = b"g/"
+PENDING_TABLES: Final = b"k/"
+PENDING_TRANSACTIONS: Final = b"x/"  # behind all others
 OWNED: Final = b"o/"
 TAGS: Final = b"t/"
 EPOCHS: Final = b"e/"
 SUBSCRIBERS: Final = b"b/"
 WRITERS: Final = b"w/"
 LIVE: Final = b"x/"
-ENDINGS: Final = b"y/"
+COMPLETED_BY_TIME: Final = b"y/"
 CUTS: Final = b"c/"
-WATCHED_FOR_RETENTION: Final = b"r/"
-WATCHED_FOR_TIME: Final = b"w/"
+RETENTION_INDEX: Final = b"r/"
+WATERMARK_INDEX: Final = b"w/"
 MAX_TAG_BYTES: Final = 1024
 _TXN_DIGITS: Final = 32
 
@@ -120,9 +120,9 @@ def completed_key(stream: str, transaction: int) -> bytes:
     return of_stream(stream, b"z/") + f"{transaction:032x}".encode()
 
 
-def ending_key(stream: str, ended_ms: int, transaction: int) -> bytes:
+def completed_by_time_key(stream: str, ended_ms: int, transaction: int) -> bytes:
     """When a transaction ended."""
-    return of_stream(stream, ENDINGS) + f"{ended_ms:012x}/{transaction:032x}".encode()
+    return of_stream(stream, COMPLETED_BY_TIME) + f"{ended_ms:012x}/{transaction:032x}".encode()
 
 
 def group_key(group: str) -> bytes:
@@ -150,37 +150,37 @@ def transaction_of(key: bytes) -> int:
     return int(key[-_TXN_DIGITS:], 16)
 
 
-def scope_hint(scope: str) -> bytes:
+def pending_scope_key(scope: str) -> bytes:
     """That a scope may be half deleted."""
     return f"c/{scope}".encode()
 
 
-def stream_hint(name: StreamName) -> bytes:
+def pending_stream_key(name: StreamName) -> bytes:
     """That a stream may have something to do."""
     return f"s/{name}".encode()
 
 
-def group_hint(scope: str, group: str) -> bytes:
+def pending_group_key(scope: str, group: str) -> bytes:
     """That a reader group may be half changed, or half deleted."""
-    return GROUP_HINTS + f"{scope}/{group}".encode()
+    return PENDING_GROUPS + f"{scope}/{group}".encode()
 
 
-def table_hint(scope: str, table: str) -> bytes:
+def pending_table_key(scope: str, table: str) -> bytes:
     """That a key-value table may be half deleted."""
-    return TABLE_HINTS + f"{scope}/{table}".encode()
+    return PENDING_TABLES + f"{scope}/{table}".encode()
 
 
-def transaction_hint(name: StreamName, transaction: int) -> bytes:
+def pending_transaction_key(name: StreamName, transaction: int) -> bytes:
     """That a transaction may live."""
     return f"x/{name}/{transaction:032x}".encode()
 
 
-def watch_key(kind: bytes, name: StreamName) -> bytes:
+def maintenance_key(kind: bytes, name: StreamName) -> bytes:
     """That a stream needs a look now and then: WATCHED_FOR_RETENTION or WATCHED_FOR_TIME."""
     return kind + str(name).encode()
 
 
-def parse_watch(key: bytes) -> StreamName:
+def parse_maintenance_key(key: bytes) -> StreamName:
     """The stream of a watch key.  Raises Corrupt."""
     try:
         return StreamName.parse(key[2:].decode())
@@ -188,7 +188,7 @@ def parse_watch(key: bytes) -> StreamName:
         raise Corrupt(f"a controller table holds the key {key[:80]!r}: {error}") from error
 
 
-def parse_hint(key: bytes) -> tuple[StreamName, int | None]:
+def parse_pending_key(key: bytes) -> tuple[StreamName, int | None]:
     """The stream of a hint (the reader group, the table), and its transaction if it is one's.  Raises Corrupt."""
     try:
         kind, scope, stream, *rest = key.decode().split("/")

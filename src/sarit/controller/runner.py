@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sarit.controller.model.effects import (
     CreateSegment,
@@ -15,15 +15,17 @@ from sarit.controller.model.effects import (
     SetPolicy,
     TruncateSegment,
 )
-from sarit.core.errors import Exists, NotFound, Sealed
+from sarit.core.errors import Exists, NotFound, Sealed, Unavailable
+from sarit.core.limits import MAX_CALLS_PER_NAME
 from sarit.core.names import parse_segment_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 
     from sarit.controller.model.effects import Effect
     from sarit.controller.ports import Segments
 
+K = TypeVar("K", bound="Hashable")
 T = TypeVar("T")
 
 # By packed segment id: its length in bytes behind each of the sources that were merged into it.
@@ -33,7 +35,7 @@ _AT_ONCE: Final = 32
 _ITEMS_AT_ONCE: Final = 16  # each may have that many effects
 
 
-class Runner:
+class EffectRunner:
     """Effects on segments, some at a time."""
 
     def __init__(self, segments: Segments) -> None:
@@ -43,18 +45,18 @@ class Runner:
         """Carry out all of them, in any order; what merges made.  Raises Unavailable, with some done: call again."""
         lengths: Lengths = {}
         if len(effects) == 1:
-            await self._one(effects[0], lengths)
+            await self._execute(effects[0], lengths)
             return lengths
         for at in range(0, len(effects), _AT_ONCE):
-            await every([self._one(effect, lengths) for effect in effects[at : at + _AT_ONCE]])
+            await gather_all([self._execute(effect, lengths) for effect in effects[at : at + _AT_ONCE]])
         return lengths
 
     async def merge(self, merges: Sequence[MergeSegments]) -> Lengths:
         """Merge into segments that take appends.  Raises Sealed, NotFound (a target), Unavailable."""
-        found = await every([self.segments.merge(merge.target, merge.sources) for merge in merges])
+        found = await gather_all([self.segments.merge(merge.target, merge.sources) for merge in merges])
         return {_id(merge.target): lengths for merge, lengths in zip(merges, found, strict=True)}
 
-    async def _one(self, effect: Effect, lengths: Lengths) -> None:
+    async def _execute(self, effect: Effect, lengths: Lengths) -> None:
         """Carry one effect out; that it was done before is success."""
         segments = self.segments
         match effect:
@@ -95,7 +97,7 @@ def _id(segment: str) -> int:
     return parse_segment_name(segment)[1].packed
 
 
-async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
+async def for_each_bounded(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
     """Do `work` for all items, begun in their order, some at a time: one that waits holds up only those behind many.
 
     An error ends the work of no other item begun, but others may not be begun: `work` deals with those it expects."""
@@ -105,13 +107,38 @@ async def each(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None
         for item in left:
             await work(item)
 
-    await every([some() for _ in items[:_ITEMS_AT_ONCE]])
+    await gather_all([some() for _ in items[:_ITEMS_AT_ONCE]])
 
 
-async def every(work: Sequence[Awaitable[T]]) -> list[T]:
+async def gather_all(work: Sequence[Awaitable[T]]) -> list[T]:
     """The results of all, in order.  Raises the first error there is once all have ended: none runs on behind it."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
     return results  # type: ignore[return-value]
+
+
+class KeyedLocks(Generic[K]):
+    """KeyedLocks by key."""
+
+    def __init__(self) -> None:
+        self._held: dict[K, tuple[asyncio.Lock, list[None]]] = {}
+
+    def __repr__(self) -> str:
+        return f"<KeyedLocks {len(self._held)} held>"
+
+    @asynccontextmanager
+    async def hold(self, key: K) -> AsyncIterator[None]:
+        """Hold the lock of `key`.  Raises Unavailable when too many wait for it."""
+        lock, users = self._held.setdefault(key, (asyncio.Lock(), []))
+        if len(users) >= MAX_CALLS_PER_NAME:
+            raise Unavailable(f"{len(users)} calls wait for the same stream, reader group or table: try again")
+        users.append(None)
+        try:
+            async with lock:
+                yield
+        finally:
+            users.pop()
+            if not users:
+                del self._held[key]

@@ -48,7 +48,7 @@ class Scopes:
         if not is_internal_name(scope):
             raise Invalid(f"{scope!r} is not a scope name")
         found = await self._catalog.scope(scope)
-        if found is not None and not await self.settle(scope):
+        if found is not None and not await self.complete_pending(scope):
             raise Exists(f"scope {scope} exists")
         record = ScopeRecord(self._env.random.bytes(_INCARNATION_BYTES), self._env.clock.wall_ms())
         table = keys.scope_table(scope, record.incarnation)
@@ -72,9 +72,9 @@ class Scopes:
         with suppress(NotFound):  # an earlier deletion came so far
             await self._delete_table(scope, keys.scope_table(scope, record.incarnation))
         await self._forget(scope, version)
-        await self._catalog.forget([keys.scope_hint(scope)])
+        await self._catalog.remove_pending([keys.pending_scope_key(scope)])
 
-    async def settle(self, scope: str) -> bool:
+    async def complete_pending(self, scope: str) -> bool:
         """Finish a deletion that was cut short; whether the scope is gone."""
         found = await self._catalog.scope(scope)
         if found is None or await self._has_table(scope, found[0]):
@@ -120,7 +120,7 @@ class Scopes:
         for _ in range(MAX_ATTEMPTS):
             position = await self._catalog.tables.position(table)
             await self._require_empty(scope)
-            await self._catalog.hint(keys.scope_hint(scope))
+            await self._catalog.index_pending(keys.pending_scope_key(scope))
             with suppress(Conflict):  # what was half deleted was finished, or something came
                 await self._catalog.tables.delete(table, unchanged_since=position)
                 return
@@ -141,7 +141,7 @@ class Scopes:
         for prefix, finish in kinds:
             while rows := await self._catalog.scan(scope, prefix, limit=1):
                 key, value = rows[0]
-                if not codec.is_leaving(value.value):
+                if not codec.is_deleting(value.value):
                     raise Exists(f"scope {scope} is not empty")
                 with suppress(NotFound):
                     await finish(scope, key[len(prefix) :].decode())

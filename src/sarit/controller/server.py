@@ -14,15 +14,13 @@ from sarit.controller.background.retention import Retention
 from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.calls.scopes import ScopeCalls
-from sarit.controller.calls.segments import SegmentCalls
-from sarit.controller.calls.streams import StreamCalls
+from sarit.controller.calls.streams import SegmentCalls, StreamCalls
 from sarit.controller.calls.tables import TableCalls
 from sarit.controller.calls.transactions import TransactionCalls
 from sarit.controller.catalog import Catalog
 from sarit.controller.groups import Groups
-from sarit.controller.history import History
 from sarit.controller.key_value_tables import KeyValueTables
-from sarit.controller.runner import Runner
+from sarit.controller.runner import EffectRunner
 from sarit.controller.scopes import Scopes
 from sarit.controller.service import ControllerService
 from sarit.controller.streams import Streams
@@ -52,7 +50,7 @@ class Controller:
     ) -> None:
         self.advertised = advertised
         self.segments = segments
-        runner = Runner(segments)
+        runner = EffectRunner(segments)
         self.catalog = Catalog(tables)
         self.streams = Streams(self.catalog, runner, env)
         self.groups = Groups(self.catalog, self.streams)
@@ -61,13 +59,12 @@ class Controller:
         self.transactions = Transactions(self.catalog, self.streams, runner, env)
         self.writers = Writers(self.catalog, self.streams)
         self.autoscale = AutoScale(self.catalog, self.streams, segments, times.scaling, env)
-        self.history = History(self.catalog, self.streams, segments)
         self.retention = Retention(self.catalog, self.streams, segments, env)
         self.watermarks = Watermarks(self.catalog, self.streams, segments, times.watermarks, env)
-        self.caretaker = MaintenanceLoop(
+        self.maintenance = MaintenanceLoop(
             self.catalog, self.retention, self.watermarks, times.retention, times.watermarks, env
         )
-        self.sweeper = RecoverySweeper(
+        self.recovery_sweeper = RecoverySweeper(
             self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env
         )
         self._background: list[asyncio.Task[None]] = []
@@ -82,10 +79,10 @@ class Controller:
         await self.catalog.start()
         with contextlib.suppress(Exists):
             await self.scopes.create(SYSTEM_SCOPE)
-        work = (self.sweeper.run(), self.autoscale.run(), self.caretaker.run())
+        work = (self.recovery_sweeper.run(), self.autoscale.run(), self.maintenance.run())
         self._background = [asyncio.ensure_future(each) for each in work]
         for task in self._background:
-            task.add_done_callback(_tell)
+            task.add_done_callback(_log_background_failure)
 
     async def stop(self) -> None:
         """End the background work; what it leaves is finished by the next start, here or elsewhere."""
@@ -107,7 +104,7 @@ class Controller:
         return [ControllerService(families)]
 
 
-def _tell(task: asyncio.Task[None]) -> None:
+def _log_background_failure(task: asyncio.Task[None]) -> None:
     """Background work goes on for ever: that it ended is a bug of ours."""
     if not task.cancelled() and task.exception() is not None:
         _log.critical("the controller's background work met a bug and has ended", exc_info=task.exception())

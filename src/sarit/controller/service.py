@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message_factory import GetMessageClass
 from grpclib.const import Cardinality, Handler
 
-from sarit.controller.status import answering
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.request_limiter import RequestLimiter
+from sarit.rpc.grpc_server import RequestLimiter, rpc_handler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +23,10 @@ class ControllerService:
     """What a grpclib server serves."""
 
     def __init__(self, families: Sequence[object]) -> None:
-        reception = RequestLimiter()
+        limiter = RequestLimiter()
         self._mapping = {
             f"/{_SERVICE.full_name}/{method.name}": Handler(
-                answering(_method(families, method.name), reception),
+                rpc_handler(_method(families, method.name), limiter),
                 Cardinality.UNARY_UNARY,
                 GetMessageClass(method.input_type),
                 GetMessageClass(method.output_type),

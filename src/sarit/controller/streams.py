@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
-from sarit.controller.locks import Locks
 from sarit.controller.model import codec, streams
 from sarit.controller.model.cuts import is_cut, segments_between
 from sarit.controller.model.effects import RemoveMark
 from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, known_segments, successors
 from sarit.controller.model.records import State, StreamRecord
 from sarit.controller.ports import TableUpdate
-from sarit.controller.runner import every
-from sarit.controller.transactions.endings import rolled
+from sarit.controller.runner import KeyedLocks, gather_all
+from sarit.controller.transactions.completed_log import roll_updates
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NO_VERSION, NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, is_internal_name
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.effects import Effect
     from sarit.controller.ports import TableValue
-    from sarit.controller.runner import Lengths, Runner
+    from sarit.controller.runner import EffectRunner, Lengths
     from sarit.core.keyspace import KeyRange
     from sarit.env.ports import Env
 
 Epochs = tuple[Epoch, ...]
 Decide: TypeAlias = "Callable[[StreamRecord, Epochs], StreamRecord]"
-Still: TypeAlias = "Callable[[], Awaitable[bool]]"
+Precondition: TypeAlias = "Callable[[], Awaitable[bool]]"
 Drain: TypeAlias = "Callable[[StreamName, Found], Awaitable[Found]]"
 
 MAX_ATTEMPTS: Final = 50
@@ -47,11 +46,11 @@ _REMOVALS_AT_ONCE: Final = 1000
 class Streams:
     """Workflows on streams, and questions about them."""
 
-    def __init__(self, catalog: Catalog, runner: Runner, env: Env) -> None:
+    def __init__(self, catalog: Catalog, runner: EffectRunner, env: Env) -> None:
         self.catalog = catalog
         self.runner = runner
-        self.locks: Locks[StreamName] = Locks()
-        self.drain: Drain = _nothing_to_drain
+        self.locks: KeyedLocks[StreamName] = KeyedLocks()
+        self.drain: Drain = _no_transactions
         self._env = env
 
     # -- changes ----------------------------------------------------------------------------------
@@ -66,7 +65,7 @@ class Streams:
             keys.tag_prefix(tag)
         if config.retention.type is not RetentionType.NONE and not await self.catalog.scope_exists(name.scope):
             raise NotFound(f"scope {name.scope} does not exist")  # before it is entered with those that are looked at
-        await self._watch(name, config)
+        await self._index_retention(name, config)
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 stream, number, *mark = await self.catalog.get(name.scope, _creation_keys(name))
@@ -74,7 +73,7 @@ class Streams:
                     record = self.catalog.decoded(name, stream).record
                     ours = record.state is State.CREATING and record.config == config
                     if record.state in (State.CREATING, State.DELETING):
-                        await self._settle(name)
+                        await self._complete_pending(name)
                     if record.state is State.DELETING:
                         continue
                     if ours:
@@ -87,7 +86,7 @@ class Streams:
                     versions = await self.catalog.update(name.scope, updates)
                 except Conflict:
                     continue
-                await self._carry_out(name, record, versions[0])
+                await self._execute_steps(name, record, versions[0])
                 return
         raise _contended(name)
 
@@ -111,14 +110,14 @@ class Streams:
         for tag in config.tags:
             keys.tag_prefix(tag)
         await self.catalog.require(name)
-        await self._watch(name, config)
+        await self._index_retention(name, config)
         await self.change(name, lambda record, _: streams.update(record, config, self._env.clock.wall_ms()))
-        await self._watch(name, config)  # it may have been taken for superfluous just before
+        await self._index_retention(name, config)  # it may have been taken for superfluous just before
 
-    async def _watch(self, name: StreamName, config: StreamConfig) -> None:
+    async def _index_retention(self, name: StreamName, config: StreamConfig) -> None:
         """Before a stream has a retention policy it is entered with those that are looked at."""
         if config.retention.type is not RetentionType.NONE:
-            await self.catalog.watch(keys.WATCHED_FOR_RETENTION, name)
+            await self.catalog.index_for_maintenance(keys.RETENTION_INDEX, name)
 
     async def scale(
         self, name: StreamName, replaced: Sequence[int], ranges: Sequence[KeyRange]
@@ -138,14 +137,18 @@ class Streams:
         brought = [s for s in epoch.segments if SegmentId.unpack(s.segment).epoch == epoch.number]
         return epoch.number - 1, tuple(sorted(brought, key=lambda s: s.segment))
 
-    async def truncate(self, name: StreamName, cut: Mapping[int, int], still: Still | None = None) -> None:
+    async def truncate(
+        self, name: StreamName, cut: Mapping[int, int], precondition: Precondition | None = None
+    ) -> None:
         """Drop everything before a cut.  Raises NotFound, Sealed, Invalid; Conflict as `change`."""
         record = await self.ready(name)
         # A segment that is made only after its offset was looked at would be taken at any offset.
         if newer := [s for s in cut if creation_epoch(s) > record.current.number]:
             raise Invalid(f"stream {name} has no segment {SegmentId.unpack(newer[0])}")
         await self._check_offsets(name, await self.catalog.epochs_of(name, record, list(streams.head(record))), cut)
-        await self.change(name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True, still=still)
+        await self.change(
+            name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True, precondition=precondition
+        )
 
     async def seal(self, name: StreamName) -> None:
         """Raises NotFound.  Sealing a sealed stream succeeds."""
@@ -158,12 +161,12 @@ class Streams:
             if found is None:
                 raise NotFound(f"stream {name} does not exist")
             if found.record.state is State.DELETING:  # begun by a call that was cut short, perhaps this one's
-                await self._settle(name)
+                await self._complete_pending(name)
                 return
         await self.change(name, lambda record, _: streams.delete(record))
 
     async def change(
-        self, name: StreamName, decide: Decide, *, history: bool = False, still: Still | None = None
+        self, name: StreamName, decide: Decide, *, history: bool = False, precondition: Precondition | None = None
     ) -> StreamRecord:
         """Replace the record by what `decide` makes of it, and carry out what that asks for; the record decided.
 
@@ -171,11 +174,11 @@ class Streams:
         when, with the record that is changed, it is not `still` so."""
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
-                found = await self._settle(name)
+                found = await self._complete_pending(name)
                 if found is None:
                     raise NotFound(f"stream {name} does not exist")
                 record, version = found
-                if still is not None and not await still():
+                if precondition is not None and not await precondition():
                     raise Conflict(f"stream {name} changed meanwhile")
                 first = list(streams.head(record)) if history else ()
                 changed = decide(
@@ -183,9 +186,9 @@ class Streams:
                 )
                 if changed is record or changed == record:
                     return record
-                hint = keys.stream_hint(name)
+                entry = keys.pending_stream_key(name)
                 if changed.pending:
-                    await self.catalog.hint(hint)
+                    await self.catalog.index_pending(entry)
                 updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(changed), version)]
                 updates += _tag_updates(name, record, changed)
                 try:
@@ -193,8 +196,8 @@ class Streams:
                 except Conflict:
                     continue
                 if changed.pending:
-                    await self._carry_out(name, changed, versions[0])
-                    await self.catalog.forget([hint])
+                    await self._execute_steps(name, changed, versions[0])
+                    await self.catalog.remove_pending([entry])
                 return changed
         raise _contended(name)
 
@@ -207,20 +210,20 @@ class Streams:
                     return
                 record, version = found
                 if record.state is not State.DELETING:
-                    record = streams.doomed(record)
+                    record = streams.force_delete(record)
                     update = TableUpdate(keys.stream_key(name.stream), codec.encode_stream(record), version)
                     try:
                         (version,) = await self.catalog.update(name.scope, [update])
                     except Conflict:
                         continue
-                await self._carry_out(name, record, version)
+                await self._execute_steps(name, record, version)
                 return
         raise _contended(name)
 
-    async def settle(self, name: StreamName) -> Found | None:
+    async def complete_pending(self, name: StreamName) -> Found | None:
         """Finish what is pending; the record then, None when there is none."""
         async with self.locks.hold(name):
-            return await self._settle(name)
+            return await self._complete_pending(name)
 
     # -- questions --------------------------------------------------------------------------------
 
@@ -228,7 +231,7 @@ class Streams:
         """A stream whose segments exist.  Raises NotFound."""
         found = await self.catalog.require(name)
         if found.record.state is State.CREATING:
-            settled = await self.settle(name)
+            settled = await self.complete_pending(name)
             if settled is None:
                 raise NotFound(f"stream {name} does not exist")
             return settled.record
@@ -247,7 +250,7 @@ class Streams:
             raise NotFound(f"stream {name} has no epoch {number}")
         return epochs[0]
 
-    async def followers(self, name: StreamName, segment: int) -> list[tuple[SegmentRange, list[int]]]:
+    async def successors_of(self, name: StreamName, segment: int) -> list[tuple[SegmentRange, list[int]]]:
         """Successors of a segment with their predecessors; empty while it is active, or sealed with its stream.
 
         Raises NotFound, Invalid (negative id)."""
@@ -264,7 +267,7 @@ class Streams:
             return False
         return is_cut(known_segments(await self.catalog.epochs_of(name, record, list(cut))), cut)
 
-    async def between(self, name: StreamName, start: Mapping[int, int], end: Mapping[int, int]) -> list[int]:
+    async def segments_between(self, name: StreamName, start: Mapping[int, int], end: Mapping[int, int]) -> list[int]:
         """Segments from one cut to another; empty means the head or the tail.  Raises NotFound, Invalid."""
         record = await self.ready(name)
         start = start or streams.head(record)
@@ -276,16 +279,16 @@ class Streams:
 
     # -- steps ------------------------------------------------------------------------------------
 
-    async def _settle(self, name: StreamName) -> Found | None:
+    async def _complete_pending(self, name: StreamName) -> Found | None:
         found = await self.catalog.find(name)
         if found is None or not found.record.pending:
             return found
-        return await self._carry_out(name, found.record, found.version)
+        return await self._execute_steps(name, found.record, found.version)
 
-    async def _carry_out(self, name: StreamName, record: StreamRecord, version: int) -> Found | None:
+    async def _execute_steps(self, name: StreamName, record: StreamRecord, version: int) -> Found | None:
         """Take all steps the record asks for; the record then, None when it is gone."""
         for _ in range(MAX_ATTEMPTS):
-            step = streams.step(name, record, await self._doomed_epochs(name, record))
+            step = streams.step(name, record, await self._epochs_to_delete(name, record))
             if step is None:
                 return Found(record, version)
             try:
@@ -301,7 +304,7 @@ class Streams:
                     await self._forget(name, record, version)
                     return None
                 updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(step.then), version)]
-                updates += await self._beside(name, step, lengths)
+                updates += await self._companion_updates(name, step, lengths)
                 record, version = step.then, (await self.catalog.update(name.scope, updates))[0]
             except Conflict:  # somebody else took this step, and perhaps more
                 found = await self.catalog.find(name)
@@ -310,9 +313,9 @@ class Streams:
                 record, version = found
         raise _contended(name)
 
-    async def _beside(self, name: StreamName, step: streams.Step, lengths: Lengths) -> list[TableUpdate]:
+    async def _companion_updates(self, name: StreamName, step: streams.Step, lengths: Lengths) -> list[TableUpdate]:
         """What changes together with the record."""
-        updates = await rolled(self.catalog, name, step.committed, lengths, self._env.clock.wall_ms())
+        updates = await roll_updates(self.catalog, name, step.committed, lengths, self._env.clock.wall_ms())
         if step.spilled:
             chunk = keys.chunk_key(name.stream, step.spilled[0].number)
             updates.append(TableUpdate(chunk, codec.encode_chunk(step.spilled), NO_VERSION))
@@ -328,7 +331,7 @@ class Streams:
                     await self.remove(streams.mark_of(effect.stream), mark.record.first_number)
         return await self.runner.run([effect for effect in stage if not isinstance(effect, RemoveMark)])
 
-    async def _doomed_epochs(self, name: StreamName, record: StreamRecord) -> tuple[Epoch, ...]:
+    async def _epochs_to_delete(self, name: StreamName, record: StreamRecord) -> tuple[Epoch, ...]:
         if record.state is not State.DELETING:
             return record.epochs
         return await self.catalog.epochs_of(name, record, list(streams.head(record)))
@@ -361,7 +364,7 @@ class Streams:
             if cut[segment] > info.length:
                 raise Invalid(f"segment {segment} of stream {name} has {info.length} bytes, not {cut[segment]}")
 
-        await every([one(segment) for segment in asked])
+        await gather_all([one(segment) for segment in asked])
 
 
 def _creation_keys(name: StreamName) -> list[bytes]:
@@ -378,7 +381,7 @@ def _tag_updates(name: StreamName, before: StreamRecord, after: StreamRecord) ->
     return updates + [TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in sorted(new - old)]
 
 
-async def _nothing_to_drain(name: StreamName, found: Found) -> Found:
+async def _no_transactions(name: StreamName, found: Found) -> Found:
     return found
 
 

@@ -42,7 +42,7 @@ class Writers:
         if not is_user_name(writer):
             raise Invalid(f"{writer!r} is not a writer's name")
         record = await self._streams.ready(name)
-        await self._catalog.watch(keys.WATCHED_FOR_TIME, name)
+        await self._catalog.index_for_maintenance(keys.WATERMARK_INDEX, name)
         key = keys.writer_key(name.stream, writer)
         for _ in range(MAX_ATTEMPTS):
             (value,) = await self._catalog.get(name.scope, [key])

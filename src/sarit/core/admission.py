@@ -6,12 +6,12 @@ from __future__ import annotations
 class Admission:
     """Judges newcomers by how many are in already.
 
-    Thousands may be refused in a second: `first_refusal` is true for one of them, and again only after a tenth of the
+    Thousands may be refused in a second: `should_report` is true for one of them, and again only after a tenth of the
     places was free meanwhile."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._told = False
+        self._reported = False
 
     def __repr__(self) -> str:
         return f"<Admission of {self.most}>"
@@ -19,10 +19,10 @@ class Admission:
     def admits(self, inside: int) -> bool:
         """Whether one more may come in when `inside` are."""
         if inside < self.most - self.most // 10:
-            self._told = False
+            self._reported = False
         return inside < self.most
 
-    def first_refusal(self) -> bool:
-        """Whether this refusal should be told."""
-        told, self._told = self._told, True
-        return not told
+    def should_report(self) -> bool:
+        """Whether this refusal should be reported."""
+        reported, self._reported = self._reported, True
+        return not reported

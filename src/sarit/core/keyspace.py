@@ -23,7 +23,7 @@ import mmh3
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 V = TypeVar("V")
 
@@ -102,11 +102,6 @@ def tiles(ranges: Iterable[KeyRange]) -> bool:
         return merged(ranges) == [WHOLE]
     except Invalid:
         return False
-
-
-def route(highs: Sequence[float], place: float) -> int:
-    """Which of the tiling ranges owns `place`, given their high bounds in ascending order."""
-    return bisect_left(highs, place)
 
 
 class RangeMap(Generic[V]):

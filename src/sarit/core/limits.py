@@ -53,10 +53,9 @@ INLINE_BELOW_BYTES: Final = 32 * KIB
 READ_BLOCK_BYTES: Final = 2 * MIB  # of a chunk, read at once and kept in memory
 READAHEAD_BYTES: Final = 4 * MIB
 FLUSH_INTERVAL_SECONDS: Final = 2.0
-KEPT_START_MARKS: Final = 16
-MAX_UNSEEN_START_MARKS: Final = 64
+RETAINED_OWNERSHIP_TOKENS: Final = 16
+MAX_UNSEEN_OWNERSHIP_TOKENS: Final = 64
 MAX_CHUNK_DELETIONS_IN_FLIGHT: Final = 16
-MAX_SEGMENT_RECORDS_IN_MEMORY: Final = 50_000
 MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT: Final = 10_000
 MAX_CACHED_RANGES: Final = 64
 MAX_CACHED_RANGE_ROWS: Final = 64
@@ -72,7 +71,7 @@ MAX_TABLE_PAGE_BYTES: Final = 2 * MIB
 MAX_WRITER_ID_BYTES: Final = KIB  # part of a table's key
 MAX_OUTCOME_WAIT_SECONDS: Final = 30.0
 MAX_LISTED_TRANSACTIONS: Final = 500
-MAX_STREAMS_WITH_ENDINGS_COUNTED: Final = 10_000
+MAX_STREAMS_COUNTED_FOR_PRUNING: Final = 10_000
 MAX_CALLS: Final = 5_000  # under way, of some 40 kB each
 MAX_CALLS_PER_NAME: Final = 500  # of those, that wait for one stream, group or table: the others go on beside it
 
@@ -82,18 +81,18 @@ NO_VERSION: Final = -(1 << 63)
 NOT_EXISTS: Final = -1
 
 # -- stopping -------------------------------------------------------------------------------
-SAME_SIGNAL_SECONDS: Final = 1.0
+REPEATED_SIGNAL_SECONDS: Final = 1.0
 
 # -- the interpreter ---------------------------------------------------------------------------
 SWITCH_INTERVAL_SECONDS: Final = 0.0001
 # Objects more than there were, then scans of the younger generation: for bursts, between those by the clock
 # (node/gc_scheduler.py).
 GC_THRESHOLDS: Final = (20_000, 0, 1_000)
-LOOK_SECONDS: Final = 0.25
+GC_INTERVAL_SECONDS: Final = 0.25
 # Behind each look so many times what it took, at least: where much is in flight they would take a tenth of the time.
-LOOK_PAUSES: Final = 50
-MOST_LOOK_SECONDS: Final = 1.0
-FULL_LOOK_OBJECTS: Final = 2_000_000
+GC_INTERVAL_FACTOR: Final = 50
+MAX_GC_INTERVAL_SECONDS: Final = 1.0
+FULL_GC_OBJECTS: Final = 2_000_000
 
 # -- store: server -----------------------------------------------------------------------------
 # After `close` the transport waits until the client has taken all that was sent; then it is aborted.
@@ -118,10 +117,6 @@ CONTROL_LIMIT_TIMEOUT_SECONDS: Final = 10.0  # a change that waits longer for me
 # Many connections end at once when clients give up: throttled appends of ended sessions are swept together.
 APPEND_GATE_SWEEP_SECONDS: Final = 0.5
 # (bounds and intervals of this part)
-# What memory holds for an append besides its payload: block, views, the frame it came in (measured: 610 to 660).
-BLOCK_OVERHEAD_BYTES: Final = 640
-# Reads of one segment that are further apart than this are rate limited as different readers.
-READER_LOCALITY_BYTES: Final = 128 * MIB
 
 # -- store: tiering ----------------------------------------------------------------------------
 # (bounds and intervals of this part)
@@ -146,9 +141,3 @@ READER_LOCALITY_BYTES: Final = 128 * MIB
 
 # -- command line and Spark --------------------------------------------------------------------
 # (bounds and intervals of this part)
-
-# -- client: blocking --------------------------------------------------------------------------
-# How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.
-CANCEL_GRACE_SECONDS: Final = 5.0
-FULL_BUFFER_POLL_SECONDS: Final = 1.0  # a write at its bound checks that often that the loop's thread is alive
-BYTE_WRITER_DRAIN_BYTES: Final = 4 * MIB  # written between two waits for acknowledgements

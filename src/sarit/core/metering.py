@@ -24,7 +24,7 @@ _HOT: Final = (5.0, 2.0, 1.0)
 _COLD_SHARE: Final = 0.5
 
 
-class Wish(Enum):
+class ScaleAdvice(Enum):
     """What the rates of a segment call for."""
 
     NONE = "none"
@@ -78,18 +78,18 @@ class Rates:
 NO_RATES: Final = Rates((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0), 0.0)
 
 
-def wish_of(policy: ScalingPolicy, rates: Rates, times: ScalingTimes) -> Wish:
+def scale_advice(policy: ScalingPolicy, rates: Rates, times: ScalingTimes) -> ScaleAdvice:
     """What a segment's rates call for under a policy."""
     target, age = float(policy.target_rate), rates.age
     if policy.type is ScaleType.FIXED or target <= 0 or age < times.cool_down:
-        return Wish.NONE
+        return ScaleAdvice.NONE
     measured = rates.by(policy.type)
     if any(
         rate > factor * target and age >= window
         for factor, rate, window in zip(_HOT, measured, times.windows, strict=False)
     ):
-        return Wish.SPLIT
+        return ScaleAdvice.SPLIT
     *recent, longest = measured
     if max(recent) < target and longest < _COLD_SHARE * target and age >= times.windows[-1]:
-        return Wish.MERGE
-    return Wish.NONE
+        return ScaleAdvice.MERGE
+    return ScaleAdvice.NONE

@@ -15,21 +15,21 @@ _C2: Final = 0x4CF5AD432745937F
 _BLOCK: Final = struct.Struct("<QQ")
 
 
-def low_64_bits(data: bytes, seed: int) -> int:
+def murmur3_low_64_bits(data: bytes, seed: int) -> int:
     """The first half of the hash, as an unsigned number; `seed` is an int32."""
     h1 = h2 = seed & _MASK
     size = len(data)
     whole = size - size % _BLOCK.size
     for at in range(0, whole, _BLOCK.size):
         k1, k2 = _BLOCK.unpack_from(data, at)
-        h1 ^= _lane(k1, _C1, 31, _C2)
+        h1 ^= _mix_block(k1, _C1, 31, _C2)
         h1 = ((_rotated(h1, 27) + h2) * 5 + 0x52DCE729) & _MASK
-        h2 ^= _lane(k2, _C2, 33, _C1)
+        h2 ^= _mix_block(k2, _C2, 33, _C1)
         h2 = ((_rotated(h2, 31) + h1) * 5 + 0x38495AB5) & _MASK
     if whole < size:
         k1, k2 = _BLOCK.unpack(data[whole:].ljust(_BLOCK.size, b"\0"))
-        h1 ^= _lane(k1, _C1, 31, _C2)
-        h2 ^= _lane(k2, _C2, 33, _C1)
+        h1 ^= _mix_block(k1, _C1, 31, _C2)
+        h2 ^= _mix_block(k2, _C2, 33, _C1)
     h1 ^= size
     h2 ^= size
     h1 = (h1 + h2) & _MASK
@@ -41,7 +41,7 @@ def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> (64 - bits)) & _MASK
 
 
-def _lane(block: int, first: int, bits: int, second: int) -> int:
+def _mix_block(block: int, first: int, bits: int, second: int) -> int:
     return _rotated(block * first & _MASK, bits) * second & _MASK
 
 

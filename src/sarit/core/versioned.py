@@ -18,7 +18,6 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.core.java_text import decode_java, encode_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,3 +137,32 @@ class Cursor:
         if self.at_end:
             raise Invalid("the bytes end where a number is expected")
         return self._data[self._at]
+
+
+# -- text
+
+
+def encode_java(text: str) -> bytes:
+    """Modified UTF-8, without a length.  Raises Invalid for half a surrogate pair."""
+    if text.isascii():  # nearly all are
+        return text.encode().replace(b"\0", b"\xc0\x80")
+    try:
+        raw = text.encode()
+        if max(text) > "\uffff":
+            units = text.encode("utf-16-be")
+            halves = (chr(units[at] << 8 | units[at + 1]) for at in range(0, len(units), 2))
+            raw = "".join(halves).encode("utf-8", "surrogatepass")
+    except UnicodeEncodeError as error:
+        raise Invalid(f"not a string: {error}") from None
+    return raw.replace(b"\0", b"\xc0\x80") if "\0" in text else raw
+
+
+def decode_java(raw: bytes) -> str:
+    """The inverse; takes plain UTF-8 too.  Raises Invalid."""
+    try:
+        if raw.isascii():
+            return raw.decode("ascii")
+        text = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"a string is not UTF-8: {error}") from None

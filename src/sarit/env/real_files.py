@@ -33,9 +33,9 @@ _FLAGS: Final = {
 _WRITE_AND_SYNC: Final = getattr(os, "RWF_DSYNC", 0)
 _UNKNOWN_FLAG: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
 _STAGING_BYTES: Final = 4 << 20
-BYPASS_BYTES: Final = 1 << 20
+DIRECT_WRITE_BYTES: Final = 1 << 20
 # Of files that nobody waits for.  More than a paced piece of a chunk: such pieces would hold up the log's syncs.
-BYPASS_UNHURRIED_BYTES: Final = 512 << 10
+DIRECT_BACKGROUND_WRITE_BYTES: Final = 512 << 10
 # Large ones hold up the syncs of the log: the disk takes them whole.
 SCAN_PIECE_BYTES: Final = 256 << 10
 
@@ -46,13 +46,13 @@ class RealFile:
     def __init__(self, path: str, mode: str) -> None:
         self.path = path
         self._blocks = mode == "blocks"
-        self._bypassing = self._never_bypass = False
+        self._direct_io = self._direct_io_refused = False
         self._syncs_writes = _WRITE_AND_SYNC != 0
         self._fd = os.open(path, _FLAGS[mode], 0o644)
         if mode == "scan":
             with suppress(OSError):
-                self._bypass(True)
-            if not self._bypassing:
+                self._set_direct_io(True)
+            if not self._direct_io:
                 self._read_ahead()
 
     def __repr__(self) -> str:
@@ -90,18 +90,18 @@ class RealFile:
             try:
                 count = os.preadv(self._fd, [memory[got : got + SCAN_PIECE_BYTES]], offset + got)
             except OSError as error:
-                if error.errno != errno.EINVAL or not self._bypassing:
+                if error.errno != errno.EINVAL or not self._direct_io:
                     raise
-                self._bypass(False)  # no such reads here, or not of such blocks
+                self._set_direct_io(False)  # no such reads here, or not of such blocks
                 self._read_ahead()
                 continue
             got += count
             if not count:
                 break
-            if self._bypassing and count % WHOLE_BLOCK_BYTES:
+            if self._direct_io and count % WHOLE_BLOCK_BYTES:
                 if offset + got >= self.size():
                     break
-                self._bypass(False)  # a file system that reads half blocks: the rest begins within one
+                self._set_direct_io(False)  # a file system that reads half blocks: the rest begins within one
                 self._read_ahead()
         return got
 
@@ -111,13 +111,13 @@ class RealFile:
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
         """Write all parts one after the other; short writes go on where they stopped."""
-        return self._write(parts, offset, self._checked_size(parts, offset), BYPASS_UNHURRIED_BYTES)
+        return self._write(parts, offset, self._checked_size(parts, offset), DIRECT_BACKGROUND_WRITE_BYTES)
 
-    def _write(self, parts: Sequence[Buffer], offset: int, size: int, bypass_bytes: int) -> int:
+    def _write(self, parts: Sequence[Buffer], offset: int, size: int, direct_bytes: int) -> int:
         if self._blocks:
-            if size >= bypass_bytes and not self._never_bypass and self._write_blocks(parts, offset, size):
+            if size >= direct_bytes and not self._direct_io_refused and self._write_blocks(parts, offset, size):
                 return size
-            self._bypass(False)
+            self._set_direct_io(False)
         total = 0
         for at in range(0, len(parts), _MAX_PARTS_PER_WRITE):
             total += self._write_group(parts[at : at + _MAX_PARTS_PER_WRITE], offset + total, 0)
@@ -126,15 +126,15 @@ class RealFile:
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
         """`pwrite` and `datasync`, as one system call if they are not large or many (docs/decisions/0306)."""
         size = self._checked_size(parts, offset)
-        if self._syncs_writes and size < BYPASS_BYTES and len(parts) <= _MAX_PARTS_PER_WRITE:
-            self._bypass(False)
+        if self._syncs_writes and size < DIRECT_WRITE_BYTES and len(parts) <= _MAX_PARTS_PER_WRITE:
+            self._set_direct_io(False)
             try:
                 return self._write_group(parts, offset, _WRITE_AND_SYNC)
             except OSError as error:
                 if error.errno not in _UNKNOWN_FLAG:
                     raise
                 self._syncs_writes = False  # refused before anything was written
-        self._write(parts, offset, size, BYPASS_BYTES)
+        self._write(parts, offset, size, DIRECT_WRITE_BYTES)
         self.datasync()
         return size
 
@@ -159,7 +159,7 @@ class RealFile:
         staging = _staging()
         total = filled = 0
         try:
-            self._bypass(True)
+            self._set_direct_io(True)
             for part in parts:
                 at = 0
                 while at < len(part):
@@ -175,8 +175,10 @@ class RealFile:
         except OSError as error:
             if error.errno != errno.EINVAL or total:
                 raise
-            self._never_bypass = True  # no such writes here, or not of such blocks: refused before anything was written
-            self._bypass(False)
+            self._direct_io_refused = (
+                True  # no such writes here, or not of such blocks: refused before anything was written
+            )
+            self._set_direct_io(False)
             return False
         assert total + filled == size
         return True
@@ -191,11 +193,11 @@ class RealFile:
                 raise OSError(errno.EIO, "the write made no progress", self.path)
             written += count
 
-    def _bypass(self, wanted: bool) -> None:
-        if wanted != self._bypassing:
+    def _set_direct_io(self, wanted: bool) -> None:
+        if wanted != self._direct_io:
             flags = fcntl.fcntl(self._fd, fcntl.F_GETFL)
             fcntl.fcntl(self._fd, fcntl.F_SETFL, flags | os.O_DIRECT if wanted else flags & ~os.O_DIRECT)
-            self._bypassing = wanted
+            self._direct_io = wanted
 
     def datasync(self) -> None:
         """fdatasync."""
@@ -235,7 +237,7 @@ class RealFile:
 
 _staging_of_thread = threading.local()
 _memory = ReadMemory()
-_DURABLE_REMEMBERED = 10_000
+MAX_DURABLE_DIRECTORIES = 10_000
 # What file systems without second names say, or those that have none in another directory.
 _NO_LINKS: Final = frozenset(
     (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES, errno.EINVAL)
@@ -300,7 +302,7 @@ class RealFiles:
                     self.sync_dir(os.path.dirname(directory))
             else:
                 self.sync_dir(os.path.dirname(directory))
-            if len(self._durable) >= _DURABLE_REMEMBERED:
+            if len(self._durable) >= MAX_DURABLE_DIRECTORIES:
                 self._durable.clear()
             self._durable.add(directory)
 

@@ -11,7 +11,13 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from sarit.core.limits import FULL_LOOK_OBJECTS, GC_THRESHOLDS, LOOK_PAUSES, LOOK_SECONDS, MOST_LOOK_SECONDS
+from sarit.core.limits import (
+    FULL_GC_OBJECTS,
+    GC_INTERVAL_FACTOR,
+    GC_INTERVAL_SECONDS,
+    GC_THRESHOLDS,
+    MAX_GC_INTERVAL_SECONDS,
+)
 from sarit.env.real import RealClock
 
 
@@ -24,24 +30,24 @@ class GcScheduler:
         self._grown = 0
 
     def __repr__(self) -> str:
-        return f"<Looks, {self._grown} objects since the last full one>"
+        return f"<GcScheduler, {self._grown} objects since the last full one>"
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """What is there now stays: it is never looked at again.  The timer ends with the loop."""
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        self._loop.call_later(LOOK_SECONDS, self._look)
+        self._loop.call_later(GC_INTERVAL_SECONDS, self._collect)
 
-    def _look(self) -> None:
+    def _collect(self) -> None:
         begun = self._clock.monotonic()
         self._grown += gc.get_count()[0]
-        if self._grown < FULL_LOOK_OBJECTS:
+        if self._grown < FULL_GC_OBJECTS:
             gc.collect(1)
         else:
             self._grown = 0
             gc.collect()
         took = self._clock.monotonic() - begun
         # Where it is what came up since the last look that takes long, a longer pause makes the next one longer still.
-        pause = min(LOOK_PAUSES * took, MOST_LOOK_SECONDS)
-        self._loop.call_later(max(LOOK_SECONDS, pause), self._look)
+        pause = min(GC_INTERVAL_FACTOR * took, MAX_GC_INTERVAL_SECONDS)
+        self._loop.call_later(max(GC_INTERVAL_SECONDS, pause), self._collect)

@@ -1,17 +1,38 @@
-"""What a node claims before it starts: its data directory, and its place in long-term storage."""
+"""What a node claims before it starts: its data directory and its place in long-term storage.
+
+Two nodes that write to one place delete each other's chunks: both use the same chunk names, and each collects the
+chunks it does not know.  Three claims prevent that.
+
+1. *The data directory* is locked for the life of the process.
+2. *The owner chunk.*  The first node that uses a place in long-term storage writes its id to the chunk OWNER_CHUNK.
+   Every start reads that chunk before it writes or collects anything.  A node that wrote its id once must find it
+   again.  If it does not, this is not its storage: for example, a directory that is not mounted.
+3. *Ownership tokens.*  A copy of a data directory has the node id of its original, so the owner chunk admits both.
+   Therefore every start writes a token of its own to long-term storage: a chunk with a rising number in its name and a
+   random token in it.  The data directory holds, in the file `last-start`, the tokens that it has written since the
+   newest token it has seen there.  A token in storage that the directory does not know belongs to another copy
+   (docs/decisions/0308).
+
+`last-start` is written before the token chunk.  After a crash between the two, the directory knows a token that does
+not exist in storage, which does no harm.  The reverse order would make a node refuse its own storage.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.errors import Corrupt, Invalid, Unavailable
-from sarit.node import storage_starts as starts
-from sarit.node.storage_owner import claim_storage
+from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
+from sarit.core.limits import MAX_UNSEEN_OWNERSHIP_TOKENS, RETAINED_OWNERSHIP_TOKENS
+from sarit.storage.names import container_prefix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sarit.env.ports import Env, File, Files
     from sarit.node.settings import NodeConfig
     from sarit.storage.port import ChunkStorage
@@ -19,26 +40,39 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.node")
 
 META_VERSION: Final = 1
-# In the data directory once long-term storage holds the node's mark.
-STORAGE_MARKED: Final = "storage-marked"
-# In the data directory: the marks that its starts left in long-term storage.
+# File in the data directory: exists once long-term storage holds the owner chunk of this node.
+OWNER_CHUNK_WRITTEN: Final = "storage-marked"
+# File in the data directory: the ownership tokens that its starts wrote.
 LAST_START: Final = "last-start"
+
+NODE_FOLDER: Final = "node"
+OWNER_CHUNK: Final = f"{NODE_FOLDER}/owner"
+NODE_ID_CHARACTERS: Final = 32
+
+TOKENS_VERSION: Final = 1
+TOKEN_CHARACTERS: Final = 32
+_TOKEN_PREFIX: Final = f"{NODE_FOLDER}/start-"
+_REMEDY: Final = (
+    f"start the other one; or, if no other will ever be started again, delete {_TOKEN_PREFIX}* from long-term storage"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    """A data directory that is this process's: its lock, the node's id, and whether it writes to long-term storage only
-    since that holds the node's mark (directories of earlier versions do not say so)."""
+class DirectoryClaim:
+    """A locked data directory.
+
+    `node`: the node's id.  `owner_chunk_first`: the node has never written to long-term storage without an owner chunk
+    there.  Directories of earlier versions do not record that."""
 
     lock: File
     node: str
-    marks: bool
+    owner_chunk_first: bool
 
 
-def claim_directory(config: NodeConfig, env: Env) -> Claimed:
-    """Lock the data directory and check, or write, what it says of itself.
+def claim_directory(config: NodeConfig, env: Env) -> DirectoryClaim:
+    """Lock the data directory; check its description, or write one.
 
-    Blocks.  Raises Unavailable (another node runs on it), Invalid (it is of other settings)."""
+    Blocks.  Raises Unavailable (another node runs on it), Invalid (it was made with other settings)."""
     files, directory = env.files, config.data_dir
     files.make_dirs(directory)
     lock_path = f"{directory}/lock"
@@ -47,40 +81,40 @@ def claim_directory(config: NodeConfig, env: Env) -> Claimed:
         lock.close()
         raise Unavailable(f"another node runs on {directory}: stop it first, or choose another --data-dir")
     try:
-        node, marks = _describe(config, env)
+        node, owner_chunk_first = _describe(config, env)
     except BaseException:
         lock.close()
         raise
-    return Claimed(lock, node, marks)
+    return DirectoryClaim(lock, node, owner_chunk_first)
 
 
 def _describe(config: NodeConfig, env: Env) -> tuple[str, bool]:
-    """The id of the directory's node, and `Claimed.marks`.  Raises Invalid."""
+    """The node id of the directory, and `DirectoryClaim.owner_chunk_first`.  Raises Invalid."""
     files, directory = env.files, config.data_dir
     meta_path = f"{directory}/meta"
     storage = config.storage_url or "chunks"
     if not files.exists(meta_path):
-        return _settle(config, env, env.random.bytes(16).hex()), True
-    files.sync_dir(directory)  # the process that wrote it may have failed to
+        return _write_description(config, env, env.random.bytes(16).hex()), True
+    files.sync_dir(directory)  # the process that wrote the description may have ended before it did
     try:
         meta = dict(json.loads(_read(files, meta_path)))
     except (ValueError, TypeError):
         raise Invalid(f"{meta_path} is damaged: put it back from a backup, it says what is in {directory}") from None
     if meta.get("version") != META_VERSION:
         raise Invalid(f"{directory} is of format {meta.get('version')}; this version of Sarit reads {META_VERSION}")
-    marks = bool(meta.get("marks"))
-    # It never got as far as to hold anything: the storage was misspelt, say.
-    unused = marks and not any(files.exists(f"{directory}/{name}") for name in (STORAGE_MARKED, "log"))
+    owner_chunk_first = bool(meta.get("marks"))
+    # A start that failed early, for example on a misspelt storage URL, may be repeated with other settings.
+    unused = owner_chunk_first and not any(files.exists(f"{directory}/{name}") for name in (OWNER_CHUNK_WRITTEN, "log"))
     for name, value, option in (("containers", config.containers, "--containers"), ("storage", storage, "--storage")):
         if meta.get(name) != value:
             if unused:
-                return _settle(config, env, str(meta["node"])), True
+                return _write_description(config, env, str(meta["node"])), True
             raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
-    return str(meta["node"]), marks
+    return str(meta["node"]), owner_chunk_first
 
 
-def _settle(config: NodeConfig, env: Env, node: str) -> str:
-    """Write what the directory is from now on; the id of its node."""
+def _write_description(config: NodeConfig, env: Env, node: str) -> str:
+    """Write the description of the directory durably; returns `node`."""
     meta = {
         "version": META_VERSION,
         "node": node,
@@ -89,44 +123,44 @@ def _settle(config: NodeConfig, env: Env, node: str) -> str:
         "index": "sqlite",
         "marks": True,
     }
-    _write_anew(env.files, f"{config.data_dir}/meta", json.dumps(meta, indent=2).encode())
+    _replace_file(env.files, f"{config.data_dir}/meta", json.dumps(meta, indent=2).encode())
     return node
 
 
-async def claim_chunks(config: NodeConfig, env: Env, storage: ChunkStorage, claimed: Claimed) -> None:
-    """See that long-term storage is this node's alone, and leave the mark of this start.
+async def claim_long_term_storage(config: NodeConfig, env: Env, storage: ChunkStorage, claim: DirectoryClaim) -> None:
+    """Check that long-term storage belongs to this node alone, and write the ownership token of this start.
 
-    Raises Invalid, Unavailable (only before the first mark was left), OSError."""
+    Raises Invalid, Unavailable (only before the owner chunk was written), OSError."""
     files = env.files
-    path = f"{config.data_dir}/{STORAGE_MARKED}"
-    marked = files.exists(path)
+    path = f"{config.data_dir}/{OWNER_CHUNK_WRITTEN}"
+    written = files.exists(path)
     try:
-        new = claimed.marks and not marked
-        await claim_storage(storage, claimed.node, config.containers, marked=marked, new=new)
-        if not marked:
+        new = claim.owner_chunk_first and not written
+        await claim_owner_chunk(storage, claim.node, config.containers, written=written, new=new)
+        if not written:
             files.open(path, "create").close()
             files.sync_dir(config.data_dir)
-        await _mark_start(files, config.data_dir, storage, env.random.bytes(starts.TOKEN_CHARACTERS // 2).hex())
+        await _claim_start(files, config.data_dir, storage, env.random.bytes(TOKEN_CHARACTERS // 2).hex())
     except Unavailable as error:
-        if not marked:
+        if not written:
             raise
-        _log.warning("long-term storage is away; it was this node's when it was there last: %s", error)
+        _log.warning("long-term storage is unavailable; it belonged to this node at its last start: %s", error)
 
 
-async def _mark_start(files: Files, directory: str, storage: ChunkStorage, token: str) -> None:
+async def _claim_start(files: Files, directory: str, storage: ChunkStorage, token: str) -> None:
     path = f"{directory}/{LAST_START}"
     try:
-        known = starts.decode(_read(files, path)) if files.exists(path) else []
+        known = decode_tokens(_read(files, path)) if files.exists(path) else []
     except Corrupt as error:
         raise Invalid(
             f"{path} is damaged ({error}), so that a copy of this directory cannot be told from it: if there is none "
             "in use, delete this file, and the chunks node/start-* of long-term storage, and start again"
         ) from None
-    held = starts.following(known, await starts.newest(storage), token)
-    # Here first: after a crash in between this directory must know what it left there.
-    _write_anew(files, path, starts.encode(held))
-    await starts.leave(storage, held[-1])
-    await starts.forget(storage, held[-1])
+    tokens = next_tokens(known, await newest_token(storage), token)
+    # The file first: after a crash in between, this directory must know every token that it may have written.
+    _replace_file(files, path, encode_tokens(tokens))
+    await write_token(storage, tokens[-1])
+    await delete_old_tokens(storage, tokens[-1])
 
 
 def _read(files: Files, path: str) -> bytes:
@@ -137,8 +171,10 @@ def _read(files: Files, path: str) -> bytes:
         file.close()
 
 
-def _write_anew(files: Files, path: str, data: bytes) -> None:
-    """Replace a file at once; durable when this returns.  What an earlier try left goes: its sync may have failed."""
+def _replace_file(files: Files, path: str, data: bytes) -> None:
+    """Replace a file atomically; durable when this returns.
+
+    A temporary file of an earlier attempt is removed, not reused: its sync may have failed."""
     temporary = path + ".new"
     if files.exists(temporary):
         files.remove(temporary)
@@ -150,3 +186,149 @@ def _write_anew(files: Files, path: str, data: bytes) -> None:
         file.close()
     files.rename(temporary, path)
     files.sync_dir(path.rpartition("/")[0])
+
+
+# -- the owner chunk --------------------------------------------------------------------------
+
+
+async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *, written: bool, new: bool) -> None:
+    """Check that a place holds only chunks of the node with the id `node`.
+
+    `written`: this node wrote the owner chunk before.  `new`: it never wrote any chunk.  Raises Invalid (the place
+    belongs to another node, or is not the place it was), Unavailable."""
+    assert len(node) == NODE_ID_CHARACTERS, node
+    try:
+        owner = await _owner(storage)
+    except NotFound:
+        if written:
+            raise Invalid(
+                "long-term storage does not hold this node's owner chunk any more: is it mounted, is it the same place?"
+            ) from None
+        if new and await _holds_chunks(storage, containers):
+            raise Invalid(
+                "long-term storage holds chunks that are not this node's: give it a place of its own with --storage, "
+                "or start it on the data directory that they belong to"
+            ) from None
+        with suppress(Exists):  # another node wrote it first; the next read decides
+            await storage.write(OWNER_CHUNK, [node.encode()])
+        owner = await _owner(storage)
+    if owner != node:
+        raise Invalid(
+            f"long-term storage belongs to the node {owner}, this is {node}: they would delete each other's chunks; "
+            "give each a place of its own with --storage"
+        )
+
+
+async def _owner(storage: ChunkStorage) -> str:
+    try:
+        return bytes(await storage.read(OWNER_CHUNK, 0, NODE_ID_CHARACTERS)).decode("ascii", "replace")
+    except Corrupt as error:
+        raise Invalid(f"long-term storage has a damaged owner chunk: {error}") from None
+
+
+async def _holds_chunks(storage: ChunkStorage, containers: int) -> bool:
+    """Whether there is any chunk that this node would take for its own.  Other names are ignored."""
+    for number in range(containers):
+        async for _ in storage.list(container_prefix(number)):
+            return True
+    return False
+
+
+# -- ownership tokens -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OwnershipToken:
+    """The token of one start."""
+
+    number: int
+    token: str
+
+    @property
+    def name(self) -> str:
+        """The name of its chunk."""
+        return f"{_TOKEN_PREFIX}{self.number:012d}"
+
+
+def encode_tokens(tokens: Sequence[OwnershipToken]) -> bytes:
+    """The content of `last-start`."""
+    marks = [[token.number, token.token] for token in tokens]
+    return json.dumps({"version": TOKENS_VERSION, "marks": marks, "check": _check(marks)}).encode() + b"\n"
+
+
+def decode_tokens(data: bytes) -> list[OwnershipToken]:
+    """`encode_tokens` inverted.  Raises Corrupt, Invalid (a newer version)."""
+    try:
+        content = json.loads(data)
+        version, marks, check = content["version"], content.get("marks"), content.get("check")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Corrupt("it is not a list of ownership tokens") from None
+    if version != TOKENS_VERSION:
+        raise Invalid(f"last-start is of format {version}; this version of Sarit reads {TOKENS_VERSION}")
+    if not marks or check != _check(marks):
+        raise Corrupt("its checksum does not match")
+    return [OwnershipToken(int(number), str(token)) for number, token in marks]
+
+
+def _check(marks: object) -> str:
+    return f"{zlib.crc32(json.dumps(marks).encode()):08x}"
+
+
+async def newest_token(storage: ChunkStorage) -> OwnershipToken | None:
+    """The token of the latest start, if any.  Raises Unavailable, Invalid (it is damaged)."""
+    numbers = await _token_numbers(storage)
+    return await _read_token(storage, numbers[-1]) if numbers else None
+
+
+def next_tokens(known: Sequence[OwnershipToken], found: OwnershipToken | None, token: str) -> list[OwnershipToken]:
+    """The tokens that `last-start` must hold for the next start, the new token last.
+
+    `known`: its present content.  `found`: the newest token in long-term storage.  Raises Invalid when `found` belongs
+    to another copy."""
+    retained = list(known)
+    if found is not None:
+        # A listing may be stale and show a token older than all known ones: that proves nothing.
+        if found not in retained and not (retained and found.number < retained[0].number):
+            raise Invalid(f"another copy of this data directory was started on its long-term storage since: {_REMEDY}")
+        retained = [entry for entry in retained if entry.number >= found.number]
+    number = retained[-1].number if retained else 0
+    return [*retained[:1], *retained[1:][-MAX_UNSEEN_OWNERSHIP_TOKENS:], OwnershipToken(number + 1, token)]
+
+
+async def write_token(storage: ChunkStorage, token: OwnershipToken) -> None:
+    """Write the token of this start.  Raises Unavailable (unknown outcome), Invalid (another copy was first)."""
+    with suppress(Exists):  # a request that was sent twice, or another copy's token: the read below decides
+        await storage.write(token.name, [token.token.encode()])
+    if await _read_token(storage, token.number) != token:
+        raise Invalid(f"another copy of this data directory starts on its long-term storage: {_REMEDY}")
+
+
+async def delete_old_tokens(storage: ChunkStorage, newest: OwnershipToken) -> None:
+    """Delete the tokens of old starts.  RETAINED_OWNERSHIP_TOKENS stay, for a copy that reads a stale listing."""
+    with suppress(Unavailable):  # the next start tries again
+        for number in await _token_numbers(storage):
+            if number <= newest.number - RETAINED_OWNERSHIP_TOKENS:
+                await storage.delete(OwnershipToken(number, "").name)
+
+
+async def _token_numbers(storage: ChunkStorage) -> list[int]:
+    found = []
+    async for name, _ in storage.list(NODE_FOLDER):
+        number = name.removeprefix(_TOKEN_PREFIX)
+        if number != name and number.isdecimal():
+            found.append(int(number))
+    return sorted(found)
+
+
+async def _read_token(storage: ChunkStorage, number: int) -> OwnershipToken | None:
+    name = OwnershipToken(number, "").name
+    try:
+        token = bytes(await storage.read(name, 0, TOKEN_CHARACTERS)).decode("ascii", "replace")
+    except NotFound:
+        return None  # deleted, but the listing is stale
+    except Corrupt as error:
+        raise Invalid(
+            f"long-term storage has a damaged ownership token ({error}): delete {name}, if no other copy of this data "
+            "directory is in use"
+        ) from None
+    return OwnershipToken(number, token)

@@ -2,7 +2,7 @@
 
 The first byte tells them apart: the wire protocol begins with Hello, whose type −127 starts with 0xff;
 HTTP/2 begins with "PRI".  The connection is handed to the right protocol with the bytes received so far.  One that
-has sent none for GREETING_SECONDS is closed.
+has sent none for FIRST_BYTES_SECONDS is closed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from sarit.core.admission import Admission
-from sarit.rpc.grpc_server import GREETING_SECONDS, Refused
+from sarit.rpc.grpc_server import FIRST_BYTES_SECONDS, ClosedAtOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,44 +34,44 @@ class PortMux:
         self._waiting = 0
 
     def __repr__(self) -> str:
-        return f"<OnePort, {self._waiting} connections have not spoken>"
+        return f"<PortMux, {self._waiting} connections undetected>"
 
     def connection(self) -> asyncio.Protocol:
         """A protocol for a new connection."""
         if not self._admission.admits(self._waiting):
-            if self._admission.first_refusal():
+            if self._admission.should_report():
                 _log.error("%d connections have sent nothing, the most allowed: new ones are closed", self._waiting)
-            return Refused()
+            return ClosedAtOnce()
         self._waiting += 1
-        return _FirstByte(self)
+        return _ProtocolDetector(self)
 
-    def spoke(self) -> None:
+    def detected(self) -> None:
         """One that had sent nothing has, or has ended."""
         self._waiting -= 1
 
 
-class _FirstByte(asyncio.Protocol):
+class _ProtocolDetector(asyncio.Protocol):
     """Looks at the first byte of a connection and steps aside."""
 
     def __init__(self, port: PortMux) -> None:
         self._port = port
         self._transport: asyncio.Transport
-        self._patience: asyncio.TimerHandle
+        self._first_byte_timer: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport for whoever takes over."""
         self._transport = cast("asyncio.Transport", transport)
-        self._patience = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._transport.abort)
+        self._first_byte_timer = asyncio.get_running_loop().call_later(FIRST_BYTES_SECONDS, self._transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It never spoke."""
-        self._patience.cancel()
-        self._port.spoke()
+        """It never detected."""
+        self._first_byte_timer.cancel()
+        self._port.detected()
 
     def data_received(self, data: bytes) -> None:
         """Hand over."""
-        self._patience.cancel()
-        self._port.spoke()
+        self._first_byte_timer.cancel()
+        self._port.detected()
         if data[0] == _WIRE_FIRST_BYTE:
             wire = self._port.wire()
             self._transport.set_protocol(wire)

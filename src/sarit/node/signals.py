@@ -6,7 +6,7 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.core.limits import SAME_SIGNAL_SECONDS
+from sarit.core.limits import REPEATED_SIGNAL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -31,19 +31,19 @@ class StopSignals:
     def listen(self) -> None:
         """From now on, on the running loop."""
         for number in _SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self.heard)
+            asyncio.get_running_loop().add_signal_handler(number, self.on_signal)
 
-    def heard(self) -> None:
+    def on_signal(self) -> None:
         """A signal came."""
         now = self._clock.monotonic()
         if not self.first.is_set():
             self.first.set()
-        elif now - self._last >= SAME_SIGNAL_SECONDS:
+        elif now - self._last >= REPEATED_SIGNAL_SECONDS:
             self.again.set()
         self._last = now
 
 
-async def unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+async def run_unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
     """Do `work`, or give it up once `event` is set.  Whether it was done; raises what it raises."""
     task = asyncio.ensure_future(work)
     waiting = asyncio.ensure_future(event.wait())

@@ -13,8 +13,8 @@ from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
-from sarit.node.ownership import claim_chunks, claim_directory
-from sarit.node.signals import StopSignals, unless
+from sarit.node.ownership import claim_directory, claim_long_term_storage
+from sarit.node.signals import StopSignals, run_unless
 from sarit.store.flow_control.load_meters import LoadMeters
 from sarit.store.server.listener import StoreListener
 from sarit.store.store import SegmentStore
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
     from sarit.log.port import LogProvider
-    from sarit.node.ownership import Claimed
+    from sarit.node.ownership import DirectoryClaim
     from sarit.node.settings import NodeConfig
     from sarit.storage.port import ChunkStorage
 
@@ -49,7 +49,7 @@ class Node:
         self.controller = Controller(
             InProcessTables(self.store), self.segments, env, (address, config.controller_port), config.times
         )
-        self.meters.request_scaling = self.controller.autoscale.asked
+        self.meters.request_scaling = self.controller.autoscale.request
         self.controller_port = config.controller_port
         self.store_port = config.store_port
         self._api: asyncio.Server | None = None
@@ -74,12 +74,12 @@ class Node:
         if not self.config.one_port:
             self.store_port = await self.server.listen(self.config.host, self.config.store_port)
         self.server.start_reaper()
-        door = GrpcListener(self.controller.services(), self.config.max_api_connections)
-        entrance = door.connection
+        listener = GrpcListener(self.controller.services(), self.config.max_api_connections)
+        factory = listener.connection
         if self.config.one_port:
-            entrance = PortMux(self.server.connection, door.connection, self.config.max_api_connections).connection
+            factory = PortMux(self.server.connection, listener.connection, self.config.max_api_connections).connection
         self._api = await asyncio.get_running_loop().create_server(
-            entrance, bound_address(self.config.host), self.config.controller_port, backlog=_BACKLOG
+            factory, bound_address(self.config.host), self.config.controller_port, backlog=_BACKLOG
         )
         if not self.config.controller_port:
             self.controller_port = self._api.sockets[0].getsockname()[1]
@@ -118,7 +118,7 @@ def bound_address(host: str) -> str:
 
 
 async def open_node(config: NodeConfig, env: Env) -> Node:
-    """A node on real disks, not started yet.  The directory is claimed."""
+    """A node on real disks, not started yet.  The directory is claim."""
     from sarit.index.sqlite import SqliteIndexProvider
     from sarit.log.local import LocalLogProvider
     from sarit.storage.open import open_storage
@@ -138,12 +138,12 @@ async def open_node(config: NodeConfig, env: Env) -> Node:
 async def _serve(config: NodeConfig, env: Env) -> None:
     signals = StopSignals(env.clock)
     signals.listen()
-    claimed = claim_directory(config, env)
+    claim = claim_directory(config, env)
     nodes: list[Node] = []
     ready = False
     try:
         # A recovery may take long: a stop ends it at any moment, for it has acknowledged nothing.
-        ready = await unless(signals.first, _start(config, env, claimed, nodes))
+        ready = await run_unless(signals.first, _start(config, env, claim, nodes))
         if ready:
             _say(f"sarit is ready: {nodes[0].addresses()}, data in {config.data_dir}")
             await signals.first.wait()
@@ -155,7 +155,7 @@ async def _serve(config: NodeConfig, env: Env) -> None:
             signals.again.set()
         for node in nodes:
             await _stop(node, signals)
-        claimed.lock.close()
+        claim.lock.close()
     _say("sarit stopped; everything acknowledged is on disk")
 
 
@@ -166,13 +166,13 @@ def _say(text: str) -> None:
         sys.stdout = None  # else what is left in it fails the end of the process
 
 
-async def _start(config: NodeConfig, env: Env, claimed: Claimed, nodes: list[Node]) -> None:
+async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, nodes: list[Node]) -> None:
     """Start the node, which joins `nodes` once there is anything to be stopped."""
     node = await open_node(config, env)
     nodes.append(node)
-    await claim_chunks(config, env, node.storage, claimed)
+    await claim_long_term_storage(config, env, node.storage, claim)
     await node.start()
-    GcScheduler().begin()
+    GcScheduler().start()
 
 
 async def _stop(node: Node, signals: StopSignals) -> None:

@@ -10,7 +10,7 @@ from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, Scali
 from sarit.rpc.generated import controller_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 def stream_name(info: pb.StreamInfo) -> StreamName:
@@ -91,3 +91,11 @@ def transaction_message(txn: int) -> pb.TxnId:
 
 def _signed(bits: int) -> int:
     return bits - (1 << 64) if bits >> 63 else bits
+
+
+def page_token(names: Sequence[str], asked: str) -> pb.ContinuationToken:
+    """The continuation token of a page of names.
+
+    Clients ask until a page is *empty* and never use the token to stop.  The token of a page is therefore its last
+    name, and an empty page returns the token of its request.  It is always set: some clients need it."""
+    return pb.ContinuationToken(token=names[-1] if names else asked)

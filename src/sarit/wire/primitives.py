@@ -7,7 +7,7 @@ A codec writes a value as one or more pieces to a list, so that large data is ne
 value at a position of a payload, giving the position behind it.  Everything wrong is a ProtocolError:
 too few bytes, negative lengths, numbers and strings that do not fit.
 
-Strings are Java's *modified* UTF-8 (`core/java_text.py`) behind a uint16 byte length.
+Strings are Java's *modified* UTF-8 (`core/versioned.py`) behind a uint16 byte length.
 Source: wire.md par. 1.
 """
 
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
 from sarit.core.errors import Invalid
-from sarit.core.java_text import decode_java, encode_java
 from sarit.core.limits import MAX_WIRE_STRING_BYTES
+from sarit.core.versioned import decode_java, encode_java
 from sarit.env.ports import Buffer
 from sarit.wire.errors import ProtocolError
 

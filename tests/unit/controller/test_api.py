@@ -16,7 +16,7 @@ from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
 from tests.unit.controller.fakes import Faults
-from tests.unit.controller.worlds import STREAM, World, quiet, run, segment
+from tests.unit.controller.world import STREAM, World, quiet, run, segment
 
 INFO = pb.StreamInfo(scope="s", stream="t")
 NOWHERE = pb.StreamInfo(scope="s", stream="none")
@@ -129,7 +129,7 @@ def test_a_decision_is_answered_when_it_is_carried_out_if_that_was_asked_for():
             reply = await c.commitTransaction(txn_request(txn))
             assert reply.SerializeToString() == b""  # as it ever was
             await quiet(c.controller)
-            c.controller.transactions.finish_soon = lambda name: None
+            c.controller.transactions.schedule_completion = lambda name: None
             txn = (await c.createTransaction(create)).txnId
             reply = await c.commitTransaction(txn_request(txn, outcomeWithinMillis=10_000))
             assert (reply.status, reply.outcome) == (pb.TxnStatus.SUCCESS, pb.TxnState.COMMITTING)

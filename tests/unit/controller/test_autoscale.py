@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from sarit.controller.background.autoscale import MAX_WISHES
-from sarit.core.metering import Rates, Wish
+from sarit.controller.background.autoscale import MAX_SCALE_REQUESTS
+from sarit.core.metering import Rates, ScaleAdvice
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScaleType, ScalingPolicy, StreamConfig
-from tests.unit.controller.worlds import STREAM, World, run, segment
+from tests.unit.controller.world import STREAM, World, run, segment
 
 OLD = 100_000.0
 BY_EVENTS = StreamConfig(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, 4, 2))
@@ -34,13 +34,13 @@ def test_a_hot_segment_is_split_and_only_once():
         world = World()
         c = await world.controller()
         await scaling_stream(c, world, (250, 30))
-        assert await c.autoscale.consider(segment(0))
+        assert await c.autoscale.evaluate(segment(0))
         assert await ranges(c) == [(0.0, 0.5 / 3), (0.5 / 3, 1.0 / 3), (1.0 / 3, 0.5), (0.5, 1.0)]
         assert world.segments.segments[segment(2, 1)].policy == (2, 100)
         # The request comes again; the segment is not active any more.
-        assert not await c.autoscale.consider(segment(0))
+        assert not await c.autoscale.evaluate(segment(0))
         # What the scale brought has not been measured yet.
-        assert not await c.autoscale.consider(segment(2, 1))
+        assert not await c.autoscale.evaluate(segment(2, 1))
         world.check()
 
     run(main())
@@ -51,13 +51,13 @@ def test_cold_segments_are_merged_down_to_the_minimum():
         world = World()
         c = await world.controller()
         await scaling_stream(c, world, (250, 1))
-        await c.autoscale.consider(segment(0))
+        await c.autoscale.evaluate(segment(0))
         for number in (2, 3, 4):
             world.segments.measured[segment(number, 1)] = taking(1)
-        assert await c.autoscale.consider(segment(4, 1))
+        assert await c.autoscale.evaluate(segment(4, 1))
         assert await ranges(c) == [(0.0, 1.0 / 6), (1.0 / 6, 1.0)]
         world.segments.measured[segment(5, 2)] = taking(0)
-        assert not await c.autoscale.consider(segment(5, 2))
+        assert not await c.autoscale.evaluate(segment(5, 2))
         world.check()
 
     run(main())
@@ -71,13 +71,13 @@ def test_what_is_put_forward_is_looked_at_in_the_background():
         await c.streams.create(StreamName("s", "u"), StreamConfig())
         running = asyncio.ensure_future(c.autoscale.run())
         for name in ("s/none/0.#epoch.0", "not a segment", "s/u/0.#epoch.0", segment(0)):
-            c.autoscale.asked(name, Wish.SPLIT)
+            c.autoscale.request(name, ScaleAdvice.SPLIT)
         for _ in range(2000):
             await asyncio.sleep(0)
         assert len(await ranges(c)) == 4
         running.cancel()
-        for number in range(2 * MAX_WISHES):
-            c.autoscale.asked(STREAM.segment(SegmentId(0, number)), Wish.MERGE)
-        assert len(c.autoscale._wishes) == MAX_WISHES
+        for number in range(2 * MAX_SCALE_REQUESTS):
+            c.autoscale.request(STREAM.segment(SegmentId(0, number)), ScaleAdvice.MERGE)
+        assert len(c.autoscale._requests) == MAX_SCALE_REQUESTS
 
     run(main())

@@ -21,7 +21,7 @@ from sarit.core.metering import Rates
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Crash, Faults, crash_at
-from tests.unit.controller.worlds import STREAM, World, config, halves, quiet, run, segment, stream_with
+from tests.unit.controller.world import STREAM, World, config, halves, quiet, run, segment, stream_with
 
 LEASE = 30_000
 BY_SIZE = RetentionPolicy(RetentionType.SIZE, 10)
@@ -92,7 +92,7 @@ async def with_many_transactions(c, w):
     await with_past_transaction(c, w)
     await begin(c, w, "decided")
     await begin(c, w, "open")
-    c.transactions.finish_soon = lambda name: None
+    c.transactions.schedule_completion = lambda name: None
     await c.transactions.commit(STREAM, w.txns[0], "", 1)
     await c.transactions.commit(STREAM, w.txns[1], "", 1)
 
@@ -150,7 +150,7 @@ async def kept_stream(c, w):
     for seconds in (60, 60):
         w.segments.append(segment(0), "x")
         w.pass_time(seconds)
-        await c.retention.look(STREAM)
+        await c.retention.apply(STREAM)
     await c.streams.scale(STREAM, [0], halves(0.0, 1.0))
     w.segments.append(segment(2, 1), "y")
     w.pass_time(60)
@@ -159,7 +159,7 @@ async def kept_stream(c, w):
 async def retain(c, w):
     """Looks until there is nothing more to do: one may leave cuts before the new head to the next."""
     for _ in range(3):
-        await c.retention.look(STREAM)
+        await c.retention.apply(STREAM)
 
 
 async def noted_stream(c, w):
@@ -167,23 +167,23 @@ async def noted_stream(c, w):
     await stream(c, w)
     for writer in ("a", "b"):
         await c.writers.note(STREAM, writer, 1, {0: 1})
-    await c.watermarks.look(STREAM)
+    await c.watermarks.advance(STREAM)
     await c.writers.note(STREAM, "a", 2, {0: 2})
     await c.writers.remove(STREAM, "b")
 
 
 OPERATIONS = {
     "split by rate": Operation(
-        lambda c, w: scaling_stream(c, w, 500, 1, 60), lambda c, w: c.autoscale.consider(segment(1, 1))
+        lambda c, w: scaling_stream(c, w, 500, 1, 60), lambda c, w: c.autoscale.evaluate(segment(1, 1))
     ),
     "merge by rate": Operation(
-        lambda c, w: scaling_stream(c, w, 1, 1, 60), lambda c, w: c.autoscale.consider(segment(1, 1))
+        lambda c, w: scaling_stream(c, w, 1, 1, 60), lambda c, w: c.autoscale.evaluate(segment(1, 1))
     ),
     "retention": Operation(kept_stream, retain),
     "give a policy": Operation(
         stream, lambda c, w: c.streams.update(STREAM, StreamConfig(ScalingPolicy(min_segments=2), BY_SIZE, ("b",)))
     ),
-    "watermark": Operation(noted_stream, lambda c, w: c.watermarks.look(STREAM)),
+    "watermark": Operation(noted_stream, lambda c, w: c.watermarks.advance(STREAM)),
     "note a time": Operation(noted_stream, lambda c, w: c.writers.note(STREAM, "a", 3, {0: 3})),
     "remove a writer": Operation(noted_stream, lambda c, w: c.writers.remove(STREAM, "a")),
     "create scope": Operation(nothing, lambda c, w: c.scopes.create("s"), Exists),
@@ -239,7 +239,7 @@ async def die_at(operation, call, after):
     except BaseException as error:
         died = error
     assert died is None or "Crash" in repr(died), died  # alone or in a group
-    for finisher in list(controller.transactions._finishers.values()):
+    for finisher in list(controller.transactions._workers.values()):
         with suppress(BaseException):
             await finisher.task
     world.arm(Faults())
@@ -276,19 +276,19 @@ def test_an_open_transaction_of_a_lost_controller_is_aborted_after_its_lease():
         first = await world.controller()
         await with_transaction(first, world)
         second = await world.controller()
-        await second.sweeper.sweep()
+        await second.recovery_sweeper.sweep()
         world.pass_time(LEASE / 1000 - 1)
-        await second.sweeper.sweep()
+        await second.recovery_sweeper.sweep()
         assert await second.transactions.state(STREAM, world.txns[0]) is TxnState.OPEN
         # A ping to any controller is seen by all.
         await first.transactions.ping(STREAM, world.txns[0], LEASE)
         world.pass_time(2)
-        await second.sweeper.sweep()
+        await second.recovery_sweeper.sweep()
         world.pass_time(LEASE / 1000 - 1)
-        await second.sweeper.sweep()
+        await second.recovery_sweeper.sweep()
         assert await second.transactions.state(STREAM, world.txns[0]) is TxnState.OPEN
         world.pass_time(1)
-        await second.sweeper.sweep()
+        await second.recovery_sweeper.sweep()
         await quiet(second)
         assert await second.transactions.state(STREAM, world.txns[0]) is TxnState.ABORTED
         world.check()
@@ -315,10 +315,14 @@ def test_a_hint_may_point_at_nothing():
         c = await world.controller()
         await c.scopes.create("s")
         for scope in ("s", "gone"):
-            for hint in (keys.group_hint(scope, "g"), keys.table_hint(scope, "k"), keys.scope_hint(scope)):
-                await c.catalog.hint(hint)
+            for hint in (
+                keys.pending_group_key(scope, "g"),
+                keys.pending_table_key(scope, "k"),
+                keys.pending_scope_key(scope),
+            ):
+                await c.catalog.index_pending(hint)
         await world.sweep(c)
-        assert await c.catalog.hints() == []
+        assert await c.catalog.pending_work() == []
         world.check()
 
     run(main())

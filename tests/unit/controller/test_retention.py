@@ -12,8 +12,8 @@ from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Faults
 from tests.unit.controller.test_crashes import group
-from tests.unit.controller.test_sleepers import Sleep
-from tests.unit.controller.worlds import STREAM, World, halves, run, segment
+from tests.unit.controller.test_stale_controllers import Sleep
+from tests.unit.controller.world import STREAM, World, halves, run, segment
 
 
 def keeping(kind, limit, maximum=0, segments=1):
@@ -30,7 +30,7 @@ async def kept_stream(c, config=BY_TIME):
 
 
 async def cuts(c):
-    return [decode_cut(value.value) for _, value in await c.catalog.owned(STREAM, keys.CUTS)]
+    return [decode_cut(value.value) for _, value in await c.catalog.stream_records(STREAM, keys.CUTS)]
 
 
 async def pass_by(world, c, seconds, length=10, name=None):
@@ -38,7 +38,7 @@ async def pass_by(world, c, seconds, length=10, name=None):
     if length:
         world.segments.append(name or segment(0), "x", length)
     world.pass_time(seconds)
-    await c.caretaker.retain()
+    await c.maintenance.run_retention_round()
 
 
 def test_by_time():
@@ -95,7 +95,7 @@ def test_subscribers_hold_back_up_to_the_maximum():
         for _ in range(5):
             await pass_by(world, c, 60, 30)
         assert world.segments.segments[segment(0)].start == 0  # nothing released yet
-        await c.groups.note_cut(STREAM, "s/g", 0, "id", {0: 45})
+        await c.groups.record_cut(STREAM, "s/g", 0, "id", {0: 45})
         await pass_by(world, c, 60, 0)
         assert world.segments.segments[segment(0)].start == 45
         for _ in range(3):
@@ -125,7 +125,7 @@ def test_a_wall_clock_that_jumps_truncates_nothing():
         for _ in range(3):
             world.segments.append(segment(0), "x")
             world.pass_time(60)
-            await second.caretaker.retain()
+            await second.maintenance.run_retention_round()
         assert world.segments.segments[segment(0)].start == 0
         times = [cut.time_ms for cut in await cuts(second)]
         assert times == sorted(times)
@@ -179,20 +179,20 @@ def test_a_stream_is_watched_while_it_has_a_policy():
         c = await world.controller()
         await kept_stream(c)
         await c.streams.create(StreamName("s", "u"), StreamConfig())
-        watched = await c.catalog.watched(keys.WATCHED_FOR_RETENTION)
+        watched = await c.catalog.maintained_streams(keys.RETENTION_INDEX)
         assert [name for name, _ in watched] == [STREAM]
         await c.streams.update(StreamName("s", "u"), BY_SIZE)
-        assert len(await c.catalog.watched(keys.WATCHED_FOR_RETENTION)) == 2
+        assert len(await c.catalog.maintained_streams(keys.RETENTION_INDEX)) == 2
         await c.streams.update(StreamName("s", "u"), dataclasses.replace(BY_SIZE, retention=RetentionPolicy()))
         await c.streams.seal(STREAM)
         await pass_by(world, c, 60, 0)
         await c.streams.delete(STREAM)
         await pass_by(world, c, 60, 0)
-        watched = await c.catalog.watched(keys.WATCHED_FOR_RETENTION)
+        watched = await c.catalog.maintained_streams(keys.RETENTION_INDEX)
         assert [name for name, _ in watched] == [STREAM]  # somebody may be making it anew
         for _ in range(3):
             await pass_by(world, c, 60, 0)
-        assert await c.catalog.watched(keys.WATCHED_FOR_RETENTION) == []
+        assert await c.catalog.maintained_streams(keys.RETENTION_INDEX) == []
         assert not [key for key in world.scopes()["s"] if b"/t/" in key]
         world.check()
 
@@ -243,6 +243,6 @@ def test_however_long_an_update_sleeps_the_stream_is_watched_then():
                 await pass_by(world, second, 60, 0)
             sleep.woken.set()
             await sleeper
-            assert [name for name, _ in await second.catalog.watched(keys.WATCHED_FOR_RETENTION)] == [STREAM], call
+            assert [name for name, _ in await second.catalog.maintained_streams(keys.RETENTION_INDEX)] == [STREAM], call
 
     run(main())

@@ -12,7 +12,7 @@ from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScaleType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Faults
-from tests.unit.controller.worlds import STREAM, World, config, halves, run, segment, stream_with
+from tests.unit.controller.world import STREAM, World, config, halves, run, segment, stream_with
 
 EPOCHS = 150
 
@@ -46,14 +46,14 @@ def test_a_long_history_is_kept_in_chunks_and_every_question_crosses_them():
         with pytest.raises(NotFound):
             await c.streams.epoch(STREAM, EPOCHS + 1)
         for s in list(everything.values())[1 : 2 * EPOCHS : 7]:
-            followers = await c.streams.followers(STREAM, s.segment)
+            followers = await c.streams.successors_of(STREAM, s.segment)
             if s not in await c.streams.active(STREAM):
                 assert all(s.segment in before for _, before in followers)
                 assert {creation_epoch(f.segment) for f, _ in followers} == {creation_epoch(s.segment) + 1}
         # The head is epoch 0 still, though it left the record.
         assert streams.head(record) == {packed(0): 0, packed(1): 0}
         tail = {s.segment: 0 for s in record.current.segments}
-        assert await c.streams.between(STREAM, {}, tail) == sorted(everything)
+        assert await c.streams.segments_between(STREAM, {}, tail) == sorted(everything)
         middle = {s.segment: 0 for s in (await c.streams.epoch(STREAM, 70)).segments}
         assert await c.streams.is_cut(STREAM, middle)
         await c.streams.truncate(STREAM, middle)
@@ -92,7 +92,7 @@ def test_successors_are_known_before_any_segment_is_sealed():
         c = await world.controller()
         await c.streams.scale(STREAM, [packed(1)], halves(0.5, 1.0))
         assert sealed == [segment(1)]
-        followers = await other.streams.followers(STREAM, packed(1))
+        followers = await other.streams.successors_of(STREAM, packed(1))
         assert [f.segment for f, _ in followers] == [packed(2, 1), packed(3, 1)]
 
     run(main())
@@ -224,7 +224,7 @@ def test_a_stream_that_is_not_sealed_is_not_deleted():
         with pytest.raises(NotFound):
             await c.streams.create(StreamName("none", "t"), config())
         with pytest.raises(NotFound):
-            await c.streams.followers(STREAM, packed(99))
+            await c.streams.successors_of(STREAM, packed(99))
 
     run(main())
 

@@ -9,12 +9,11 @@ import pytest
 from sarit.controller import keys
 from sarit.controller.model import transactions
 from sarit.controller.model.records import TransactionRecord, TxnState
-from sarit.controller.transactions.completed_log import MAX_LISTED_TRANSACTIONS
-from sarit.controller.transactions.endings import ended
+from sarit.controller.transactions.completed_log import MAX_LISTED_TRANSACTIONS, completion_updates
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, transaction_segment
-from tests.unit.controller.worlds import STREAM, World, halves, quiet, run, segment, stream_with
+from tests.unit.controller.world import STREAM, World, halves, quiet, run, segment, stream_with
 
 LEASE = 30_000
 
@@ -42,15 +41,15 @@ def test_commits_are_merged_in_the_order_they_were_decided():
     async def main():
         world, c = await prepared()
         txns = [await begin(world, c, label) for label in "abcdef"]
-        later = c.transactions.finish_soon
-        c.transactions.finish_soon = lambda name: None
+        later = c.transactions.schedule_completion
+        c.transactions.schedule_completion = lambda name: None
         for at in (4, 0, 5, 2, 1):
             await c.transactions.commit(STREAM, txns[at], "", 1)
         await c.transactions.abort(STREAM, txns[3])
         later(STREAM)
         await quiet(c)
         assert parts(world, segment(0)) == parts(world, segment(1)) == list("eafcb")
-        assert await c.transactions.remembered.latest(STREAM) != []
+        assert await c.transactions.completed_log.latest(STREAM) != []
         world.check()
 
     run(main())
@@ -75,7 +74,7 @@ def test_the_order_holds_when_they_are_decided_while_the_finisher_looks_for_them
             return rows
 
         c.catalog.tables.scan = scan
-        c.transactions.finish_soon(STREAM)
+        c.transactions.schedule_completion(STREAM)
         await quiet(c)
         assert looks
         assert parts(world, segment(0)) == ["first", "second"]
@@ -92,8 +91,8 @@ def test_transactions_of_an_epoch_that_has_passed_come_between_what_was_and_what
         await c.streams.scale(STREAM, [1], halves(0.5, 1.0))
         world.segments.append(segment(2, 1), "between")
         new = [await begin(world, c, label) for label in "cd"]
-        later = c.transactions.finish_soon
-        c.transactions.finish_soon = lambda name: None
+        later = c.transactions.schedule_completion
+        c.transactions.schedule_completion = lambda name: None
         for txn in (*old, *new):
             await c.transactions.commit(STREAM, txn, "", 1)
         later(STREAM)
@@ -113,7 +112,7 @@ def test_transactions_of_an_epoch_that_has_passed_come_between_what_was_and_what
         chain, at = [], SegmentId(0, 1).packed
         while True:
             chain.append(str(SegmentId.unpack(at)))
-            followers = await c.streams.followers(STREAM, at)
+            followers = await c.streams.successors_of(STREAM, at)
             if not followers:
                 break
             at = followers[0][0].segment
@@ -130,7 +129,7 @@ def test_a_stream_is_sealed_when_its_transactions_have_ended():
         old = await begin(world, c, "old")
         await c.streams.scale(STREAM, [0, 1], [KeyRange(0.0, 1.0)])
         new, opened = await begin(world, c, "new"), await begin(world, c, "open")
-        c.transactions.finish_soon = lambda name: None
+        c.transactions.schedule_completion = lambda name: None
         await c.transactions.commit(STREAM, old, "", 1)
         await c.transactions.commit(STREAM, new, "", 1)
         await c.streams.seal(STREAM)
@@ -154,7 +153,7 @@ def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
             txns.append(await begin(world, c, "x"))
             await c.transactions.commit(STREAM, txns[-1], "", 1)
             await quiet(c)
-        assert [txn for txn, _ in await c.transactions.remembered.latest(STREAM)] == txns[-3:]
+        assert [txn for txn, _ in await c.transactions.completed_log.latest(STREAM)] == txns[-3:]
         known = [await c.transactions.state(STREAM, txn) for txn in txns]
         assert known[0] is TxnState.UNKNOWN
         assert known[-6:] == [TxnState.COMMITTED] * 6  # ten minutes and more
@@ -172,7 +171,7 @@ def test_the_latest_endings_are_found_without_reading_all():
         updates = [
             update
             for number in range(count)
-            for update in ended(STREAM, number, TxnState.COMMITTED, now - 100 * (count - number))
+            for update in completion_updates(STREAM, number, TxnState.COMMITTED, now - 100 * (count - number))
         ]
         await c.catalog.update("s", updates)
         read, scan = [], world.tables.scan
@@ -183,7 +182,7 @@ def test_the_latest_endings_are_found_without_reading_all():
             return rows
 
         world.tables.scan = counting
-        listed = [txn for txn, _ in await c.transactions.remembered.latest(STREAM)]
+        listed = [txn for txn, _ in await c.transactions.completed_log.latest(STREAM)]
         assert listed == list(range(count - MAX_LISTED_TRANSACTIONS, count))
         assert len(read) < 4 * MAX_LISTED_TRANSACTIONS
 
@@ -208,7 +207,7 @@ def test_a_committed_time_is_noted_for_its_writer():
 def test_ids_carry_the_epoch_and_a_lower_half_that_is_not_negative():
     for epoch in (0, 1, (1 << 31) - 1):
         txn = transactions.transaction_id(epoch, b"\xff" * 12)
-        assert transactions.epoch_of(txn) == epoch
+        assert txn >> 96 == epoch
         assert not txn & 1 << 63
         assert txn < 1 << 127
 
@@ -254,7 +253,7 @@ def test_who_asks_while_it_is_carried_out_is_told_how_it_ended():
             txn = await begin(world, c, "a")
             await decide(txn)
             assert await c.transactions.state(STREAM, txn) in (TxnState.COMMITTING, TxnState.ABORTING)
-            assert await c.transactions.settled_state(STREAM, txn) in (TxnState.COMMITTED, TxnState.ABORTED)
+            assert await c.transactions.state_after_completion(STREAM, txn) in (TxnState.COMMITTED, TxnState.ABORTED)
             await quiet(c)
 
     run(main())
@@ -263,10 +262,10 @@ def test_who_asks_while_it_is_carried_out_is_told_how_it_ended():
 def test_who_asks_about_what_nobody_here_carries_out_is_not_kept_waiting():
     async def main():
         world, c = await prepared()
-        c.transactions.finish_soon = lambda name: None
+        c.transactions.schedule_completion = lambda name: None
         txn = await begin(world, c, "a")
         await c.transactions.commit(STREAM, txn, "", 1)
-        assert await c.transactions.settled_state(STREAM, txn) is TxnState.COMMITTING
+        assert await c.transactions.state_after_completion(STREAM, txn) is TxnState.COMMITTING
 
     run(main())
 

@@ -13,7 +13,7 @@ from sarit.controller.model.watermarks import MARK_ATTRIBUTE, decode, last_entry
 from sarit.core.errors import NotFound
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 from sarit.core.policies import ScalingPolicy, StreamConfig
-from tests.unit.controller.worlds import STREAM, World, halves, quiet, run, segment, stream_with
+from tests.unit.controller.world import STREAM, World, halves, quiet, run, segment, stream_with
 
 MARKS = StreamName("s", "_MARKt")
 MARK_SEGMENT = segment(0, name=MARKS)
@@ -28,9 +28,9 @@ def marks(world):
     return out
 
 
-async def go_round(world, c, seconds=10.0):
+async def run_round(world, c, seconds=10.0):
     world.pass_time(seconds)
-    await c.caretaker.mark()
+    await c.maintenance.run_watermark_round()
 
 
 def test_marks_follow_the_slowest_writer():
@@ -38,17 +38,17 @@ def test_marks_follow_the_slowest_writer():
         world = World()
         c = await world.controller()
         await stream_with(c, 1)
-        await go_round(world, c)
+        await run_round(world, c)
         await c.writers.note(STREAM, "a", 10, {0: 5})
         await c.writers.note(STREAM, "b", 7, {0: 9})
-        await go_round(world, c)
+        await run_round(world, c)
         assert marks(world) == [(7, 10, {0: 9})]
         await c.writers.note(STREAM, "a", 20, {0: 50})
-        await go_round(world, c)
+        await run_round(world, c)
         assert len(marks(world)) == 1
         await c.writers.note(STREAM, "b", 15, {0: 40})
-        await go_round(world, c)
-        await go_round(world, c)
+        await run_round(world, c)
+        await run_round(world, c)
         assert marks(world)[1:] == [(15, 20, {0: 50})]
         world.check()
 
@@ -63,17 +63,17 @@ def test_a_writer_that_falls_silent_is_forgotten_after_the_time_out():
         await c.streams.create(STREAM, StreamConfig(ScalingPolicy(), timestamp_aggregation_ms=25_000))
         await c.writers.note(STREAM, "a", 1, {0: 1})
         await c.writers.note(STREAM, "b", 1, {0: 1})
-        await go_round(world, c)
+        await run_round(world, c)
         for time in (2, 3, 4, 5):
             await c.writers.note(STREAM, "a", time, {0: time})
-            await go_round(world, c)
+            await run_round(world, c)
         # b was seen first at 10 s, with the round at 40 s it was silent for 30 s.
         assert [mark[0] for mark in marks(world)] == [1, 4, 5]
-        rows = await c.catalog.owned(STREAM, keys.WRITERS)
+        rows = await c.catalog.stream_records(STREAM, keys.WRITERS)
         assert [key[-1:] for key, _ in rows] == [b"a"]
         await c.writers.note(STREAM, "b", 1, {0: 1})  # back, and behind: it holds the others up again
         await c.writers.note(STREAM, "a", 6, {0: 6})
-        await go_round(world, c)
+        await run_round(world, c)
         assert len(marks(world)) == 3
 
     run(main())
@@ -88,7 +88,7 @@ def test_a_writer_that_repeats_its_note_is_not_silent():
         for time in (1, 2, 3, 4, 5):
             await c.writers.note(STREAM, "a", time, {0: time})
             await c.writers.note(STREAM, "b", 1, {0: 1})
-            await go_round(world, c)
+            await run_round(world, c)
         assert [mark[0] for mark in marks(world)] == [1]
 
     run(main())
@@ -101,7 +101,7 @@ def test_the_attribute_names_where_the_newest_begins():
         await stream_with(c, 1)
         for time in (1, 2, 3):
             await c.writers.note(STREAM, "a", time, {0: time})
-            await go_round(world, c)
+            await run_round(world, c)
         stored = world.segments.segments[MARK_SEGMENT]
         raw = b"".join(bytes.fromhex(what) for what, _ in stored.parts)
         begin = stored.attributes[MARK_ATTRIBUTE]
@@ -113,7 +113,7 @@ def test_the_attribute_names_where_the_newest_begins():
         world.segments.read_bytes = 11
         second = await world.controller()
         await second.writers.note(STREAM, "a", 4, {0: 4})
-        await go_round(world, second)
+        await run_round(world, second)
         assert [mark[0] for mark in marks(world)] == [1, 2, 3, 4]
 
     run(main())
@@ -129,17 +129,17 @@ def test_a_writer_that_is_removed_counts_once_more_and_may_come_back():
         await c.writers.remove(STREAM, "b")
         await c.writers.remove(STREAM, "b")
         await c.writers.remove(STREAM, "never")
-        await go_round(world, c)
+        await run_round(world, c)
         assert marks(world) == [(10, 12, {0: 90})]
         await c.writers.note(STREAM, "a", 20, {0: 95})
-        await go_round(world, c)
+        await run_round(world, c)
         await c.writers.note(STREAM, "a", 30, {0: 99})
-        await go_round(world, c)
+        await run_round(world, c)
         assert [mark[:2] for mark in marks(world)] == [(10, 12), (12, 20), (30, 30)]
-        assert len(await c.catalog.owned(STREAM, keys.WRITERS)) == 1
+        assert len(await c.catalog.stream_records(STREAM, keys.WRITERS)) == 1
         await c.writers.note(STREAM, "b", 31, {0: 100})
         await c.writers.note(STREAM, "a", 31, {0: 100})
-        await go_round(world, c)
+        await run_round(world, c)
         assert marks(world)[-1] == (31, 31, {0: 100})
 
     run(main())
@@ -153,7 +153,7 @@ def test_what_a_returning_writer_wrote_before_is_not_lost():
         await c.writers.note(STREAM, "a", 10, {0: 5, 1: 70})
         await c.writers.remove(STREAM, "a")
         await c.writers.note(STREAM, "a", 11, {0: 8})
-        await go_round(world, c)
+        await run_round(world, c)
         assert marks(world) == [(11, 11, {0: 8, 1: 70})]
 
     run(main())
@@ -165,13 +165,13 @@ def test_across_a_scale_and_for_transactions():
         c = await world.controller()
         await stream_with(c, 2)
         await c.writers.note(STREAM, "a", 1, {0: 5, 1: 6})
-        await go_round(world, c)
+        await run_round(world, c)
         await c.streams.scale(STREAM, [1], halves(0.5, 1.0))
         txn, _ = await c.transactions.create(STREAM, 30_000)
         await c.transactions.commit(STREAM, txn, "b", 9)
         await quiet(c)
         await c.writers.note(STREAM, "a", 8, {0: 7})
-        await go_round(world, c)
+        await run_round(world, c)
         lower, upper, cut = marks(world)[-1]
         assert (lower, upper) == (8, 9)
         assert cut == {0: 7, (1 << 32) + 2: 0, (1 << 32) + 3: 0}
@@ -195,16 +195,18 @@ def test_the_times_of_transactions_that_span_a_scale():
                 world.segments.append(transaction_segment(segment(number), txn), "x", length)
             txns.append(txn)
         await c.streams.scale(STREAM, [1], halves(0.5, 1.0))
-        finish, c.transactions.finish_soon = c.transactions.finish_soon, lambda name: None
+        finish, c.transactions.schedule_completion = c.transactions.schedule_completion, lambda name: None
         for txn, writer, time in zip(txns, ("a", "b", "a"), (7, 9, 8), strict=True):
             await c.transactions.commit(STREAM, txn, writer, time)
         finish(STREAM)
         await quiet(c)
         world.segments.append(segment(0), "later", 500)
-        notes = {key[-1:]: codec.decode_writer(value.value) for key, value in await c.catalog.owned(STREAM, b"w/")}
+        notes = {
+            key[-1:]: codec.decode_writer(value.value) for key, value in await c.catalog.stream_records(STREAM, b"w/")
+        }
         copy = SegmentId(2, 1).packed
         assert notes == {b"a": WriterRecord(8, {0: 70, copy: 70}), b"b": WriterRecord(9, {0: 30, copy: 30})}
-        await go_round(world, c)
+        await run_round(world, c)
         assert [mark[:2] for mark in marks(world)] == [(8, 9)]
         await c.writers.note(STREAM, "a", 10, {0: 70, SegmentId(3, 2).packed: 0, SegmentId(3, 3).packed: 0})
         world.check()
@@ -217,21 +219,21 @@ def test_streams_are_watched_while_somebody_notes():
         world = World()
         c = await world.controller()
         await stream_with(c, 1)
-        assert await c.catalog.watched(keys.WATCHED_FOR_TIME) == []
+        assert await c.catalog.maintained_streams(keys.WATERMARK_INDEX) == []
         await c.writers.note(STREAM, "a", 1, {0: 1})
-        await go_round(world, c)
+        await run_round(world, c)
         await c.writers.remove(STREAM, "a")
         for _ in range(2):
-            await go_round(world, c)
-        assert len(await c.catalog.watched(keys.WATCHED_FOR_TIME)) == 1
-        await go_round(world, c)
-        assert await c.catalog.watched(keys.WATCHED_FOR_TIME) == []
+            await run_round(world, c)
+        assert len(await c.catalog.maintained_streams(keys.WATERMARK_INDEX)) == 1
+        await run_round(world, c)
+        assert await c.catalog.maintained_streams(keys.WATERMARK_INDEX) == []
         await c.writers.note(STREAM, "a", 2, {0: 1})
         await c.streams.seal(STREAM)
         await c.streams.delete(STREAM)
         for _ in range(3):
-            await go_round(world, c)
-        assert await c.catalog.watched(keys.WATCHED_FOR_TIME) == []
+            await run_round(world, c)
+        assert await c.catalog.maintained_streams(keys.WATERMARK_INDEX) == []
         with pytest.raises(NotFound):
             await c.writers.note(STREAM, "a", 3, {0: 1})
         assert not [key for key in world.scopes()["s"] if b"/t/" in key]
@@ -247,7 +249,7 @@ def test_two_controllers_write_each_mark_once():
         for time in range(1, 20):
             await first.writers.note(STREAM, "a", time, {0: time})
             world.pass_time(10)
-            await asyncio.gather(first.caretaker.mark(), second.caretaker.mark())
+            await asyncio.gather(first.maintenance.run_watermark_round(), second.maintenance.run_watermark_round())
         lowers = [mark[0] for mark in marks(world)]
         assert lowers == sorted(set(lowers))
         assert lowers[-1] == 19

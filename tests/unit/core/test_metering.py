@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.core.metering import Rates, ScalingTimes, Wish, wish_of
+from sarit.core.metering import Rates, ScaleAdvice, ScalingTimes, scale_advice
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 
 EVENTS = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, 4)
@@ -21,43 +21,43 @@ def rates(two, five, ten, twenty, age=FOREVER):
 @pytest.mark.parametrize(
     ("measured", "wish"),
     [
-        (rates(501, 0, 0, 0), Wish.SPLIT),
-        (rates(500, 200, 100, 100), Wish.NONE),
-        (rates(0, 201, 0, 0), Wish.SPLIT),
-        (rates(0, 0, 101, 0), Wish.SPLIT),
-        (rates(0, 0, 0, 10_000), Wish.NONE),
-        (rates(99, 99, 99, 49), Wish.MERGE),
-        (rates(99, 99, 99, 50), Wish.NONE),
-        (rates(100, 0, 0, 0), Wish.NONE),
-        (rates(0, 0, 0, 0), Wish.MERGE),
+        (rates(501, 0, 0, 0), ScaleAdvice.SPLIT),
+        (rates(500, 200, 100, 100), ScaleAdvice.NONE),
+        (rates(0, 201, 0, 0), ScaleAdvice.SPLIT),
+        (rates(0, 0, 101, 0), ScaleAdvice.SPLIT),
+        (rates(0, 0, 0, 10_000), ScaleAdvice.NONE),
+        (rates(99, 99, 99, 49), ScaleAdvice.MERGE),
+        (rates(99, 99, 99, 50), ScaleAdvice.NONE),
+        (rates(100, 0, 0, 0), ScaleAdvice.NONE),
+        (rates(0, 0, 0, 0), ScaleAdvice.MERGE),
     ],
 )
 def test_rates_against_a_target_of_100(measured, wish):
-    assert wish_of(EVENTS, measured, TIMES) is wish
+    assert scale_advice(EVENTS, measured, TIMES) is wish
 
 
 def test_a_window_counts_when_it_was_measured_whole():
     for position, window in enumerate(TIMES.windows[:3]):
         hot = [0.0] * 4
         hot[position] = 10_000.0
-        assert wish_of(EVENTS, rates(*hot, age=window - 1), TIMES) is Wish.NONE
-        assert wish_of(EVENTS, rates(*hot, age=window), TIMES) is Wish.SPLIT
-    assert wish_of(EVENTS, rates(0, 0, 0, 0, age=1199), TIMES) is Wish.NONE
-    assert wish_of(EVENTS, rates(0, 0, 0, 0, age=1200), TIMES) is Wish.MERGE
+        assert scale_advice(EVENTS, rates(*hot, age=window - 1), TIMES) is ScaleAdvice.NONE
+        assert scale_advice(EVENTS, rates(*hot, age=window), TIMES) is ScaleAdvice.SPLIT
+    assert scale_advice(EVENTS, rates(0, 0, 0, 0, age=1199), TIMES) is ScaleAdvice.NONE
+    assert scale_advice(EVENTS, rates(0, 0, 0, 0, age=1200), TIMES) is ScaleAdvice.MERGE
 
 
 def test_nothing_within_the_cool_down():
     slow = ScalingTimes(cool_down=5000.0)
-    assert wish_of(EVENTS, rates(9999, 9999, 9999, 9999, age=4999), slow) is Wish.NONE
-    assert wish_of(EVENTS, rates(9999, 9999, 9999, 9999, age=5000), slow) is Wish.SPLIT
-    assert wish_of(EVENTS, rates(0, 0, 0, 0, age=4999), slow) is Wish.NONE
+    assert scale_advice(EVENTS, rates(9999, 9999, 9999, 9999, age=4999), slow) is ScaleAdvice.NONE
+    assert scale_advice(EVENTS, rates(9999, 9999, 9999, 9999, age=5000), slow) is ScaleAdvice.SPLIT
+    assert scale_advice(EVENTS, rates(0, 0, 0, 0, age=4999), slow) is ScaleAdvice.NONE
 
 
 def test_the_unit_is_the_policys():
     big = Rates((1.0, 1.0, 1.0, 1.0), (102_401.0, 102_401.0, 102_401.0, 102_401.0), FOREVER)
-    assert wish_of(KILOBYTES, big, TIMES) is Wish.SPLIT
-    assert wish_of(EVENTS, big, TIMES) is Wish.MERGE
-    assert wish_of(ScalingPolicy(), big, TIMES) is Wish.NONE
+    assert scale_advice(KILOBYTES, big, TIMES) is ScaleAdvice.SPLIT
+    assert scale_advice(EVENTS, big, TIMES) is ScaleAdvice.MERGE
+    assert scale_advice(ScalingPolicy(), big, TIMES) is ScaleAdvice.NONE
 
 
 def test_all_times_shrink_alike():

@@ -24,4 +24,4 @@ def test_places_are_those_of_java(key, expected):
 
 @given(st.binary(max_size=80), st.integers(0, 2**31 - 1))
 def test_seeds_that_are_not_negative_hash_as_everywhere(data, seed):
-    assert murmur.low_64_bits(data, seed) == mmh3.mmh3_x64_128_uintdigest(data, seed) & (2**64 - 1)
+    assert murmur.murmur3_low_64_bits(data, seed) == mmh3.mmh3_x64_128_uintdigest(data, seed) & (2**64 - 1)

@@ -5,8 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
-from sarit.core.java_text import decode_java, encode_java
-from sarit.core.versioned import Cursor, pack_int, pack_long, pack_signed, pack_single, pack_text
+from sarit.core.versioned import (
+    Cursor,
+    decode_java,
+    encode_java,
+    pack_int,
+    pack_long,
+    pack_signed,
+    pack_single,
+    pack_text,
+)
 
 
 @pytest.mark.parametrize(

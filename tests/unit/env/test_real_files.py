@@ -14,7 +14,7 @@ import pytest
 
 from sarit.core.limits import READ_BLOCK_BYTES
 from sarit.env.real import RealFiles
-from sarit.env.real_files import BYPASS_BYTES, BYPASS_UNHURRIED_BYTES, SCAN_PIECE_BYTES
+from sarit.env.real_files import DIRECT_BACKGROUND_WRITE_BYTES, DIRECT_WRITE_BYTES, SCAN_PIECE_BYTES
 from sarit.store.flow_control.rate_limiter import LARGE_PIECE_BYTES, SMALL_PIECE_BYTES
 
 
@@ -107,7 +107,7 @@ def test_small_and_large_writes_of_blocks_mix(tmp_path, files) -> None:
 
 
 def test_pieces_of_chunks_that_are_paced_do_not_pass_the_page_cache() -> None:
-    assert SMALL_PIECE_BYTES < BYPASS_UNHURRIED_BYTES <= LARGE_PIECE_BYTES, "they would hold up the log's syncs"
+    assert SMALL_PIECE_BYTES < DIRECT_BACKGROUND_WRITE_BYTES <= LARGE_PIECE_BYTES, "they would hold up the log's syncs"
 
 
 def test_what_nobody_waits_for_passes_the_page_cache_from_a_smaller_size_on(tmp_path, files, monkeypatch) -> None:
@@ -121,7 +121,7 @@ def test_what_nobody_waits_for_passes_the_page_cache_from_a_smaller_size_on(tmp_
     monkeypatch.setattr(os, "pwritev", pwritev)
     files.open(f"{tmp_path}/a", "create").close()
     file = files.open(f"{tmp_path}/a", "blocks")
-    size = BYPASS_UNHURRIED_BYTES
+    size = DIRECT_BACKGROUND_WRITE_BYTES
     file.pwrite([b"a" * size], 0)
     assert cached == []
     file.pwrite([b"b" * (size - 4096)], size)
@@ -158,7 +158,7 @@ def test_a_durable_write_is_one_call_that_syncs_what_it_writes(tmp_path, files, 
 
 
 def test_large_and_many_parts_are_written_and_then_synced(tmp_path, files, calls) -> None:
-    for parts in ([bytes(BYPASS_BYTES)], [b"1"] * 1025):
+    for parts in ([bytes(DIRECT_WRITE_BYTES)], [b"1"] * 1025):
         calls.clear()
         files.open(f"{tmp_path}/{len(parts)}", "create").close()
         file = files.open(f"{tmp_path}/{len(parts)}", "blocks" if len(parts) == 1 else "write")

@@ -1,4 +1,4 @@
-"""The looks of a node for garbage: each goes through little, and all garbage is found at some time."""
+"""The gc_scheduler of a node for garbage: each goes through little, and all garbage is found at some time."""
 
 import asyncio
 import gc
@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sarit.core.limits import LOOK_PAUSES, LOOK_SECONDS, MOST_LOOK_SECONDS
-from sarit.node import gc_scheduler as looks
+from sarit.core.limits import GC_INTERVAL_FACTOR, GC_INTERVAL_SECONDS, MAX_GC_INTERVAL_SECONDS
+from sarit.node import gc_scheduler as gc_scheduler
 from sarit.node.gc_scheduler import GcScheduler
 
 TURN = 2_000
@@ -39,15 +39,15 @@ def looked():
 @pytest.fixture
 def looks_often(monkeypatch):
     """Looks come in each millisecond, however long they take."""
-    monkeypatch.setattr(looks, "LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(looks, "LOOK_PAUSES", 0)
+    monkeypatch.setattr(gc_scheduler, "GC_INTERVAL_SECONDS", 0.001)
+    monkeypatch.setattr(gc_scheduler, "GC_INTERVAL_FACTOR", 0)
 
 
 @pytest.mark.usefixtures("looks_often")
 def test_what_is_freed_does_not_put_off_the_looks(looked):
     async def main() -> list[Held]:
         old, young = [Held() for _ in range(50 * TURN)], []
-        GcScheduler().begin()
+        GcScheduler().start()
         looked.clear()
         for _ in range(50):
             young += [Held() for _ in range(TURN)]
@@ -62,10 +62,10 @@ def test_what_is_freed_does_not_put_off_the_looks(looked):
 
 @pytest.mark.usefixtures("looks_often")
 def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(looked, monkeypatch):
-    monkeypatch.setattr(looks, "FULL_LOOK_OBJECTS", 10 * TURN)
+    monkeypatch.setattr(gc_scheduler, "FULL_GC_OBJECTS", 10 * TURN)
 
     async def main() -> None:
-        GcScheduler().begin()
+        GcScheduler().start()
         one = Held()
         one.itself = one
         gone = weakref.ref(one)
@@ -85,20 +85,20 @@ def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(
 
 
 @pytest.mark.parametrize(
-    ("took", "pause"), [(0.001, LOOK_SECONDS), (0.01, 0.01 * LOOK_PAUSES), (0.5, MOST_LOOK_SECONDS)]
+    ("took", "pause"), [(0.001, GC_INTERVAL_SECONDS), (0.01, 0.01 * GC_INTERVAL_FACTOR), (0.5, MAX_GC_INTERVAL_SECONDS)]
 )
 def test_looks_that_take_long_are_fewer(took, pause, monkeypatch):
     """With thousands of appends under way they took a tenth of a busy node's time."""
     times = iter((10.0, 10.0 + took))
-    monkeypatch.setattr(looks.gc, "collect", lambda *_: 0)
-    monkeypatch.setattr(looks, "RealClock", lambda: SimpleNamespace(monotonic=lambda: next(times)))
+    monkeypatch.setattr(gc_scheduler.gc, "collect", lambda *_: 0)
+    monkeypatch.setattr(gc_scheduler, "RealClock", lambda: SimpleNamespace(monotonic=lambda: next(times)))
     pauses: list[float] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         one = GcScheduler()
         monkeypatch.setattr(loop, "call_later", lambda seconds, _call: pauses.append(seconds))
-        one._look()
+        one._collect()
 
     asyncio.run(main())
     assert pauses == [pytest.approx(pause)]

@@ -1,4 +1,4 @@
-"""How much the interpreter looks through at once, while a node holds more and more."""
+"""How much the interpreter gc_scheduler through at once, while a node holds more and more."""
 
 import gc
 import weakref

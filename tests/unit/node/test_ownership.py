@@ -6,9 +6,15 @@ import shutil
 import pytest
 
 from sarit.core.errors import Invalid, Unavailable
-from sarit.core.limits import KEPT_START_MARKS
+from sarit.core.limits import RETAINED_OWNERSHIP_TOKENS
 from sarit.env.real import real_env
-from sarit.node.ownership import LAST_START, STORAGE_MARKED, Claimed, claim_chunks, claim_directory
+from sarit.node.ownership import (
+    LAST_START,
+    OWNER_CHUNK_WRITTEN,
+    DirectoryClaim,
+    claim_directory,
+    claim_long_term_storage,
+)
 from sarit.node.settings import NodeConfig
 from sarit.storage.memory import MemoryChunks
 from sarit.storage.open import open_storage
@@ -23,11 +29,11 @@ class Away(MemoryChunks):
         raise Unavailable("no route to host")
 
 
-def start(directory, storage, url="s3://bucket/prefix") -> Claimed:
+def start(directory, storage, url="s3://bucket/prefix") -> DirectoryClaim:
     config = NodeConfig(str(directory), storage_url=url)
     claimed = claim_directory(config, real_env())
     try:
-        ON_A_LOOP.run(claim_chunks(config, real_env(), storage, claimed))
+        ON_A_LOOP.run(claim_long_term_storage(config, real_env(), storage, claimed))
     finally:
         claimed.lock.close()
     return claimed
@@ -37,12 +43,12 @@ def test_storage_that_is_away_keeps_a_node_from_its_first_start_alone(tmp_path, 
     for _ in range(2):
         with pytest.raises(Unavailable):
             start(tmp_path, Away())
-    assert not (tmp_path / STORAGE_MARKED).exists()
+    assert not (tmp_path / OWNER_CHUNK_WRITTEN).exists()
     storage = MemoryChunks()
     first = start(tmp_path, storage)
-    assert (tmp_path / STORAGE_MARKED).exists()
+    assert (tmp_path / OWNER_CHUNK_WRITTEN).exists()
     assert start(tmp_path, Away()).node == first.node
-    assert "long-term storage is away" in caplog.text
+    assert "long-term storage is unavailable" in caplog.text
     start(tmp_path, storage)
     with pytest.raises(Invalid, match="is it mounted"):
         start(tmp_path, MemoryChunks())
@@ -54,7 +60,7 @@ def test_a_storage_that_never_answered_may_be_named_anew(tmp_path):
     first = start(tmp_path, MemoryChunks(), "s3://bucket")
     with pytest.raises(Invalid, match="was made with --storage s3://bucket, not s3://other: start it with that again"):
         start(tmp_path, MemoryChunks(), "s3://other")
-    (tmp_path / STORAGE_MARKED).unlink()
+    (tmp_path / OWNER_CHUNK_WRITTEN).unlink()
     (tmp_path / "log").mkdir()
     with pytest.raises(Invalid, match="was made with"):
         start(tmp_path, MemoryChunks(), "s3://other")
@@ -200,9 +206,9 @@ def test_a_listing_that_is_behind_locks_nobody_out_and_lets_no_copy_in(tmp_path)
 
 
 def test_old_marks_go(tmp_path, storage):
-    for _ in range(KEPT_START_MARKS + 3):
+    for _ in range(RETAINED_OWNERSHIP_TOKENS + 3):
         start(tmp_path / "data", storage)
-    assert len([name for name in names(storage) if "start-" in name]) == KEPT_START_MARKS
+    assert len([name for name in names(storage) if "start-" in name]) == RETAINED_OWNERSHIP_TOKENS
     start(tmp_path / "data", storage)
 
 

@@ -99,7 +99,7 @@ def test_nothing_behind_a_breach_of_the_protocol_is_taken():
 
 
 def test_a_connection_that_says_nothing_for_long_gives_its_place_to_others(tmp_path, monkeypatch):
-    monkeypatch.setattr("sarit.node.port_mux.GREETING_SECONDS", 0.05)
+    monkeypatch.setattr("sarit.node.port_mux.FIRST_BYTES_SECONDS", 0.05)
 
     async def main() -> None:
         async with serving(tmp_path) as port:

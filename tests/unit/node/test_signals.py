@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from sarit.core.limits import SAME_SIGNAL_SECONDS
-from sarit.node.signals import StopSignals, unless
+from sarit.core.limits import REPEATED_SIGNAL_SECONDS
+from sarit.node.signals import StopSignals, run_unless
 
 
 class Clock:
@@ -16,15 +16,15 @@ class Clock:
 
 
 @pytest.mark.parametrize(
-    ("apart", "again"), [(0.0, False), (SAME_SIGNAL_SECONDS / 2, False), (SAME_SIGNAL_SECONDS, True)]
+    ("apart", "again"), [(0.0, False), (REPEATED_SIGNAL_SECONDS / 2, False), (REPEATED_SIGNAL_SECONDS, True)]
 )
 def test_signals_in_quick_succession_are_one(apart, again):
     signals = StopSignals(Clock())
-    signals.heard()
+    signals.on_signal()
     assert signals.first.is_set()
     for _ in range(3):
         signals._clock.now += apart
-        signals.heard()
+        signals.on_signal()
     assert signals.again.is_set() == again
 
 
@@ -39,14 +39,14 @@ def test_work_is_given_up_once_the_event_is_set():
                 ended.append(True)
 
         asyncio.get_running_loop().call_soon(event.set)
-        assert not await unless(event, work())
+        assert not await run_unless(event, work())
         assert ended == [True]
 
         async def fails():
             raise OSError("port taken")
 
         with pytest.raises(OSError, match="port taken"):
-            await unless(asyncio.Event(), fails())
-        assert await unless(asyncio.Event(), asyncio.sleep(0))
+            await run_unless(asyncio.Event(), fails())
+        assert await run_unless(asyncio.Event(), asyncio.sleep(0))
 
     asyncio.run(main())

@@ -7,7 +7,7 @@ from math import exp
 
 import pytest
 
-from sarit.core.metering import ScalingTimes, Wish
+from sarit.core.metering import ScaleAdvice, ScalingTimes
 from sarit.core.names import transaction_segment
 from sarit.store.flow_control.load_meters import LoadMeters
 from sarit.wire.append import Append
@@ -35,7 +35,7 @@ class Rig:
     def __init__(self, store) -> None:
         self.store = store
         self.clock = Clock()
-        self.asked: list[tuple[str, Wish]] = []
+        self.asked: list[tuple[str, ScaleAdvice]] = []
         self.meters = LoadMeters(store, self.clock, TIMES)
         self.meters.request_scaling = lambda segment, wish: self.asked.append((segment, wish))
         self.numbers: dict[str, int] = {}
@@ -116,7 +116,7 @@ def test_a_hot_segment_is_put_forward_once_in_a_while():
         await rig.minutes(9.9, 600)
         assert rig.asked == []  # within the cool-down
         await rig.minutes(1, 600)
-        assert rig.asked == [(SEGMENT, Wish.SPLIT)]
+        assert rig.asked == [(SEGMENT, ScaleAdvice.SPLIT)]
         await rig.minutes(8, 600)
         assert len(rig.asked) == 1
         await rig.minutes(2, 600)
@@ -134,7 +134,7 @@ def test_a_cold_segment_is_put_forward_after_the_longest_window():
         await rig.minutes(19.9, 0)
         assert rig.asked == []
         await rig.minutes(0.2, 0)
-        assert rig.asked == [(SEGMENT, Wish.MERGE)]
+        assert rig.asked == [(SEGMENT, ScaleAdvice.MERGE)]
 
     rigged(main)
 

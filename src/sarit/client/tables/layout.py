@@ -64,7 +64,7 @@ class TableConfig:
 
 def place(primary: bytes) -> float:
     """Where a primary key falls, in [0, 1).  The same double in every client and release, for ever."""
-    return (murmur.low_64_bits(primary, _ROUTER_SEED) >> _UNUSED_BITS) * _FRACTION
+    return (murmur.murmur3_low_64_bits(primary, _ROUTER_SEED) >> _UNUSED_BITS) * _FRACTION
 
 
 class Layout:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from sarit.controller.model.records import StreamRecord
     from sarit.controller.ports import Segments
     from sarit.controller.streams import Streams
-    from sarit.core.metering import ScalingTimes, Wish
+    from sarit.core.metering import ScaleAdvice, ScalingTimes
     from sarit.env.ports import Env
 
 _log = logging.getLogger("sarit.controller")
 
 # Segments put forward and not looked at yet; more are let go: their stores put them forward again.
-MAX_WISHES: Final = 10_000
+MAX_SCALE_REQUESTS: Final = 10_000
 
 
 class AutoScale:
@@ -37,16 +37,16 @@ class AutoScale:
         self._segments = segments
         self._times = times
         self._env = env
-        self._wishes: dict[str, Wish] = {}
+        self._requests: dict[str, ScaleAdvice] = {}
         self._wake = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<AutoScale, {len(self._wishes)} segments to look at>"
+        return f"<AutoScale, {len(self._requests)} segments to look at>"
 
-    def asked(self, segment: str, wish: Wish) -> None:
+    def request(self, segment: str, wish: ScaleAdvice) -> None:
         """A store puts a segment forward.  Never waits."""
-        if len(self._wishes) < MAX_WISHES:
-            self._wishes[segment] = wish
+        if len(self._requests) < MAX_SCALE_REQUESTS:
+            self._requests[segment] = wish
             self._wake.set()
 
     async def run(self) -> None:
@@ -54,17 +54,17 @@ class AutoScale:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._wishes:
-                segment = next(iter(self._wishes))
-                wish = self._wishes.pop(segment)
+            while self._requests:
+                segment = next(iter(self._requests))
+                advice = self._requests.pop(segment)
                 try:
-                    await self.consider(segment)
+                    await self.evaluate(segment)
                 except SaritError as error:
-                    _log.info("segment %s, put forward for a %s, is left as it is: %s", segment, wish.value, error)
+                    _log.info("segment %s, put forward for a %s, is left as it is: %s", segment, advice.value, error)
                 except Exception:  # the other segments are looked at all the same
                     _log.exception("segment %s is left as it is: scaling met a bug of ours", segment)
 
-    async def consider(self, segment: str) -> bool:
+    async def evaluate(self, segment: str) -> bool:
         """Scale the stream of a segment if the rates call for it now; whether it was scaled.
 
         Raises Unavailable, NotFound, Invalid (not the name of a stream's segment)."""
@@ -72,7 +72,7 @@ class AutoScale:
         found = await self._catalog.find(name)
         if found is None:
             return False
-        near = [s.segment for s in autoscale.concerned(found.record, identity.packed)]
+        near = [s.segment for s in autoscale.segments_to_measure(found.record, identity.packed)]
         if not near:
             return False
         names = [name.segment(SegmentId.unpack(s)) for s in near]
@@ -91,6 +91,6 @@ class AutoScale:
 
         await self._streams.change(name, decide)
         for plan in planned:
-            coverage_probe("auto_scaled")
+            coverage_probe("scaled_by_rate")
             _log.info("%s: %d segments became %d by their rates", name, len(plan.replaced), len(plan.ranges))
         return bool(planned)

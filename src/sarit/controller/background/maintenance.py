@@ -10,9 +10,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from sarit.controller.background.recovery_sweeper import PATIENCE_SECONDS
-from sarit.controller.keys import WATCHED_FOR_RETENTION, WATCHED_FOR_TIME
-from sarit.controller.runner import each
+from sarit.controller.background.recovery_sweeper import RECOVERY_GRACE_SECONDS
+from sarit.controller.keys import RETENTION_INDEX, WATERMARK_INDEX
+from sarit.controller.runner import for_each_bounded
 from sarit.core.errors import NotFound, SaritError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.controller")
 
 # Between two rounds, however short the intervals.
-_LEAST_PAUSE_SECONDS: Final = 0.01
+MIN_ROUND_PAUSE_SECONDS: Final = 0.01
 
 
 class MaintenanceLoop:
@@ -45,61 +45,61 @@ class MaintenanceLoop:
         self._retention_times = retention_times
         self._watermark_times = watermark_times
         self._env = env
-        self._next_look: dict[StreamName, float] = {}
-        self._superfluous: dict[tuple[bytes, StreamName], tuple[int, float]] = {}
+        self._next_due: dict[StreamName, float] = {}
+        self._unneeded: dict[tuple[bytes, StreamName], tuple[int, float]] = {}
 
     def __repr__(self) -> str:
-        return f"<Caretaker of {len(self._next_look)} streams with retention>"
+        return f"<Caretaker of {len(self._next_due)} streams with retention>"
 
     async def run(self) -> None:
         """Go round for ever."""
         await asyncio.gather(
-            self._repeat(self.retain, self._retention_times.interval),
-            self._repeat(self.mark, self._watermark_times.interval),
+            self._repeat(self.run_retention_round, self._retention_times.interval),
+            self._repeat(self.run_watermark_round, self._watermark_times.interval),
         )
 
-    async def _repeat(self, go_round: Callable[[], Awaitable[None]], interval: float) -> None:
+    async def _repeat(self, run_round: Callable[[], Awaitable[None]], interval: float) -> None:
         while True:
-            await asyncio.sleep(max(interval, _LEAST_PAUSE_SECONDS))
+            await asyncio.sleep(max(interval, MIN_ROUND_PAUSE_SECONDS))
             try:
-                await go_round()
+                await run_round()
             except SaritError as error:
                 _log.info("a round is put off: %s", error)
 
-    async def retain(self) -> None:
+    async def run_retention_round(self) -> None:
         """Look at every stream with a retention policy that is due."""
-        entries = await self._catalog.watched(WATCHED_FOR_RETENTION)
+        entries = await self._catalog.maintained_streams(RETENTION_INDEX)
         alive = {name for name, _ in entries}
-        self._next_look = {name: at for name, at in self._next_look.items() if name in alive}
-        self._forget(WATCHED_FOR_RETENTION, alive)
+        self._next_due = {name: at for name, at in self._next_due.items() if name in alive}
+        self._forget(RETENTION_INDEX, alive)
         # Truncations make room, and a stream whose look waits for some, or for a store, must not hold up the others.
-        await each(entries, self._retain_one)
+        await for_each_bounded(entries, self._maintain_retention)
 
-    async def _retain_one(self, entry: tuple[StreamName, int]) -> None:
+    async def _maintain_retention(self, entry: tuple[StreamName, int]) -> None:
         name, version = entry
         now = self._env.clock.monotonic()
-        if now < self._next_look.get(name, now):
+        if now < self._next_due.get(name, now):
             return
         try:
             found = await self._catalog.find(name)
             if found is not None:
-                self._next_look[name] = now + self._retention_times.wait(found.record.config.retention)
-            await self._look(WATCHED_FOR_RETENTION, name, version, self._retention.look)
+                self._next_due[name] = now + self._retention_times.wait(found.record.config.retention)
+            await self._maintain(RETENTION_INDEX, name, version, self._retention.apply)
         except SaritError as error:
-            self._next_look.pop(name, None)  # in the next round: what is due may be due for long
+            self._next_due.pop(name, None)  # in the next round: what is due may be due for long
             _log.info("%s is looked at later: %s", name, error)
         except Exception:  # the other streams are cared for all the same
             _log.exception("%s is looked at later: retention met a bug of ours", name)
 
-    async def mark(self) -> None:
+    async def run_watermark_round(self) -> None:
         """Look at every stream whose writers note times."""
-        entries = await self._catalog.watched(WATCHED_FOR_TIME)
-        self._forget(WATCHED_FOR_TIME, {name for name, _ in entries})
-        await each(entries, self._mark_one)
+        entries = await self._catalog.maintained_streams(WATERMARK_INDEX)
+        self._forget(WATERMARK_INDEX, {name for name, _ in entries})
+        await for_each_bounded(entries, self._maintain_watermarks)
 
-    async def _mark_one(self, entry: tuple[StreamName, int]) -> None:
+    async def _maintain_watermarks(self, entry: tuple[StreamName, int]) -> None:
         try:
-            await self._look(WATCHED_FOR_TIME, *entry, self._watermarks.look)
+            await self._maintain(WATERMARK_INDEX, *entry, self._watermarks.advance)
         except SaritError as error:
             _log.info("%s is looked at later: %s", entry[0], error)
         except Exception:  # as above
@@ -107,24 +107,24 @@ class MaintenanceLoop:
 
     def _forget(self, kind: bytes, alive: set[StreamName]) -> None:
         """Entries that another controller removed."""
-        gone = [key for key in self._superfluous if key[0] == kind and key[1] not in alive]
+        gone = [key for key in self._unneeded if key[0] == kind and key[1] not in alive]
         for key in gone:
-            del self._superfluous[key]
+            del self._unneeded[key]
 
-    async def _look(
-        self, kind: bytes, name: StreamName, version: int, look: Callable[[StreamName], Awaitable[bool]]
+    async def _maintain(
+        self, kind: bytes, name: StreamName, version: int, maintain: Callable[[StreamName], Awaitable[bool]]
     ) -> None:
         try:
-            needed = await look(name)
+            needed = await maintain(name)
         except NotFound:
             needed = False
         if needed:
-            self._superfluous.pop((kind, name), None)
+            self._unneeded.pop((kind, name), None)
             return
         now = self._env.clock.monotonic()
-        seen = self._superfluous.get((kind, name))
+        seen = self._unneeded.get((kind, name))
         if seen is None or seen[0] != version:
-            self._superfluous[kind, name] = (version, now)
-        elif now - seen[1] >= PATIENCE_SECONDS:
-            del self._superfluous[kind, name]
-            await self._catalog.unwatch(kind, name, version)
+            self._unneeded[kind, name] = (version, now)
+        elif now - seen[1] >= RECOVERY_GRACE_SECONDS:
+            del self._unneeded[kind, name]
+            await self._catalog.remove_from_maintenance(kind, name, version)

@@ -1,7 +1,7 @@
-"""Follows the hints: finishes streams, reader groups, tables and scopes that stopped half way, ends transactions that
+"""Follows the entries: finishes streams, reader groups, tables and scopes that stopped half way, ends transactions that
 were decided or have expired.
 
-A hint is written before the thing it points at and removed after; it may point at nothing.  What another controller
+A entry is written before the thing it points at and removed after; it may point at nothing.  What another controller
 is busy with is left alone for a while: a hint must have been seen for `patience` seconds, a transaction
 must not have been renewed for its whole lease, both by this controller's monotonic clock.
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.controller import keys
 from sarit.controller.model import codec
 from sarit.controller.model.records import TransactionRecord, TxnState
-from sarit.controller.runner import each
+from sarit.controller.runner import for_each_bounded
 from sarit.core.errors import Conflict, NotFound, SaritError
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.controller")
 
-INTERVAL_SECONDS: Final = 1.0
-PATIENCE_SECONDS: Final = 5.0
+RECOVERY_SWEEP_SECONDS: Final = 1.0
+RECOVERY_GRACE_SECONDS: Final = 5.0
 
 
 class RecoverySweeper:
@@ -70,7 +70,7 @@ class RecoverySweeper:
                 await sweep()
             except SaritError as error:
                 _log.info("the sweep is put off: %s", error)
-            await asyncio.sleep(INTERVAL_SECONDS)
+            await asyncio.sleep(RECOVERY_SWEEP_SECONDS)
 
     async def sweep(self) -> None:
         """Look at every hint once."""
@@ -78,64 +78,64 @@ class RecoverySweeper:
         await self._sweep_others()
 
     async def _sweep_transactions(self) -> None:
-        hints = await self._catalog.hints(start=keys.TRANSACTION_HINTS)
-        self._forget(hints, transactions=True)
-        for hint in hints:
-            await self._look_at(hint, self._look_at_transaction)
+        entries = await self._catalog.pending_work(start=keys.PENDING_TRANSACTIONS)
+        self._forget(entries, transactions=True)
+        for entry in entries:
+            await self._recover(entry, self._recover_transaction)
 
     async def _sweep_others(self) -> None:
-        hints = await self._catalog.hints(end=keys.TRANSACTION_HINTS)
-        self._forget(hints, transactions=False)
-        await each(hints, lambda hint: self._look_at(hint, self._look_at_other))
+        entries = await self._catalog.pending_work(end=keys.PENDING_TRANSACTIONS)
+        self._forget(entries, transactions=False)
+        await for_each_bounded(entries, lambda entry: self._recover(entry, self._recover_other))
 
-    def _forget(self, hints: list[tuple[bytes, int]], *, transactions: bool) -> None:
+    def _forget(self, entries: list[tuple[bytes, int]], *, transactions: bool) -> None:
         """Hints of one sort that are no more."""
-        alive = {key for key, _ in hints}
-        for key in [key for key in self._seen if key.startswith(keys.TRANSACTION_HINTS) == transactions]:
+        alive = {key for key, _ in entries}
+        for key in [key for key in self._seen if key.startswith(keys.PENDING_TRANSACTIONS) == transactions]:
             if key not in alive:
                 del self._seen[key]
 
-    async def _look_at(self, hint: tuple[bytes, int], look: Callable[[bytes, int], Awaitable[None]]) -> None:
+    async def _recover(self, entry: tuple[bytes, int], look: Callable[[bytes, int], Awaitable[None]]) -> None:
         try:
-            await look(*hint)
+            await look(*entry)
         except SaritError as error:
-            _log.warning("%s cannot be finished yet: %s", _text(hint[0]), error)
+            _log.warning("%s cannot be finished yet: %s", _text(entry[0]), error)
         except Exception:  # the other hints are followed all the same
-            _log.exception("%s cannot be finished yet: the sweep met a bug of ours", _text(hint[0]))
+            _log.exception("%s cannot be finished yet: the sweep met a bug of ours", _text(entry[0]))
 
-    async def _look_at_other(self, key: bytes, version: int) -> None:
-        if self._age(key, 0) >= PATIENCE_SECONDS:
-            await self._settle(key)
-            await self._catalog.strike(key, version)
+    async def _recover_other(self, key: bytes, version: int) -> None:
+        if self._age(key, 0) >= RECOVERY_GRACE_SECONDS:
+            await self._complete_pending(key)
+            await self._catalog.remove_pending_if_unchanged(key, version)
 
-    async def _settle(self, key: bytes) -> None:
+    async def _complete_pending(self, key: bytes) -> None:
         """Finish what a hint names."""
-        if key.startswith(keys.SCOPE_HINTS):
-            await self._scopes.settle(keys.last_part(key))
+        if key.startswith(keys.PENDING_SCOPES):
+            await self._scopes.complete_pending(keys.last_part(key))
             return
-        name, _ = keys.parse_hint(key)
-        if key.startswith(keys.GROUP_HINTS):
-            await self._groups.settle(name.scope, name.stream)
-        elif key.startswith(keys.TABLE_HINTS):
-            await self._tables.settle(name.scope, name.stream)
+        name, _ = keys.parse_pending_key(key)
+        if key.startswith(keys.PENDING_GROUPS):
+            await self._groups.complete_pending(name.scope, name.stream)
+        elif key.startswith(keys.PENDING_TABLES):
+            await self._tables.complete_pending(name.scope, name.stream)
         else:
-            await self._streams.settle(name)
+            await self._streams.complete_pending(name)
 
-    async def _look_at_transaction(self, key: bytes, version: int) -> None:
-        name, txn = keys.parse_hint(key)
+    async def _recover_transaction(self, key: bytes, version: int) -> None:
+        name, txn = keys.parse_pending_key(key)
         assert txn is not None
         record = await self._find(name, txn)
         if record is None:
             # It ended, or is about to be written.
-            if self._age(key, -1) >= PATIENCE_SECONDS:
-                await self._catalog.strike(key, version)
+            if self._age(key, -1) >= RECOVERY_GRACE_SECONDS:
+                await self._catalog.remove_pending_if_unchanged(key, version)
             return
         age = self._age(key, record.renewal)
         if record.state is not TxnState.OPEN:
-            self._transactions.finish_soon(name)
+            self._transactions.schedule_completion(name)
         elif age * 1000 >= record.lease_ms:
             try:
-                if await self._transactions.expire(name, txn, record.renewal):
+                if await self._transactions.abort_if_expired(name, txn, record.renewal):
                     _log.info("transaction %032x of %s outlived its lease of %d ms", txn, name, record.lease_ms)
             except (Conflict, NotFound):
                 return
@@ -157,5 +157,5 @@ class RecoverySweeper:
         return now - seen[1]
 
 
-def _text(hint: bytes) -> str:
-    return hint.decode(errors="backslashreplace")  # what is told of one that is no text must not end the sweep
+def _text(entry: bytes) -> str:
+    return entry.decode(errors="backslashreplace")  # what is told of one that is no text must not end the sweep

@@ -17,7 +17,7 @@ from sarit.controller.model.cuts import bytes_between, follows, is_cut, to_measu
 from sarit.controller.model.epochs import known_segments
 from sarit.controller.model.records import CutRecord, State
 from sarit.controller.ports import TableUpdate
-from sarit.controller.runner import every
+from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Invalid, NotFound
 from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import SegmentId
@@ -48,7 +48,7 @@ class Retention:
         self._env = env
         self._offset_ms = env.clock.wall_ms() - int(env.clock.monotonic() * 1000)
 
-    async def look(self, name: StreamName) -> bool:
+    async def apply(self, name: StreamName) -> bool:
         """Do what a stream's policy asks for now; False when it has none, or is no more.
 
         Raises Unavailable, and Conflict, NotFound, Sealed when the stream changes meanwhile: look again later."""
@@ -71,19 +71,19 @@ class Retention:
         if retention.is_due(record.config.retention, cuts[-1] if cuts else None, tail):
             await self._store(name, tail)
         # Before it is truncated: where that is refused again and again, each look takes a cut.
-        doomed = {cut.time_ms for cut in retention.surplus(cuts)}
-        await self._forget(name, [entry for entry in kept if entry[0].time_ms in doomed])
+        thinned = {cut.time_ms for cut in retention.surplus(cuts)}
+        await self._forget(name, [entry for entry in kept if entry[0].time_ms in thinned])
         valid = [cut if is_cut(known, cut) else {} for cut in released]
         bound = retention.released_by_all(head, valid, epochs)
 
-        async def still() -> bool:
+        async def unchanged() -> bool:
             # Who subscribes later changes the stream's record, too.
             return await self._released(name) == released
 
         target = retention.truncation(record.config.retention, tail, cuts, bound, epochs)
         if target is not None and target != head and follows(known, head, target):
             with suppress(Invalid):  # somebody truncated it further
-                await self._streams.truncate(name, target, still)
+                await self._streams.truncate(name, target, unchanged)
                 _log.info("%s was truncated by its retention policy", name)
         return True
 
@@ -94,11 +94,11 @@ class Retention:
 
     async def _stored(self, name: StreamName) -> list[tuple[CutRecord, int]]:
         """The cuts taken, each with its version, by time."""
-        rows = await self._catalog.owned(name, keys.CUTS)
+        rows = await self._catalog.stream_records(name, keys.CUTS)
         return [(codec.decode_cut(value.value), value.version) for _, value in rows]
 
     async def _released(self, name: StreamName) -> list[Cut]:
-        rows = await self._catalog.owned(name, keys.SUBSCRIBERS)
+        rows = await self._catalog.stream_records(name, keys.SUBSCRIBERS)
         return [codec.decode_subscriber(value.value).cut for _, value in rows]
 
     async def _epochs(
@@ -134,11 +134,11 @@ class Retention:
     ) -> CutRecord:
         """The end of the stream now, and the bytes before it."""
         active = [s.segment for s in record.current.segments]
-        end = dict(zip(active, await every([self._length(name, s) for s in active]), strict=True))
+        end = dict(zip(active, await gather_all([self._length(name, s) for s in active]), strict=True))
         start = streams.head(record) if last is None else last.cut
         ranges = known_segments(record.epochs) | dict(known)
         ended = to_measure(ranges, start, end)
-        lengths = dict(zip(ended, await every([self._length(name, s) for s in ended]), strict=True))
+        lengths = dict(zip(ended, await gather_all([self._length(name, s) for s in ended]), strict=True))
         size = bytes_between(ranges, start, end, lengths)
         if last is None:
             return CutRecord(self._now_ms(), size, end)

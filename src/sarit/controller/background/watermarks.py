@@ -50,13 +50,13 @@ class Watermarks:
     def __repr__(self) -> str:
         return f"<Watermarks, {len(self._seen)} writers seen>"
 
-    async def look(self, name: StreamName) -> bool:
+    async def advance(self, name: StreamName) -> bool:
         """Write the next mark of a stream if it is time; False when it has no writers that note.
 
         Raises Unavailable; NotFound, Conflict, Sealed when the stream changes meanwhile."""
         # In this order: the record knows every segment that a note names.
         try:
-            rows = await self._catalog.owned(name, keys.WRITERS)
+            rows = await self._catalog.stream_records(name, keys.WRITERS)
         except NotFound:
             return False
         found = await self._catalog.find(name)

@@ -102,7 +102,7 @@ class GroupCalls:
     async def updateSubscriberStreamCut(self, request: pb.SubscriberStreamCut) -> pb.UpdateSubscriberStatus:
         name, cut = stream_name(request.streamCut.streamInfo), dict(request.streamCut.cut)
         try:
-            await self._groups.note_cut(name, request.subscriber, request.generation, request.readerGroupId, cut)
+            await self._groups.record_cut(name, request.subscriber, request.generation, request.readerGroupId, cut)
         except NotFound:
             return _Note(status=_Note.STREAM_NOT_FOUND)
         except LookupError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.controller.calls.paging import token
 from sarit.core.errors import Exists, Invalid, NotFound
+from sarit.rpc.convert import page_token
 from sarit.rpc.generated import controller_pb2 as pb
 
 if TYPE_CHECKING:
@@ -68,4 +68,4 @@ class ScopeCalls:
     async def listScopes(self, request: pb.ScopesRequest) -> pb.ScopesResponse:
         asked = request.continuationToken.token
         names = await self._catalog.list_scopes(asked)
-        return pb.ScopesResponse(scopes=names, continuationToken=token(names, asked))
+        return pb.ScopesResponse(scopes=names, continuationToken=page_token(names, asked))

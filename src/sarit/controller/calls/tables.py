@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
-from sarit.controller.calls.paging import token
 from sarit.controller.key_value_tables import partitions
 from sarit.controller.model.records import State, TableRecord
 from sarit.core.errors import Exists, Invalid, NotFound
 from sarit.core.names import StreamName
-from sarit.rpc.convert import segment_range
+from sarit.rpc.convert import page_token, segment_range
 from sarit.rpc.generated import controller_pb2 as pb
 
 if TYPE_CHECKING:
@@ -55,9 +54,9 @@ class TableCalls:
         try:
             names = await self._catalog.page(scope, keys.TABLES, asked)
         except NotFound:
-            return _Page(status=_Page.SCOPE_NOT_FOUND, continuationToken=token([], asked))
+            return _Page(status=_Page.SCOPE_NOT_FOUND, continuationToken=page_token([], asked))
         tables = [pb.KeyValueTableInfo(scope=scope, kvtName=name) for name in names]
-        return _Page(kvtables=tables, continuationToken=token(names, asked), status=_Page.SUCCESS)
+        return _Page(kvtables=tables, continuationToken=page_token(names, asked), status=_Page.SUCCESS)
 
     async def getKeyValueTableConfiguration(self, request: pb.KeyValueTableInfo) -> pb.KeyValueTableConfigResponse:
         try:

@@ -90,12 +90,12 @@ class TransactionCalls:
     async def checkTransactionState(self, request: pb.TxnRequest) -> pb.TxnState:
         name = stream_name(request.streamInfo)
         await self._catalog.require(name)
-        state = await self._transactions.settled_state(name, transaction(request.txnId))
+        state = await self._transactions.state_after_completion(name, transaction(request.txnId))
         return pb.TxnState(state=int(state))  # type: ignore[arg-type]
 
     async def listCompletedTransactions(self, request: pb.ListCompletedTxnRequest) -> pb.ListCompletedTxnResponse:
         reply = pb.TxnResponse
-        ended = await self._transactions.remembered.latest(stream_name(request.streamInfo))
+        ended = await self._transactions.completed_log.latest(stream_name(request.streamInfo))
         return pb.ListCompletedTxnResponse(
             response=[
                 reply(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.controller.model.records import State
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import KeyRange
-from sarit.core.metering import Wish, wish_of
+from sarit.core.metering import ScaleAdvice, scale_advice
 from sarit.core.policies import MAX_SEGMENTS_PER_STREAM, ScaleType
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Plan:
     ranges: tuple[KeyRange, ...]
 
 
-def concerned(record: StreamRecord, segment: int) -> tuple[SegmentRange, ...]:
+def segments_to_measure(record: StreamRecord, segment: int) -> tuple[SegmentRange, ...]:
     """The active segments whose rates a decision about `segment` needs: itself and its neighbours; none when the
     stream does not scale by rate or the segment is not active any more."""
     if record.state is not State.ACTIVE or record.config.scaling.type is ScaleType.FIXED:
@@ -49,14 +49,14 @@ def concerned(record: StreamRecord, segment: int) -> tuple[SegmentRange, ...]:
 
 def plan(record: StreamRecord, segment: int, rates: Mapping[int, Rates], times: ScalingTimes) -> Plan | None:
     """What the rates of a segment and its neighbours, by packed id, call for; None when there is nothing to do."""
-    near = [s for s in concerned(record, segment) if s.segment in rates]
+    near = [s for s in segments_to_measure(record, segment) if s.segment in rates]
     mine = next((s for s in near if s.segment == segment), None)
     if mine is None:
         return None
-    wish = wish_of(record.config.scaling, rates[segment], times)
-    if wish is Wish.SPLIT:
+    advice = scale_advice(record.config.scaling, rates[segment], times)
+    if advice is ScaleAdvice.SPLIT:
         return _split(record, mine, rates[segment])
-    if wish is Wish.MERGE:
+    if advice is ScaleAdvice.MERGE:
         return _merge(record, mine, near, rates, times)
     return None
 
@@ -82,7 +82,9 @@ def _merge(
     policy = record.config.scaling
     may_lose = len(record.current.segments) - policy.min_segments
     merged, together = [segment], _load(rates[segment.segment], policy.type)
-    others = [s for s in near if s is not segment and wish_of(policy, rates[s.segment], times) is Wish.MERGE]
+    others = [
+        s for s in near if s is not segment and scale_advice(policy, rates[s.segment], times) is ScaleAdvice.MERGE
+    ]
     for other in sorted(others, key=lambda s: (_load(rates[s.segment], policy.type), s.low)):
         load = _load(rates[other.segment], policy.type)
         if may_lose > 0 and together + load < policy.target_rate:

@@ -234,7 +234,7 @@ def decode_number(data: bytes) -> int:
     return _decode(data, lambda c: c.compact_long())
 
 
-def is_leaving(value: bytes) -> bool:
+def is_deleting(value: bytes) -> bool:
     """Whether the record of a stream, group or table says that it is being deleted."""
     return value[1:2] == bytes((State.DELETING,))
 

@@ -29,7 +29,7 @@ def update(present: GroupRecord, wanted: GroupRecord) -> GroupRecord:
     return replace(new, leaving=tuple(name for name in subscribed(present) if name not in stays))
 
 
-def settled(record: GroupRecord) -> GroupRecord:
+def completed(record: GroupRecord) -> GroupRecord:
     """The group when everything was done that its record asked for."""
     return replace(record, state=State.ACTIVE, pending=False, leaving=())
 

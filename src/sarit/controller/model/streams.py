@@ -107,7 +107,7 @@ def scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRan
 
     Raises Sealed, Invalid."""
     _require_active(record)
-    if _was_scaled(record, replaced, ranges):
+    if _is_repeated_scale(record, replaced, ranges):
         return record
     return _plan(record, next_epoch(record.current, replaced, ranges, now_ms))
 
@@ -136,8 +136,8 @@ def truncate(record: StreamRecord, epochs: Sequence[Epoch], cut: Mapping[int, in
     if not cuts.follows(known, before, cut):
         raise Invalid("the stream is truncated behind this cut already")
     alive = set(known) - set(cuts.segments_before(known, before))
-    doomed = [segment for segment in cuts.segments_before(known, cut) if segment in alive]
-    return replace(record, head=dict(cut), work=Work(WorkKind.TRUNCATE, tuple(doomed)))
+    deleted = [segment for segment in cuts.segments_before(known, cut) if segment in alive]
+    return replace(record, head=dict(cut), work=Work(WorkKind.TRUNCATE, tuple(deleted)))
 
 
 def seal(record: StreamRecord) -> StreamRecord:
@@ -152,7 +152,7 @@ def delete(record: StreamRecord) -> StreamRecord:
     return replace(record, state=State.DELETING)
 
 
-def doomed(record: StreamRecord) -> StreamRecord:
+def force_delete(record: StreamRecord) -> StreamRecord:
     """Forget the stream whatever it is doing: for streams that nobody but the server made."""
     return replace(record, state=State.DELETING)
 
@@ -260,7 +260,7 @@ def _plan(record: StreamRecord, epoch: Epoch) -> StreamRecord:
     return replace(record, work=Work(WorkKind.SCALE, (), (epoch,)))
 
 
-def _was_scaled(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange]) -> bool:
+def _is_repeated_scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange]) -> bool:
     """Whether the last scale was exactly this one: the reply to it was lost, and it is asked for again."""
     if len(record.epochs) < 2:
         return False

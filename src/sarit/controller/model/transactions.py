@@ -37,11 +37,6 @@ def transaction_id(epoch: int, chance: bytes) -> int:
     return epoch << 96 | int.from_bytes(upper + lower, "big")
 
 
-def epoch_of(transaction: int) -> int:
-    """The epoch a transaction was begun in."""
-    return transaction >> 96
-
-
 def begin(epoch: int, lease_ms: int, now_ms: int) -> TransactionRecord:
     """A new transaction.  Raises Invalid (lease)."""
     if not MIN_LEASE_MS <= lease_ms <= MAX_LEASE_MS:

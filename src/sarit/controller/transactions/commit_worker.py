@@ -21,13 +21,13 @@ class CommitWorker:
     far; `turn`: done with all of that when it is over; `waiting`: calls that wait for an outcome."""
 
     task: asyncio.Task[None]
-    again: bool = False
-    hints: list[bytes] = field(default_factory=list)
+    rerun: bool = False
+    ended_entries: list[bytes] = field(default_factory=list)
     ended: Ended = field(default_factory=dict)
     waiting: int = 0
     turn: asyncio.Future[Ended] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
-    async def turn_over(self, seconds: float) -> Ended:
+    async def wait_for_batch(self, seconds: float) -> Ended:
         """What the batch under way has ended; nothing when that takes longer."""
         turn = self.turn
         self.waiting += 1
@@ -37,7 +37,7 @@ class CommitWorker:
             self.waiting -= 1
         return turn.result() if turn.done() else {}
 
-    def turned(self) -> None:
+    def batch_ended(self) -> None:
         """A batch is over."""
         done, self.turn = self.turn, asyncio.get_running_loop().create_future()
         ended, self.ended = self.ended, {}

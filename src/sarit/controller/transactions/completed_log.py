@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
 from sarit.controller.model import codec
+from sarit.controller.model.records import CompletedRecord, TransactionRecord, TxnState, WriterRecord
 from sarit.controller.ports import TableUpdate
-from sarit.core.limits import MAX_LISTED_TRANSACTIONS, MAX_STREAMS_WITH_ENDINGS_COUNTED, NO_VERSION
+from sarit.core.limits import (
+    MAX_LISTED_TRANSACTIONS,
+    MAX_STREAMS_COUNTED_FOR_PRUNING,
+    MAX_WRITER_ID_BYTES,
+    NO_VERSION,
+    NOT_EXISTS,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sarit.controller.catalog import Catalog
-    from sarit.controller.model.records import TxnState
+    from sarit.controller.runner import Lengths
     from sarit.core.names import StreamName
     from sarit.env.ports import Env
 
@@ -48,9 +57,9 @@ class CompletedTransactionLog:
         return [(txn, codec.decode_completed(value.value).state) for txn, value in ends.items()]
 
     async def _since(self, name: StreamName, time_ms: int) -> list[bytes]:
-        prefix, last = keys.of_stream(name.stream, keys.ENDINGS), list[bytes]()
-        after = keys.ending_key(name.stream, time_ms, 0)
-        while rows := await self._catalog.look(name.scope, prefix, after):
+        prefix, last = keys.of_stream(name.stream, keys.COMPLETED_BY_TIME), list[bytes]()
+        after = keys.completed_by_time_key(name.stream, time_ms, 0)
+        while rows := await self._catalog.scan_once(name.scope, prefix, after):
             after = rows[-1][0]
             last = [*last, *(key for key, _ in rows)][-MAX_LISTED_TRANSACTIONS:]
         return last
@@ -60,14 +69,70 @@ class CompletedTransactionLog:
         since = self._since_prune.pop(name, 0) + count
         if since < _PRUNE_AFTER:
             self._since_prune[name] = since
-            if len(self._since_prune) > MAX_STREAMS_WITH_ENDINGS_COUNTED:
+            if len(self._since_prune) > MAX_STREAMS_COUNTED_FOR_PRUNING:
                 self._since_prune.popitem(last=False)
             return
-        prefix, limit = keys.of_stream(name.stream, keys.ENDINGS), 10 * _PRUNE_AFTER
+        prefix, limit = keys.of_stream(name.stream, keys.COMPLETED_BY_TIME), 10 * _PRUNE_AFTER
         rows = await self._catalog.scan(name.scope, prefix, limit=limit)
-        latest = keys.ending_key(name.stream, max(0, self._env.clock.wall_ms() - _COMPLETED_MS), 0)
+        latest = keys.completed_by_time_key(name.stream, max(0, self._env.clock.wall_ms() - _COMPLETED_MS), 0)
         old = [key for key, _ in rows[:-MAX_LISTED_TRANSACTIONS] if key < latest]
         updates = [TableUpdate(key, None, NO_VERSION) for key in old]
         updates += (TableUpdate(keys.completed_key(name.stream, keys.transaction_of(k)), None, NO_VERSION) for k in old)
         if updates:
             await self._catalog.update(name.scope, updates)
+
+
+def completion_updates(
+    name: StreamName, transaction: int, state: TxnState, now_ms: int, version: int = NO_VERSION
+) -> list[TableUpdate]:
+    """What is stored when a transaction has ended.
+
+    `version` is that of its record: then one alone ends it, and nothing was stored of its end before."""
+    completed = codec.encode_completed(CompletedRecord(state, now_ms))
+    first = version != NO_VERSION
+    return [
+        TableUpdate(keys.transaction_key(name.stream, transaction), None, version),
+        TableUpdate(keys.completed_key(name.stream, transaction), completed, NO_VERSION, fresh=first),
+        TableUpdate(keys.completed_by_time_key(name.stream, now_ms, transaction), b"", NO_VERSION, fresh=first),
+    ]
+
+
+async def roll_updates(
+    catalog: Catalog, name: StreamName, transactions: Sequence[int], lengths: Lengths, now_ms: int
+) -> list[TableUpdate]:
+    """What is stored when a roll has taken transactions in.  Raises NotFound (scope)."""
+    if not transactions:
+        return []
+    updates = [update for txn in transactions for update in completion_updates(name, txn, TxnState.COMMITTED, now_ms)]
+    held = await catalog.get(name.scope, [keys.transaction_key(name.stream, txn) for txn in transactions])
+    # One that is not there was ended by somebody else, who has taken this step: ours will be refused.
+    records = [None if value is None else codec.decode_transaction(value.value) for value in held]
+    return updates + await commit_time_updates(catalog, name, records, lengths)
+
+
+async def commit_time_updates(
+    catalog: Catalog, name: StreamName, committed: Sequence[TransactionRecord | None], lengths: Lengths
+) -> list[TableUpdate]:
+    """What stores the times given with commits, in the order they were merged in, unless a writer noted a later one.
+
+    The stream is watched from now on if there are any.  Raises NotFound (scope)."""
+    notes: dict[str, WriterRecord] = {}
+    for at, record in enumerate(committed):
+        if record is None or record.timestamp is None or not record.writer:
+            continue
+        if len(record.writer.encode()) > MAX_WRITER_ID_BYTES:
+            continue  # decided by a release that let it pass: no key can hold it, and others wait behind this commit
+        before = notes.get(record.writer)
+        if before is None or before.time <= record.timestamp:
+            position = {segment: behind[at] for segment, behind in lengths.items()}
+            notes[record.writer] = WriterRecord(record.timestamp, position)
+    if not notes:
+        return []
+    await catalog.index_for_maintenance(keys.WATERMARK_INDEX, name)
+    wanted = [keys.writer_key(name.stream, writer) for writer in notes]
+    known = await catalog.get(name.scope, wanted)
+    return [
+        TableUpdate(key, codec.encode_writer(note), NOT_EXISTS if value is None else value.version)
+        for key, note, value in zip(wanted, notes.values(), known, strict=True)
+        if value is None or codec.decode_writer(value.value).time <= note.time
+    ]

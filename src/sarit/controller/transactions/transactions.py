@@ -2,7 +2,7 @@
 
 A commit or an abort is decided by the reply of one compare-and-set, and carried out in the background, by one task a
 stream; the sweeper starts that task for what a lost controller left, aborts what outlived its lease, and finishes
-streams that stopped half way.  It finds all of these by the hints in the work table.
+streams that stopped half way.  It finds all of these by the entries in the work table.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from sarit.controller.model.effects import CreateSegment, DeleteSegment
 from sarit.controller.model.epochs import stand_ins
 from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState
 from sarit.controller.ports import TableUpdate
-from sarit.controller.runner import every
+from sarit.controller.runner import gather_all
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.controller.transactions.commit_worker import CommitWorker
-from sarit.controller.transactions.completed_log import CompletedTransactionLog
-from sarit.controller.transactions.endings import ended, times_noted
+from sarit.controller.transactions.completed_log import CompletedTransactionLog, commit_time_updates, completion_updates
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.limits import MAX_CALLS_PER_NAME, NO_VERSION, NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, transaction_segment
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.epochs import Epoch, SegmentRange
-    from sarit.controller.runner import Runner
+    from sarit.controller.runner import EffectRunner
     from sarit.controller.streams import Streams
     from sarit.env.ports import Env
 
@@ -42,12 +41,12 @@ _log = logging.getLogger("sarit.controller")
 COMMITS_AT_ONCE: Final = 100
 _RETRY_SECONDS: Final = 0.5
 _SETTLING_SECONDS: Final = 0.05
-_PASSING: Final = (TxnState.COMMITTING, TxnState.ABORTING)
+_IN_PROGRESS: Final = (TxnState.COMMITTING, TxnState.ABORTING)
 
 Live = tuple[int, TransactionRecord, int]
 
 
-class Reading(NamedTuple):
+class LiveTransactions(NamedTuple):
     """The transactions of a stream that have not ended; `due`: those of which no earlier one is missing."""
 
     live: list[Live]
@@ -57,17 +56,17 @@ class Reading(NamedTuple):
 class Transactions:
     """Workflows on transactions."""
 
-    def __init__(self, catalog: Catalog, streams: Streams, runner: Runner, env: Env) -> None:
+    def __init__(self, catalog: Catalog, streams: Streams, runner: EffectRunner, env: Env) -> None:
         self._catalog = catalog
         self._streams = streams
         self._runner = runner
         self._env = env
-        self._finishers: dict[StreamName, CommitWorker] = {}
-        self.remembered = CompletedTransactionLog(catalog, env)
+        self._workers: dict[StreamName, CommitWorker] = {}
+        self.completed_log = CompletedTransactionLog(catalog, env)
         streams.drain = self.drain
 
     def __repr__(self) -> str:
-        return f"<Transactions, {len(self._finishers)} streams have some to end>"
+        return f"<Transactions, {len(self._workers)} streams have some to end>"
 
     # -- calls ------------------------------------------------------------------------------------
 
@@ -79,7 +78,7 @@ class Transactions:
         epoch = stream.current
         record = transactions.begin(epoch.number, lease_ms, self._env.clock.wall_ms())
         txn = transactions.transaction_id(epoch.number, self._env.random.bytes(12))
-        await self._catalog.hint(keys.transaction_hint(name, txn), fresh=True)
+        await self._catalog.index_pending(keys.pending_transaction_key(name, txn), fresh=True)
         key = keys.transaction_key(name.stream, txn)
         began = TableUpdate(key, codec.encode_transaction(record), NOT_EXISTS, fresh=True)
         await self._catalog.update(name.scope, [began])
@@ -114,11 +113,11 @@ class Transactions:
         """Decide against a transaction.  Raises NotFound (transaction), Conflict (it was decided for)."""
         await self._decide(name, txn, TxnState.ABORTED, transactions.abort)
 
-    async def expire(self, name: StreamName, txn: int, renewal: int) -> bool:
+    async def abort_if_expired(self, name: StreamName, txn: int, renewal: int) -> bool:
         """Abort, unless it was renewed since `renewal`; whether it was aborted.  Raises NotFound, Conflict."""
         changed = await self._change(name, txn, lambda r: transactions.abort(r) if r.renewal == renewal else r)
         if aborting := changed.state is TxnState.ABORTING:
-            self.finish_soon(name)
+            self.schedule_completion(name)
         return aborting
 
     async def state(self, name: StreamName, txn: int) -> TxnState:
@@ -130,10 +129,10 @@ class Transactions:
         (ended,) = await self._catalog.get(name.scope, [keys.completed_key(name.stream, txn)])
         return TxnState.UNKNOWN if ended is None else codec.decode_completed(ended.value).state
 
-    async def settled_state(self, name: StreamName, txn: int) -> TxnState:
+    async def state_after_completion(self, name: StreamName, txn: int) -> TxnState:
         """As `state`, but what is being carried out here is waited for, for a moment: who asks would ask again."""
         state = await self.state(name, txn)
-        return await self.outcome(name, txn, _SETTLING_SECONDS) if state in _PASSING else state
+        return await self.outcome(name, txn, _SETTLING_SECONDS) if state in _IN_PROGRESS else state
 
     async def outcome(self, name: StreamName, txn: int, seconds: float) -> TxnState:
         """How one that was decided ends; where it is after so long, or when nobody here carries it out.
@@ -142,18 +141,18 @@ class Transactions:
         deadline = self._env.clock.monotonic() + seconds
         first = True  # the batch under way may have been read before the decision: the next one has it
         while True:
-            finisher, left = self._finishers.get(name), deadline - self._env.clock.monotonic()
-            if finisher is not None and finisher.waiting >= MAX_CALLS_PER_NAME:
+            worker, left = self._workers.get(name), deadline - self._env.clock.monotonic()
+            if worker is not None and worker.waiting >= MAX_CALLS_PER_NAME:
                 return await self.state(name, txn)
-            if finisher is not None and left > 0:
-                over = await finisher.turn_over(left)
+            if worker is not None and left > 0:
+                over = await worker.wait_for_batch(left)
                 if txn in over:
                     return over[txn]
                 if first:
                     first = False
                     continue
             state = await self.state(name, txn)  # somebody else may have ended it
-            if state not in _PASSING or finisher is None or left <= 0:
+            if state not in _IN_PROGRESS or worker is None or left <= 0:
                 return state
 
     async def _decide(
@@ -168,7 +167,7 @@ class Transactions:
             if state is not end:
                 raise Conflict(f"transaction {txn:032x} ended otherwise", actual=state) from None
         else:
-            self.finish_soon(name)
+            self.schedule_completion(name)
 
     async def _change(
         self, name: StreamName, txn: int, decide: Callable[[TransactionRecord], TransactionRecord]
@@ -192,25 +191,25 @@ class Transactions:
 
     # -- ending them ------------------------------------------------------------------------------
 
-    def finish_soon(self, name: StreamName) -> None:
+    def schedule_completion(self, name: StreamName) -> None:
         """Carry out, in the background, what was decided on a stream's transactions."""
-        finisher = self._finishers.get(name)
-        if finisher is not None:
-            finisher.again = True
+        worker = self._workers.get(name)
+        if worker is not None:
+            worker.rerun = True
             return
-        task = asyncio.ensure_future(self._finish(name))
-        self._finishers[name] = CommitWorker(task)
+        task = asyncio.ensure_future(self._run_worker(name))
+        self._workers[name] = CommitWorker(task)
 
-    async def _finish(self, name: StreamName) -> None:
-        finisher = self._finishers[name]
+    async def _run_worker(self, name: StreamName) -> None:
+        worker = self._workers[name]
         conflicts = 0  # in a row
         try:
             while True:
-                finisher.again = False
+                worker.rerun = False
                 # Nobody waits for a hint to go: that runs beside the next batch, and the sweeper finds what is left.
-                hints, finisher.hints = finisher.hints, []
+                entries, worker.ended_entries = worker.ended_entries, []
                 try:
-                    more, _ = await every([self._turn(name, finisher), self._forget(hints)])
+                    more, _ = await gather_all([self._run_batch(name, worker), self._remove_pending(entries)])
                     conflicts = 0
                 except (Conflict, Sealed):  # somebody else was there first: look again
                     more = True
@@ -221,44 +220,44 @@ class Transactions:
                     _log.warning("transactions of %s are not ended yet: %s", name, error)
                     await asyncio.sleep(_RETRY_SECONDS)
                     more = True
-                if not (more or finisher.again or finisher.hints):
+                if not (more or worker.rerun or worker.ended_entries):
                     return
         finally:
-            del self._finishers[name]
-            finisher.turned()
+            del self._workers[name]
+            worker.batch_ended()
 
-    async def _turn(self, name: StreamName, finisher: CommitWorker) -> bool:
+    async def _run_batch(self, name: StreamName, worker: CommitWorker) -> bool:
         try:
-            return await self._finish_some(name, finisher)
+            return await self._complete_batch(name, worker)
         finally:
-            finisher.turned()
+            worker.batch_ended()
 
-    async def _forget(self, hints: Sequence[bytes]) -> bool:
-        await self._catalog.forget(hints)
+    async def _remove_pending(self, entries: Sequence[bytes]) -> bool:
+        await self._catalog.remove_pending(entries)
         return False
 
-    async def _finish_some(self, name: StreamName, finisher: CommitWorker) -> bool:
+    async def _complete_batch(self, name: StreamName, worker: CommitWorker) -> bool:
         """End what is decided, as far as one batch goes; whether there may be more."""
         # In this order: a transaction is of the stream there is now, or it has ended and its parts are gone.
         live, due = await self.live(name)
         found = await self._catalog.find(name)
         if found is None:
-            await self._forget_orphans(name)
+            await self._remove_orphans(name)
             return False
         if found.record.pending:  # what is pending may end some of them, or all
-            await self._streams.settle(name)
+            await self._streams.complete_pending(name)
             return True
         aborts = [entry for entry in live if entry[1].state is TxnState.ABORTING]
-        found = await self._end_aborts(name, found, aborts)
-        finisher.ended.update((txn, TxnState.ABORTED) for txn, _, _ in aborts)
+        found = await self._complete_aborts(name, found, aborts)
+        worker.ended.update((txn, TxnState.ABORTED) for txn, _, _ in aborts)
         batch = transactions.next_batch(due, COMMITS_AT_ONCE)
         if not batch:
             return False
         ids = [txn for txn, _, _ in batch]
         if await self._merge(name, found, batch) is not None:
-            finisher.ended.update((txn, TxnState.COMMITTED) for txn in ids)
+            worker.ended.update((txn, TxnState.COMMITTED) for txn in ids)
         else:
-            seen, past = found.record, await self._past(name, found.record, batch)
+            seen, past = found.record, await self._epoch_of(name, found.record, batch)
             now = self._env.clock.wall_ms()
 
             def roll(record: StreamRecord, _: object) -> StreamRecord:
@@ -267,17 +266,17 @@ class Transactions:
                 return streams.roll(record, past, ids, now)
 
             await self._streams.change(name, roll)
-        finisher.hints += (keys.transaction_hint(name, txn) for txn in ids)
+        worker.ended_entries += (keys.pending_transaction_key(name, txn) for txn in ids)
         return True
 
-    async def _past(self, name: StreamName, record: StreamRecord, batch: Sequence[Live]) -> Epoch:
+    async def _epoch_of(self, name: StreamName, record: StreamRecord, batch: Sequence[Live]) -> Epoch:
         """The epoch in which the transactions of a batch were begun."""
         epochs = await self._catalog.epochs(name, record, batch[0][1].epoch)
         if not epochs:
             raise Conflict(f"stream {name} was made anew meanwhile")
         return epochs[0]
 
-    async def _forget_orphans(self, name: StreamName) -> None:
+    async def _remove_orphans(self, name: StreamName) -> None:
         """A stream went while a transaction began: nobody was told of it."""
         try:
             live, _ = await self.live(name)
@@ -286,7 +285,7 @@ class Transactions:
             await self._catalog.update(name.scope, [still, *gone])
         except NotFound:  # the scope, too
             return
-        await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in live])
+        await self._catalog.remove_pending([keys.pending_transaction_key(name, txn) for txn, _, _ in live])
 
     async def drain(self, name: StreamName, found: Found) -> Found:
         """End all transactions of a stream that is being sealed; its record and version then.
@@ -309,16 +308,16 @@ class Transactions:
                 ]
                 found = await self._update(name, found, updates)
                 continue
-            found = await self._end_aborts(name, found, [e for e in live if e[1].state is TxnState.ABORTING])
+            found = await self._complete_aborts(name, found, [e for e in live if e[1].state is TxnState.ABORTING])
             batch = transactions.next_batch(due, COMMITS_AT_ONCE)
             if not batch:
                 continue
             merged = await self._merge(name, found, batch)
             if merged is None:
-                past = await self._past(name, found.record, batch)
+                past = await self._epoch_of(name, found.record, batch)
                 rolled = streams.roll(found.record, past, [txn for txn, _, _ in batch], self._env.clock.wall_ms())
                 return await self._update(name, Found(rolled, found.version), [])
-            await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in batch])
+            await self._catalog.remove_pending([keys.pending_transaction_key(name, txn) for txn, _, _ in batch])
             found = merged
 
     async def _update(self, name: StreamName, found: Found, updates: Sequence[TableUpdate]) -> Found:
@@ -327,7 +326,7 @@ class Transactions:
         versions = await self._catalog.update(name.scope, [guard, *updates])
         return Found(found.record, versions[0])
 
-    async def live(self, name: StreamName) -> Reading:
+    async def live(self, name: StreamName) -> LiveTransactions:
         """All transactions that have not ended, and which of them have their turn.
 
         The order of commits is only known of a set that was there at one moment.  If it takes several looks, all that
@@ -335,21 +334,21 @@ class Transactions:
         youngest: int | None = None
         while True:
             prefix, after, out, looks = keys.of_stream(name.stream, keys.LIVE), b"", list[Live](), 0
-            while rows := await self._catalog.look(name.scope, prefix, after):
+            while rows := await self._catalog.scan_once(name.scope, prefix, after):
                 after, looks = rows[-1][0], looks + 1
                 out += (
                     (keys.transaction_of(key), codec.decode_transaction(value.value), value.version)
                     for key, value in rows
                 )
             if looks <= 1:
-                return Reading(out, out)
+                return LiveTransactions(out, out)
             if youngest is not None:
-                return Reading(out, [entry for entry in out if entry[2] <= youngest])
+                return LiveTransactions(out, [entry for entry in out if entry[2] <= youngest])
             youngest = max((v for _, record, v in out if record.state is TxnState.COMMITTING), default=NO_VERSION)
 
     async def _merge(self, name: StreamName, found: Found, batch: Sequence[Live]) -> Found | None:
         """Merge transactions into the active segments and say so; None when their epoch has passed."""
-        past = await self._past(name, found.record, batch)
+        past = await self._epoch_of(name, found.record, batch)
         targets = stand_ins(found.record.current, past)
         if len(targets) < len(past.segments):
             return None
@@ -362,13 +361,13 @@ class Transactions:
         now = self._env.clock.wall_ms()
         updates: list[TableUpdate] = []
         for txn, _, version in batch:
-            updates += ended(name, txn, TxnState.COMMITTED, now, version)
-        updates += await times_noted(self._catalog, name, [record for _, record, _ in batch], lengths)
+            updates += completion_updates(name, txn, TxnState.COMMITTED, now, version)
+        updates += await commit_time_updates(self._catalog, name, [record for _, record, _ in batch], lengths)
         found = await self._update(name, found, updates)
-        await self.remembered.prune(name, len(ids))
+        await self.completed_log.prune(name, len(ids))
         return found
 
-    async def _end_aborts(self, name: StreamName, found: Found, aborting: Sequence[Live]) -> Found:
+    async def _complete_aborts(self, name: StreamName, found: Found, aborting: Sequence[Live]) -> Found:
         if not aborting:
             return found
         updates: list[TableUpdate] = []
@@ -376,15 +375,15 @@ class Transactions:
             epochs = await self._catalog.epochs(name, found.record, record.epoch)
             if epochs:
                 await self._runner.run([DeleteSegment(part) for part in _parts(name, epochs[0].segments, txn)])
-            updates += ended(name, txn, TxnState.ABORTED, self._env.clock.wall_ms(), version)
+            updates += completion_updates(name, txn, TxnState.ABORTED, self._env.clock.wall_ms(), version)
         found = await self._update(name, found, updates)
-        await self._catalog.forget([keys.transaction_hint(name, txn) for txn, _, _ in aborting])
-        await self.remembered.prune(name, len(aborting))
+        await self._catalog.remove_pending([keys.pending_transaction_key(name, txn) for txn, _, _ in aborting])
+        await self.completed_log.prune(name, len(aborting))
         return found
 
     async def stop(self) -> None:
         """End the background tasks; what they leave is finished by the next start."""
-        tasks = [finisher.task for finisher in self._finishers.values()]
+        tasks = [worker.task for worker in self._workers.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -21,7 +21,7 @@ from math import exp
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Unavailable
-from sarit.core.metering import NO_RATES, Rates, Wish, wish_of
+from sarit.core.metering import NO_RATES, Rates, ScaleAdvice, scale_advice
 from sarit.core.names import is_transaction, is_transient
 from sarit.core.policies import ScaleType, ScalingPolicy
 
@@ -77,7 +77,7 @@ class LoadMeters:
         self._times = times
         self._meters: dict[tuple[int, int], LoadMeter] = {}
         self._began = self._measured_at = clock.monotonic()
-        self.request_scaling: Callable[[str, Wish], None] = _no_controller
+        self.request_scaling: Callable[[str, ScaleAdvice], None] = _no_controller
 
     def __repr__(self) -> str:
         return f"<Meters of {len(self._meters)} segments>"
@@ -126,8 +126,8 @@ class LoadMeters:
             return
         if segment.scale_type in _BY_RATE:
             policy = ScalingPolicy(ScaleType(segment.scale_type), segment.target_rate)
-            wish = wish_of(policy, self._rates(meter, now), times)
-            if wish is not Wish.NONE:
+            wish = scale_advice(policy, self._rates(meter, now), times)
+            if wish is not ScaleAdvice.NONE:
                 meter.requested_at = now
                 self.request_scaling(segment.name, wish)
 
@@ -162,5 +162,5 @@ def _is_shadow(name: str) -> bool:
     return is_transaction(name) or is_transient(name)
 
 
-def _no_controller(segment: str, wish: Wish) -> None:
+def _no_controller(segment: str, wish: ScaleAdvice) -> None:
     """No controller is bound."""

@@ -55,7 +55,7 @@ class StoreListener:
         """A protocol for a new connection."""
         count = len(self._connections) + self._accepting
         if not self._admission.admits(count):
-            if self._admission.first_refusal():
+            if self._admission.should_report():
                 _log.error("%d connections are open, the most allowed: new ones are closed", count)
             return _RefusedConnection()
         self._accepting += 1

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.controller.model import streams
-from sarit.controller.model.autoscale import Plan, concerned, plan
+from sarit.controller.model.autoscale import Plan, plan, segments_to_measure
 from sarit.controller.model.epochs import SegmentRange, first_epoch
 from sarit.controller.model.records import State, StreamRecord
 from sarit.core.keyspace import KeyRange
@@ -73,11 +73,11 @@ def test_the_minimum_of_segments_is_kept():
 
 
 def test_who_is_asked_about():
-    assert [s.segment for s in concerned(record(4), 0)] == [0, 1]
-    assert [s.segment for s in concerned(record(4), 2)] == [1, 2, 3]
-    assert concerned(record(4), 77) == ()
-    assert concerned(record(4, scale_type=ScaleType.FIXED), 0) == ()
-    assert concerned(record(4, state=State.SEALING), 0) == ()
+    assert [s.segment for s in segments_to_measure(record(4), 0)] == [0, 1]
+    assert [s.segment for s in segments_to_measure(record(4), 2)] == [1, 2, 3]
+    assert segments_to_measure(record(4), 77) == ()
+    assert segments_to_measure(record(4, scale_type=ScaleType.FIXED), 0) == ()
+    assert segments_to_measure(record(4, state=State.SEALING), 0) == ()
     assert plan(record(4, scale_type=ScaleType.FIXED), 0, {0: taking(9999)}, TIMES) is None
     assert plan(record(4, state=State.SEALED), 0, {0: taking(9999)}, TIMES) is None
 
@@ -94,7 +94,7 @@ def test_every_plan_can_be_carried_out_and_leaves_a_tiled_key_space(epochs, data
     config = StreamConfig(ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 100, data.draw(st.integers(1, 5)), least))
     stream = StreamRecord(State.ACTIVE, config, 0, 0, epochs)
     segment = data.draw(st.sampled_from(sorted(stream.current.ids)))
-    known = {s.segment: data.draw(rates) for s in concerned(stream, segment)}
+    known = {s.segment: data.draw(rates) for s in segments_to_measure(stream, segment)}
     got = plan(stream, segment, known, TIMES)
     if got is None:
         return

@@ -138,12 +138,12 @@ def test_a_stream_to_the_byte():
 
 def test_the_state_can_be_read_without_decoding():
     record = StreamRecord(State.DELETING, StreamConfig(), 0, 0, (first_epoch(1, 0, 0),))
-    assert codec.is_leaving(codec.encode_stream(record))
-    assert not codec.is_leaving(codec.encode_stream(dataclasses.replace(record, state=State.SEALED)))
+    assert codec.is_deleting(codec.encode_stream(record))
+    assert not codec.is_deleting(codec.encode_stream(dataclasses.replace(record, state=State.SEALED)))
     table = TableRecord(State.DELETING, 0, 1, 1, 1, 0, 0)
-    assert codec.is_leaving(codec.encode_table(table))
+    assert codec.is_deleting(codec.encode_table(table))
     group = GroupRecord(State.DELETING, "", 0, 0, 0, 0, 0, 0, (), ())
-    assert codec.is_leaving(codec.encode_group(group))
+    assert codec.is_deleting(codec.encode_group(group))
 
 
 def test_a_plain_stream_is_small():

@@ -14,20 +14,20 @@ from sarit.controller.model.records import GroupRecord, State
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.limits import MAX_TABLE_KEY_BYTES, NO_VERSION
-from sarit.core.metering import Wish
+from sarit.core.metering import ScaleAdvice
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, StreamConfig
 from sarit.rpc.generated import controller_pb2 as pb
 from tests.unit.controller.test_api import api
 from tests.unit.controller.test_crashes import group
-from tests.unit.controller.worlds import STREAM, World, run, segment
+from tests.unit.controller.world import STREAM, World, run, segment
 
 KEPT = StreamConfig(retention=RetentionPolicy(RetentionType.TIME, 100_000))
 OTHER = StreamName("s", "u")
 
 
 async def watched(c):
-    return [name for name, _ in await c.catalog.watched(keys.WATCHED_FOR_RETENTION)]
+    return [name for name, _ in await c.catalog.maintained_streams(keys.RETENTION_INDEX)]
 
 
 def test_a_call_with_a_name_no_stream_has_leaves_no_entry():
@@ -46,9 +46,9 @@ def test_a_call_with_a_name_no_stream_has_leaves_no_entry():
                 if (scope, stream) != ("s", "none"):
                     created, status = (await c.createStream(config)).status, pb.CreateStreamStatus
                     assert created in (status.INVALID_STREAM_NAME, status.SCOPE_NOT_FOUND)
-            assert c.world.tables.tables[keys.WATCH_TABLE] == {}
+            assert c.world.tables.tables[keys.MAINTENANCE_TABLE] == {}
             with pytest.raises(Invalid):
-                await c.controller.catalog.watch(keys.WATCHED_FOR_RETENTION, StreamName("s", "t/u"))
+                await c.controller.catalog.index_for_maintenance(keys.RETENTION_INDEX, StreamName("s", "t/u"))
 
     run(main())
 
@@ -60,15 +60,15 @@ def test_an_entry_that_names_nothing_is_removed_and_the_others_are_looked_at(cap
         await c.scopes.create("s")
         await c.streams.create(STREAM, KEPT)
         bad = [TableUpdate(key, b"\x01", NO_VERSION) for key in (b"r/s", b"r/s/t/u", b"r/\xff/t")]
-        await c.catalog.tables.update(keys.WATCH_TABLE, bad)
+        await c.catalog.tables.update(keys.MAINTENANCE_TABLE, bad)
         assert await watched(c) == [STREAM]
-        assert list(world.tables.tables[keys.WATCH_TABLE]) == [keys.watch_key(keys.WATCHED_FOR_RETENTION, STREAM)]
+        assert list(world.tables.tables[keys.MAINTENANCE_TABLE]) == [keys.maintenance_key(keys.RETENTION_INDEX, STREAM)]
         assert caplog.text.count("an entry is removed") == 3
 
     run(main())
 
 
-@pytest.mark.parametrize("kind", [keys.WATCHED_FOR_RETENTION, keys.WATCHED_FOR_TIME])
+@pytest.mark.parametrize("kind", [keys.RETENTION_INDEX, keys.WATERMARK_INDEX])
 def test_a_bug_met_by_one_stream_stops_no_other(kind, caplog):
     async def main():
         world = World()
@@ -76,7 +76,7 @@ def test_a_bug_met_by_one_stream_stops_no_other(kind, caplog):
         await c.scopes.create("s")
         for name in (STREAM, OTHER):
             await c.streams.create(name, KEPT)
-            await c.catalog.watch(kind, name)
+            await c.catalog.index_for_maintenance(kind, name)
         looked = []
 
         async def look(name):
@@ -85,8 +85,10 @@ def test_a_bug_met_by_one_stream_stops_no_other(kind, caplog):
                 raise KeyError("a bug")
             return True
 
-        c.retention.look = c.watermarks.look = look
-        await (c.caretaker.retain() if kind == keys.WATCHED_FOR_RETENTION else c.caretaker.mark())
+        c.retention.apply = c.watermarks.advance = look
+        await (
+            c.maintenance.run_retention_round() if kind == keys.RETENTION_INDEX else c.maintenance.run_watermark_round()
+        )
         assert looked == [STREAM, OTHER]
         assert "a bug of ours" in caplog.text
 
@@ -99,7 +101,7 @@ def test_watermarks_of_one_stream_that_waits_hold_up_no_other():
         c = await world.controller()
         await c.scopes.create("s")
         for name in (STREAM, OTHER):
-            await c.catalog.watch(keys.WATCHED_FOR_TIME, name)
+            await c.catalog.index_for_maintenance(keys.WATERMARK_INDEX, name)
         looked = asyncio.Event()
 
         async def look(name):
@@ -108,8 +110,8 @@ def test_watermarks_of_one_stream_that_waits_hold_up_no_other():
             looked.set()
             return True
 
-        c.watermarks.look = look
-        round_ = asyncio.ensure_future(c.caretaker.mark())
+        c.watermarks.advance = look
+        round_ = asyncio.ensure_future(c.maintenance.run_watermark_round())
         await looked.wait()
         round_.cancel()
         await asyncio.gather(round_, return_exceptions=True)
@@ -124,14 +126,14 @@ def test_a_bug_met_by_one_hint_stops_no_other(caplog):
         c = await world.controller()
         settled = []
 
-        async def settle(name):
+        async def complete_pending(name):
             settled.append(name)
             if name == STREAM:
                 raise KeyError("a bug")
 
-        c.streams.settle = settle
+        c.streams.complete_pending = complete_pending
         for name in (STREAM, OTHER):
-            await c.catalog.hint(keys.stream_hint(name))
+            await c.catalog.index_pending(keys.pending_stream_key(name))
         await world.sweep(c)
         assert settled[:2] == [STREAM, OTHER]
         assert "a bug of ours" in caplog.text
@@ -159,16 +161,16 @@ def test_a_bug_met_by_one_segment_stops_no_other(caplog):
         c = await world.controller()
         considered, both = [], asyncio.Event()
 
-        async def consider(name):
+        async def evaluate(name):
             considered.append(name)
             if name == segment(0):
                 raise KeyError("a bug")
             both.set()
 
-        c.autoscale.consider = consider
+        c.autoscale.evaluate = evaluate
         running = asyncio.ensure_future(c.autoscale.run())
-        c.autoscale.asked(segment(0), Wish.SPLIT)
-        c.autoscale.asked(segment(1), Wish.SPLIT)
+        c.autoscale.request(segment(0), ScaleAdvice.SPLIT)
+        c.autoscale.request(segment(1), ScaleAdvice.SPLIT)
         await asyncio.wait([running, asyncio.ensure_future(both.wait())], return_when=asyncio.FIRST_COMPLETED)
         assert considered == [segment(0), segment(1)]
         running.cancel()
@@ -201,7 +203,7 @@ async def _odd_group(name: StreamName) -> None:
     # One that an earlier release stored can be finished and deleted.
     stored = codec.encode_group(dataclasses.replace(odd, state=State.CREATING))
     await c.catalog.update("s", [TableUpdate(keys.group_key("g"), stored, NO_VERSION)])
-    await c.groups.settle("s", "g")
+    await c.groups.complete_pending("s", "g")
     found: GroupRecord = await c.groups.find("s", "g")
     assert found.state is State.ACTIVE
     assert await c.groups.subscribers(STREAM) == ["s/g"]

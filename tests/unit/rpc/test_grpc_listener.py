@@ -12,23 +12,23 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import PingReceived
 
-from sarit.rpc import grpc_server as door
+from sarit.rpc import grpc_server as grpc_server
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
-from sarit.rpc.grpc_server import GrpcListener, _Gathering
+from sarit.rpc.grpc_server import GrpcListener, _WriteCoalescer
 from tests.unit.client.world import until
 
 
 class _Transport:
     def __init__(self) -> None:
-        self.told: list[object] = []
+        self.written: list[object] = []
         self.closing = False
 
     def write(self, data: bytes) -> None:
-        self.told.append(data)
+        self.written.append(data)
 
     def close(self) -> None:
-        self.told.append("close")
+        self.written.append("close")
         self.closing = True
 
     def is_closing(self) -> bool:
@@ -38,14 +38,14 @@ class _Transport:
 def test_writes_of_a_turn_are_one_write() -> None:
     async def main() -> None:
         transport = _Transport()
-        gathering = _Gathering(transport)  # type: ignore[arg-type]
+        coalescer = _WriteCoalescer(transport)  # type: ignore[arg-type]
         for data in (b"head", b"", b"body", b"tail"):
-            gathering.write(data)
-        assert transport.told == []
+            coalescer.write(data)
+        assert transport.written == []
         await asyncio.sleep(0)
-        gathering.write(b"next")
+        coalescer.write(b"next")
         await asyncio.sleep(0)
-        assert transport.told == [b"headbodytail", b"next"]
+        assert transport.written == [b"headbodytail", b"next"]
 
     asyncio.run(main())
 
@@ -53,13 +53,13 @@ def test_writes_of_a_turn_are_one_write() -> None:
 def test_what_was_written_leaves_before_the_end() -> None:
     async def main() -> None:
         transport = _Transport()
-        gathering = _Gathering(transport)  # type: ignore[arg-type]
-        gathering.write(b"farewell")
-        gathering.close()
-        gathering.write(b"too late")
+        coalescer = _WriteCoalescer(transport)  # type: ignore[arg-type]
+        coalescer.write(b"farewell")
+        coalescer.close()
+        coalescer.write(b"too late")
         await asyncio.sleep(0)
-        assert transport.told == [b"farewell", "close"]
-        assert gathering.is_closing()
+        assert transport.written == [b"farewell", "close"]
+        assert coalescer.is_closing()
 
     asyncio.run(main())
 
@@ -77,13 +77,13 @@ class _Service:
 
 
 @asynccontextmanager
-async def an_impatient_door(monkeypatch, greeting=0.05, quiet=0.05, ping=0.05):
-    for name, seconds in (("GREETING", greeting), ("QUIET", quiet), ("PING", ping)):
-        monkeypatch.setattr(door, f"{name}_SECONDS", seconds)
-    entrance = GrpcListener([_Service()], 10)
-    server = await asyncio.get_running_loop().create_server(entrance.connection, "127.0.0.1", 0)
+async def listener_with_short_timeouts(monkeypatch, greeting=0.05, quiet=0.05, ping=0.05):
+    for name, seconds in (("FIRST_BYTES", greeting), ("IDLE", quiet), ("PING", ping)):
+        monkeypatch.setattr(grpc_server, f"{name}_SECONDS", seconds)
+    listener = GrpcListener([_Service()], 10)
+    server = await asyncio.get_running_loop().create_server(listener.connection, "127.0.0.1", 0)
     try:
-        yield entrance, server.sockets[0].getsockname()[1]
+        yield listener, server.sockets[0].getsockname()[1]
     finally:
         server.close()
 
@@ -93,12 +93,12 @@ def test_who_does_not_begin_to_speak_keeps_no_place(said, monkeypatch, caplog) -
     """Such connections kept all places of the API for ever."""
 
     async def main() -> None:
-        async with an_impatient_door(monkeypatch) as (entrance, port):
+        async with listener_with_short_timeouts(monkeypatch) as (listener, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(said)
             await reader.read()  # to the end
             writer.close()
-            await until(lambda: repr(entrance) == "<Door, 0 connections>")
+            await until(lambda: repr(listener) == "<GrpcListener, 0 connections>")
 
     asyncio.run(asyncio.wait_for(main(), 30))
     assert "did not begin to speak HTTP/2" in caplog.text
@@ -108,7 +108,7 @@ def test_who_vanished_keeps_no_place(monkeypatch, caplog) -> None:
     """One whose machine went without a word, or whose path did: it answers no ping."""
 
     async def main() -> None:
-        async with an_impatient_door(monkeypatch, greeting=0.2) as (entrance, port):
+        async with listener_with_short_timeouts(monkeypatch, greeting=0.2) as (listener, port):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             client = H2Connection(H2Configuration(client_side=True))
             client.initiate_connection()
@@ -118,7 +118,7 @@ def test_who_vanished_keeps_no_place(monkeypatch, caplog) -> None:
                 events += client.receive_data(data)  # what it would answer is not sent
             assert [event for event in events if isinstance(event, PingReceived)]
             writer.close()
-            await until(lambda: repr(entrance) == "<Door, 0 connections>")
+            await until(lambda: repr(listener) == "<GrpcListener, 0 connections>")
 
     asyncio.run(asyncio.wait_for(main(), 30))
     assert "did not answer a ping" in caplog.text
@@ -127,7 +127,7 @@ def test_who_vanished_keeps_no_place(monkeypatch, caplog) -> None:
 def test_who_is_idle_and_answers_keeps_its_place(monkeypatch, caplog) -> None:
     async def main() -> None:
         pings: list[object] = []
-        async with an_impatient_door(monkeypatch, greeting=0.2, quiet=0.01, ping=10) as (entrance, port):
+        async with listener_with_short_timeouts(monkeypatch, greeting=0.2, quiet=0.01, ping=10) as (listener, port):
             channel = Channel("127.0.0.1", port)
             stub = ControllerServiceStub(channel)
             assert (await stub.checkScopeExists(pb.ScopeInfo(scope="s"))).exists
@@ -136,7 +136,7 @@ def test_who_is_idle_and_answers_keeps_its_place(monkeypatch, caplog) -> None:
             processor.processors[PingReceived] = lambda event: (pings.append(event), answer(event))
             await until(lambda: len(pings) >= 3)
             assert (await stub.checkScopeExists(pb.ScopeInfo(scope="s"))).exists
-            assert repr(entrance) == "<Door, 1 connections>"
+            assert repr(listener) == "<GrpcListener, 1 connections>"
             channel.close()
 
     asyncio.run(asyncio.wait_for(main(), 30))

@@ -77,13 +77,13 @@ class World:
 
     async def sweep(self, controller: Controller, seconds: float = 10.0) -> None:
         """What the sweeper does in a while."""
-        await controller.sweeper.sweep()
+        await controller.recovery_sweeper.sweep()
         self.pass_time(seconds)
-        await controller.sweeper.sweep()
+        await controller.recovery_sweeper.sweep()
         await quiet(controller)
-        await controller.sweeper.sweep()
+        await controller.recovery_sweeper.sweep()
         self.pass_time(seconds)
-        await controller.sweeper.sweep()
+        await controller.recovery_sweeper.sweep()
         await quiet(controller)
 
     # -- what is stored ---------------------------------------------------------------------------
@@ -200,9 +200,9 @@ def _all_epochs(entries: dict[bytes, bytes], stream: str) -> list[Epoch]:
 async def quiet(controller: Controller) -> None:
     """Wait until no transaction is being ended in the background."""
     for _ in range(1000):
-        if not controller.transactions._finishers:
+        if not controller.transactions._workers:
             return
-        await asyncio.gather(*(f.task for f in list(controller.transactions._finishers.values())))
+        await asyncio.gather(*(f.task for f in list(controller.transactions._workers.values())))
     raise AssertionError("transactions are being ended for ever")
 
 

@@ -14,7 +14,7 @@ from sarit.controller.model.watermarks import decode
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import SegmentId, transaction_segment
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
-from tests.unit.controller.worlds import STREAM, World, halves, quiet, run, segment, stream_with
+from tests.unit.controller.world import STREAM, World, halves, quiet, run, segment, stream_with
 
 LEASE = 10_000
 
@@ -39,7 +39,7 @@ async def five_looks(world, c):
     """A minute between two, with 10 bytes more at each."""
     for number in range(5):
         world.segments.append(segment(0), f"{number}", 10)
-        await c.retention.look(STREAM)
+        await c.retention.apply(STREAM)
         world.pass_time(60)
 
 
@@ -59,13 +59,13 @@ def between(owner, name, meanwhile, *, after=False):
     setattr(owner, name, call)
 
 
-@pytest.mark.parametrize("look", ["owned", "find"])
-def test_a_watermark_knows_the_segments_that_its_notes_name(look):
+@pytest.mark.parametrize("call", ["stream_records", "find"])
+def test_a_watermark_knows_the_segments_that_its_notes_name(call):
     async def main():
         world, c = await prepared()
         world.segments.append(segment(0), "a", 10)
         await c.writers.note(STREAM, "w", 100, {0: 10})
-        await c.watermarks.look(STREAM)
+        await c.watermarks.advance(STREAM)
 
         async def meanwhile():
             world.segments.append(segment(0), "b", 40)
@@ -73,9 +73,9 @@ def test_a_watermark_knows_the_segments_that_its_notes_name(look):
             world.segments.append(segment(1, 1), "c", 70)
             await c.writers.note(STREAM, "w", 200, {SegmentId(1, 1).packed: 70})
 
-        between(c.catalog, look, meanwhile)
-        await c.watermarks.look(STREAM)
-        await c.watermarks.look(STREAM)
+        between(c.catalog, call, meanwhile)
+        await c.watermarks.advance(STREAM)
+        await c.watermarks.advance(STREAM)
         parts = world.segments.segments["s/_MARKt/0.#epoch.0"].parts
         marks = [decode(bytes.fromhex(what)[8:]) for what, _ in parts]
         assert [mark.lower for mark in marks] == [100, 200]
@@ -94,15 +94,15 @@ def test_a_group_that_begins_anew_holds_what_it_begins_at():
 
         await c.groups.create("s", "g", group(()))
         await five_looks(world, c)
-        await c.groups.note_cut(STREAM, "s/g", 0, "id", {0: 50})
+        await c.groups.record_cut(STREAM, "s/g", 0, "id", {0: 50})
         assert await c.groups.update("s", "g", group(((0, 20),))) == 1
         world.pass_time(3600)
         world.segments.append(segment(0), "last", 10)
-        await c.retention.look(STREAM)
+        await c.retention.apply(STREAM)
         assert world.segments.segments[segment(0)].start <= 20
-        await c.groups.note_cut(STREAM, "s/g", 1, "id", {0: 40})
+        await c.groups.record_cut(STREAM, "s/g", 1, "id", {0: 40})
         world.pass_time(3600)
-        await c.retention.look(STREAM)
+        await c.retention.apply(STREAM)
         assert world.segments.segments[segment(0)].start == 40, "what it has released since may go"
 
     run(main())
@@ -122,11 +122,11 @@ def test_a_group_that_begins_while_retention_looks_finds_what_it_was_promised(ea
             await c.groups.create("s", "g", record)
             promised.append(world.segments.segments[segment(0)].start)
 
-        between(*((c.retention, "_tail") if early else (c.catalog, "hint")), begins, after=True)
+        between(*((c.retention, "_tail") if early else (c.catalog, "index_pending")), begins, after=True)
         world.pass_time(3600)
         with suppress(SaritError):
-            await c.retention.look(STREAM)
-        await c.retention.look(STREAM)
+            await c.retention.apply(STREAM)
+        await c.retention.apply(STREAM)
         assert promised == [world.segments.segments[segment(0)].start]
 
     run(main())
@@ -144,7 +144,7 @@ def test_commits_do_not_keep_retention_from_its_turn():
 
         between(c.retention, "_tail", commits, after=True)
         world.pass_time(3600)
-        await c.retention.look(STREAM)
+        await c.retention.apply(STREAM)
         assert world.segments.segments[segment(0)].start > 0
 
     run(main())
@@ -154,21 +154,21 @@ def test_a_ping_that_was_answered_is_not_followed_by_an_abort():
     async def main():
         world, c = await prepared()
         txn, _ = await c.transactions.create(STREAM, LEASE)
-        await c.sweeper.sweep()
+        await c.recovery_sweeper.sweep()
         world.pass_time(LEASE / 1000)
         told = []
 
         async def ping():
             told.append(await c.transactions.ping(STREAM, txn, LEASE))
 
-        between(c.sweeper, "_find", ping, after=True)
-        await c.sweeper.sweep()
+        between(c.recovery_sweeper, "_find", ping, after=True)
+        await c.recovery_sweeper.sweep()
         await quiet(c)
         assert told == [TxnState.OPEN]
         assert await c.transactions.state(STREAM, txn) is TxnState.OPEN
-        await c.sweeper.sweep()
+        await c.recovery_sweeper.sweep()
         world.pass_time(LEASE / 1000)
-        await c.sweeper.sweep()
+        await c.recovery_sweeper.sweep()
         await quiet(c)
         assert await c.transactions.state(STREAM, txn) is TxnState.ABORTED
 
@@ -197,18 +197,22 @@ def test_times_of_commits_do_not_go_back():
     async def main():
         world, c = await prepared()
         txns = [(await c.transactions.create(STREAM, LEASE))[0] for _ in range(4)]
-        later = c.transactions.finish_soon
+        later = c.transactions.schedule_completion
         for txn, time in zip(txns[:2], (50, 40), strict=True):
             await c.transactions.commit(STREAM, txn, "w", time)
             await quiet(c)
-        c.transactions.finish_soon = lambda name: None
+        c.transactions.schedule_completion = lambda name: None
         for txn, time in zip(txns[2:], (70, 60), strict=True):  # in one batch
             await c.transactions.commit(STREAM, txn, "w", time)
-        (note,) = [codec.decode_writer(value.value) for _, value in await c.catalog.owned(STREAM, keys.WRITERS)]
+        (note,) = [
+            codec.decode_writer(value.value) for _, value in await c.catalog.stream_records(STREAM, keys.WRITERS)
+        ]
         assert note.time == 50
         later(STREAM)
         await quiet(c)
-        (note,) = [codec.decode_writer(value.value) for _, value in await c.catalog.owned(STREAM, keys.WRITERS)]
+        (note,) = [
+            codec.decode_writer(value.value) for _, value in await c.catalog.stream_records(STREAM, keys.WRITERS)
+        ]
         assert note.time == 70
         assert world.segments.segments[segment(0)].start == 0
 
@@ -247,8 +251,8 @@ def test_pings_of_others_do_not_keep_a_commit_from_its_turn():
 def test_work_that_begins_while_a_hint_is_struck_is_finished():
     async def main():
         world, c = await prepared()
-        await c.catalog.hint(keys.stream_hint(STREAM))  # points at nothing
-        await c.sweeper.sweep()
+        await c.catalog.index_pending(keys.pending_stream_key(STREAM))  # points at nothing
+        await c.recovery_sweeper.sweep()
         world.pass_time(10)
 
         async def cut_short():
@@ -265,14 +269,14 @@ def test_work_that_begins_while_a_hint_is_struck_is_finished():
             await asyncio.wait([scaling])
             world.segments.create = right
 
-        between(c.streams, "settle", cut_short, after=True)
-        await c.sweeper.sweep()
+        between(c.streams, "complete_pending", cut_short, after=True)
+        await c.recovery_sweeper.sweep()
         assert (await c.catalog.find(STREAM)).record.pending
         for _ in range(2):
             await world.sweep(c)
         assert not (await c.catalog.find(STREAM)).record.pending
         assert len(await c.streams.active(STREAM)) == 2
-        assert await c.catalog.hints() == []
+        assert await c.catalog.pending_work() == []
         world.check(orphans=True)
 
     run(main())

@@ -32,7 +32,7 @@ from tests.unit.controller.test_crashes import (
     with_past_transaction,
     with_transaction,
 )
-from tests.unit.controller.worlds import STREAM, World, config, halves, quiet, run
+from tests.unit.controller.world import STREAM, World, config, halves, quiet, run
 
 SLEEPERS = {
     "create": (scope, lambda c, w: c.streams.create(STREAM, config(3, ("a",)))),
@@ -117,7 +117,7 @@ async def sleep_at(name: str, call: int) -> bool:
             assert {s.segment for s in told[1]} <= (await second.streams.epoch(STREAM, 0)).ids
     await quiet(first)
     for controller in (first, second):
-        await controller.sweeper.sweep()
+        await controller.recovery_sweeper.sweep()
     await check_the_new(second, world, txn)
     return True
 

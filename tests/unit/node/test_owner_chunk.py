@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.node.storage_owner import MARKER, claim_storage
+from sarit.node.ownership import OWNER_CHUNK, claim_owner_chunk
 from sarit.storage.memory import MemoryChunks
 
 MINE, OTHER = "1" * 32, "2" * 32
 
 
-def claim(storage, node=MINE, *, marked=False, new=True):
-    asyncio.run(claim_storage(storage, node, 4, marked=marked, new=new))
+def claim(storage, node=MINE, *, written=False, new=True):
+    asyncio.run(claim_owner_chunk(storage, node, 4, written=written, new=new))
 
 
 def holding(*names):
@@ -25,19 +25,19 @@ def holding(*names):
 def test_the_first_node_leaves_its_mark_and_finds_it_again():
     storage = holding()
     claim(storage)
-    claim(storage, marked=True, new=False)
+    claim(storage, written=True, new=False)
     claim(storage, new=False)  # it ended before it noted that it had
-    assert bytes(storage.chunks[MARKER]).decode() == MINE
+    assert bytes(storage.chunks[OWNER_CHUNK]).decode() == MINE
 
 
-@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("new", [False, True])
-def test_another_node_is_refused(marked, new):
+def test_another_node_is_refused(written, new):
     storage = holding()
     claim(storage)
     before = dict(storage.chunks)
     with pytest.raises(Invalid, match="belongs to the node 1111"):
-        claim(storage, OTHER, marked=marked, new=new)
+        claim(storage, OTHER, written=written, new=new)
     assert storage.chunks == before
 
 
@@ -45,7 +45,7 @@ def test_chunks_of_nobody_known_are_not_a_new_nodes():
     storage = holding("c0000/e0000000001/000000000001-s1-0")
     with pytest.raises(Invalid, match="not this node's"):
         claim(storage)
-    assert MARKER not in storage.chunks
+    assert OWNER_CHUNK not in storage.chunks
     claim(storage, new=False)  # a node from before there were marks
 
 
@@ -55,10 +55,10 @@ def test_what_is_no_chunk_of_a_container_is_nobodys_business():
 
 def test_a_place_that_has_lost_the_mark_is_not_the_place():
     with pytest.raises(Invalid, match="is it mounted"):
-        claim(holding(), marked=True, new=False)
+        claim(holding(), written=True, new=False)
 
 
 def test_a_damaged_mark_is_nobodys():
-    storage = holding(MARKER)
+    storage = holding(OWNER_CHUNK)
     with pytest.raises(Invalid, match="damaged"):
         claim(storage)

@@ -9,7 +9,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.request_limiter import MAX_REQUEST_BYTES, RequestLimiter
+from sarit.rpc.grpc_server import MAX_REQUEST_BYTES, RequestLimiter
 
 
 class Stream:
@@ -50,19 +50,19 @@ SCOPE = pb.ScopeInfo(scope="x" * 300_000)
 
 def test_large_requests_come_in_pieces_that_are_counted_while_they_come():
     async def main():
-        reception = RequestLimiter(max_held_bytes=500_000, patience_seconds=0.2)
+        limiter = RequestLimiter(max_buffered_bytes=500_000, timeout_seconds=0.2)
         whole = framed(SCOPE.SerializeToString())
-        assert await reception.receive(Stream(whole)) == SCOPE
-        waiting = asyncio.create_task(reception.receive(Stream(whole[:-10], ended=False)))
+        assert await limiter.receive(Stream(whole)) == SCOPE
+        waiting = asyncio.create_task(limiter.receive(Stream(whole[:-10], ended=False)))
         await asyncio.sleep(0)
         with pytest.raises(GRPCError) as error:
-            await reception.receive(Stream(whole))
+            await limiter.receive(Stream(whole))
         assert error.value.status is Status.RESOURCE_EXHAUSTED
         with pytest.raises(GRPCError) as error:
             await waiting
         assert error.value.status is Status.DEADLINE_EXCEEDED
-        assert await reception.receive(Stream(whole)) == SCOPE  # what was given up is not counted any more
-        assert repr(reception) == "<Reception, 0 calls, 0 bytes of unfinished requests>"
+        assert await limiter.receive(Stream(whole)) == SCOPE  # what was given up is not counted any more
+        assert repr(limiter) == "<RequestLimiter, 0 calls, 0 bytes of unfinished requests>"
 
     asyncio.run(main())
 
@@ -90,13 +90,13 @@ def test_what_is_no_request_gets_a_status(data, status):
 
 def test_a_reply_that_is_not_taken_ends_the_connection_with_one_line(caplog):
     async def main():
-        reception = RequestLimiter(patience_seconds=0.01)
+        limiter = RequestLimiter(timeout_seconds=0.01)
         stream = Stream(b"")
-        results = await asyncio.gather(*(reception.deliver(stream, None) for _ in range(3)), return_exceptions=True)
+        results = await asyncio.gather(*(limiter.deliver(stream, None) for _ in range(3)), return_exceptions=True)
         assert {type(result) for result in results} == {GRPCError}
         assert stream.aborted == 1
         stream.taken.set()
-        await reception.deliver(stream, None)
+        await limiter.deliver(stream, None)
 
     asyncio.run(main())
     assert [record.getMessage() for record in caplog.records] == [
@@ -105,10 +105,10 @@ def test_a_reply_that_is_not_taken_ends_the_connection_with_one_line(caplog):
 
 
 def test_calls_under_way_are_bounded():
-    reception = RequestLimiter(max_calls=2)
-    with reception.call():
-        with reception.call(), pytest.raises(GRPCError) as error, reception.call():
+    limiter = RequestLimiter(max_calls=2)
+    with limiter.call():
+        with limiter.call(), pytest.raises(GRPCError) as error, limiter.call():
             pass
         assert error.value.status is Status.RESOURCE_EXHAUSTED
-        with reception.call():
+        with limiter.call():
             pass

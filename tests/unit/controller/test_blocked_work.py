@@ -6,15 +6,14 @@ import asyncio
 
 import pytest
 
-from sarit.controller import keys, locks
-from sarit.controller.background import maintenance as caretaker
-from sarit.controller.background import recovery_sweeper as sweeper
+from sarit.controller import keys, runner
+from sarit.controller.background import maintenance, recovery_sweeper
 from sarit.controller.model.records import TxnState
 from sarit.controller.transactions import transactions
 from sarit.core.errors import Unavailable
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
-from tests.unit.controller.worlds import STREAM, World, config, quiet, run
+from tests.unit.controller.world import STREAM, World, config, quiet, run
 
 LEASE = 10_000
 NAMES = [StreamName("s", f"a{number}") for number in range(5)]
@@ -51,15 +50,18 @@ def test_hints_are_settled_beside_one_that_waits_and_one_that_fails():
         world = World()
         c = await world.controller()
         for name in NAMES:
-            await c.catalog.hint(keys.stream_hint(name))
-        await c.sweeper.sweep()
-        world.pass_time(sweeper.PATIENCE_SECONDS)
+            await c.catalog.index_pending(keys.pending_stream_key(name))
+        await c.recovery_sweeper.sweep()
+        world.pass_time(recovery_sweeper.RECOVERY_GRACE_SECONDS)
         done = []
-        waiting(c.streams, "settle", done)
-        sweep = asyncio.ensure_future(c.sweeper.sweep())
+        waiting(c.streams, "complete_pending", done)
+        sweep = asyncio.ensure_future(c.recovery_sweeper.sweep())
         await turns()
         assert done == NAMES[2:], "in their order"
-        assert [key for key, _ in await c.catalog.hints()] == [keys.stream_hint(STUCK), keys.stream_hint(BROKEN)]
+        assert [key for key, _ in await c.catalog.pending_work()] == [
+            keys.pending_stream_key(STUCK),
+            keys.pending_stream_key(BROKEN),
+        ]
         await cancelled(sweep)
 
     run(main())
@@ -67,7 +69,7 @@ def test_hints_are_settled_beside_one_that_waits_and_one_that_fails():
 
 def test_transactions_expire_while_hints_before_them_wait(monkeypatch):
     """The first sweep is stuck when the lease of the transaction is over."""
-    monkeypatch.setattr(sweeper, "INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(recovery_sweeper, "RECOVERY_SWEEP_SECONDS", 0)
 
     async def main():
         world = World()
@@ -75,12 +77,12 @@ def test_transactions_expire_while_hints_before_them_wait(monkeypatch):
         await c.scopes.create("s")
         await c.streams.create(STREAM, config(1))
         txn, _ = await c.transactions.create(STREAM, LEASE)
-        await c.catalog.hint(keys.stream_hint(STUCK))
+        await c.catalog.index_pending(keys.pending_stream_key(STUCK))
         done = []
-        waiting(c.streams, "settle", done)
-        sweeping = asyncio.ensure_future(c.sweeper.run())
+        waiting(c.streams, "complete_pending", done)
+        sweeping = asyncio.ensure_future(c.recovery_sweeper.run())
         await turns()
-        world.pass_time(sweeper.PATIENCE_SECONDS)
+        world.pass_time(recovery_sweeper.RECOVERY_GRACE_SECONDS)
         await turns()
         assert await c.transactions.state(STREAM, txn) is TxnState.OPEN
         world.pass_time(LEASE / 1000)
@@ -101,7 +103,7 @@ def test_retention_goes_on_beside_one_that_waits_and_one_that_fails():
         for name in NAMES:
             await c.streams.create(name, StreamConfig(ScalingPolicy(min_segments=1), retention=retention))
         done = []
-        waiting(c.retention, "look", done)
+        waiting(c.retention, "apply", done)
         find = c.catalog.find
 
         async def finding(name):
@@ -110,8 +112,8 @@ def test_retention_goes_on_beside_one_that_waits_and_one_that_fails():
             return await find(name)
 
         c.catalog.find = finding
-        world.pass_time(caretaker.PATIENCE_SECONDS)
-        round_ = asyncio.ensure_future(c.caretaker.retain())
+        world.pass_time(maintenance.RECOVERY_GRACE_SECONDS)
+        round_ = asyncio.ensure_future(c.maintenance.run_retention_round())
         await turns()
         assert done == NAMES[3:], "in their order"
         await cancelled(round_)
@@ -128,13 +130,13 @@ def test_a_stream_that_does_not_go_on_takes_no_calls_away_from_others(monkeypatc
         await c.scopes.create("s")
         await c.streams.create(STREAM, config(1))
         txn, _ = await c.transactions.create(STREAM, LEASE)
-        there, right = asyncio.Event(), c.transactions._finish_some
+        there, right = asyncio.Event(), c.transactions._complete_batch
 
         async def stuck(*arguments):
             await there.wait()
             return await right(*arguments)
 
-        c.transactions._finish_some = stuck
+        c.transactions._complete_batch = stuck
         await c.transactions.commit(STREAM, txn, "", 1)
         asked = [asyncio.ensure_future(c.transactions.outcome(STREAM, txn, 30)) for _ in range(2)]
         await turns()
@@ -148,10 +150,10 @@ def test_a_stream_that_does_not_go_on_takes_no_calls_away_from_others(monkeypatc
 
 
 def test_so_many_calls_wait_for_their_turn_at_one_stream(monkeypatch):
-    monkeypatch.setattr(locks, "MAX_CALLS_PER_NAME", 2)
+    monkeypatch.setattr(runner, "MAX_CALLS_PER_NAME", 2)
 
     async def main():
-        held = locks.Locks()
+        held = runner.KeyedLocks()
         got = []
 
         async def call():
@@ -168,6 +170,6 @@ def test_so_many_calls_wait_for_their_turn_at_one_stream(monkeypatch):
         await second
         await call()
         assert len(got) == 2
-        assert repr(held) == "<Locks 0 held>"
+        assert repr(held) == "<KeyedLocks 0 held>"
 
     run(main())
