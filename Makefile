@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak scale lint format bench trace wheel clean
+.PHONY: help setup demo test prove soak scale lint format bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -39,10 +39,14 @@ lint: setup  ## ruff, formatting, mypy --strict, import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tools.generate_blocking --check
 
 format: setup  ## put the code in order: ruff's fixes and formatting
 	@$(BIN)/ruff check --fix --unsafe-fixes --quiet . || true
 	@$(BIN)/ruff format .
+
+generate: setup  ## write the blocking client again from the asyncio classes
+	@$(BIN)/python -m tools.generate_blocking
 
 bench: setup  ## the headline figures, beside peers where they can be started
 	@$(BIN)/python -m benchmarks $(BENCH)
@@ -50,10 +54,13 @@ bench: setup  ## the headline figures, beside peers where they can be started
 trace: setup  ## how many modules a write, a read and a scale go through, and levels of imports, beside the goals
 	@$(BIN)/python -m tools.trace $(TRACE)
 
+docs: setup  ## build the documentation into site/; a broken link is an error
+	@$(BIN)/python -m tools.docs_site
+
 wheel: setup  ## build dist/*.whl
 	@$(BIN)/uv build --wheel --no-build-isolation --out-dir dist
 
 clean:  ## remove everything that was built, and the demo's data
-	rm -rf .venv .cache dist build demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .cache dist build site demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,13 +1,13 @@
 """What a reader group owes its users who store their position with every event.  Pure.
 
-Events are numbered by lane (one writer's events of one key) from 1.  They are entered in the order in which they were
-handed out, whoever they were handed to; a reader that is lost was replaced at the very position it had stored.
+A *sequence* is one writer's events of one routing key, numbered from 1.  Events are recorded in the order in which they
+were delivered, whichever reader got them.  A lost reader is replaced at the position it had stored.
 
 | kind | meaning |
 |---|---|
-| `handed-twice` | an event was handed out twice, to whomever |
-| `handed-order` | a lane's events were handed out of order |
-| `not-handed` | in the end an acknowledged event was handed to nobody |
+| `delivered-twice` | an event was handed out twice, to whomever |
+| `delivered-order` | a lane's events were handed out of order |
+| `not-delivered` | in the end an acknowledged event was handed to nobody |
 | `torn-checkpoint` | a checkpoint's cut has an event on one side, its reader had it on the other |
 """
 
@@ -26,13 +26,13 @@ _SHOWN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class Delivered:
     """An event that `reader` was given.  Readers that come back bear another name."""
 
     reader: str
     segment: int
     offset: int
-    lane: int
+    sequence: int
     number: int
 
 
@@ -40,7 +40,7 @@ class Handed:
 class DeliveryHistory:
     """Filled by a workload.  `acked`: lane -> the last number that is durable.  `drained`: everything must be read."""
 
-    handed: list[Handed] = field(default_factory=list)
+    delivered: list[Delivered] = field(default_factory=list)
     acked: dict[int, int] = field(default_factory=dict)
     passed: dict[str, dict[str, list[int]]] = field(default_factory=dict)
     cuts: dict[str, Cut] = field(default_factory=dict)
@@ -49,30 +49,37 @@ class DeliveryHistory:
 
     def met(self, reader: str, checkpoint: str) -> None:
         """A reader was handed a checkpoint: what it has had lies before, what comes lies behind."""
-        self.passed.setdefault(checkpoint, {}).setdefault(reader, []).append(len(self.handed))
+        self.passed.setdefault(checkpoint, {}).setdefault(reader, []).append(len(self.delivered))
 
 
 def check(history: DeliveryHistory) -> list[Violation]:
     """Everything that is wrong; empty when nothing is."""
-    return [*_lanes(history), *_checkpoints(history)]
+    return [*_sequences(history), *_checkpoints(history)]
 
 
-def _lanes(history: DeliveryHistory) -> Iterator[Violation]:
+def _sequences(history: DeliveryHistory) -> Iterator[Violation]:
     last: dict[int, int] = {}
     seen: set[tuple[int, int]] = set()
     shown = 0
-    for one in history.handed:
-        twice = (one.lane, one.number) in seen
-        if (twice or one.number != last.get(one.lane, 0) + 1) and shown < _SHOWN:
+    for one in history.delivered:
+        twice = (one.sequence, one.number) in seen
+        if (twice or one.number != last.get(one.sequence, 0) + 1) and shown < _SHOWN:
             shown += 1
-            kind = "handed-twice" if twice else "handed-order"
-            yield Violation(kind, f"{one} after {last.get(one.lane, 0)}")
-        seen.add((one.lane, one.number))
-        last[one.lane] = one.number
+            kind = "delivered-twice" if twice else "delivered-out-of-order"
+            yield Violation(kind, f"{one} after {last.get(one.sequence, 0)}")
+        seen.add((one.sequence, one.number))
+        last[one.sequence] = one.number
     if history.drained:
-        missing = [(lane, n) for lane, to in history.acked.items() for n in range(1, to + 1) if (lane, n) not in seen]
+        missing = [
+            (sequence, n)
+            for sequence, to in history.acked.items()
+            for n in range(1, to + 1)
+            if (sequence, n) not in seen
+        ]
         if missing:
-            yield Violation("not-handed", f"{len(missing)} events, the first of lane {missing[0][0]}: {missing[0][1]}")
+            yield Violation(
+                "not-delivered", f"{len(missing)} events, the first of lane {missing[0][0]}: {missing[0][1]}"
+            )
 
 
 def _checkpoints(history: DeliveryHistory) -> Iterator[Violation]:
@@ -80,7 +87,7 @@ def _checkpoints(history: DeliveryHistory) -> Iterator[Violation]:
         # Who was handed it more than once had passed it once without being believed: which time counts is not known.
         times = {reader: met[0] for reader, met in history.passed.get(name, {}).items() if len(met) == 1}
         shown = 0
-        for at, one in enumerate(history.handed):
+        for at, one in enumerate(history.delivered):
             if one.reader not in times or shown == _SHOWN:
                 continue
             before = at < times[one.reader]

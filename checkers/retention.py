@@ -55,7 +55,7 @@ class RetentionHistory:
     heads: list[Head] = field(default_factory=list)
     events: dict[tuple[int, int], float] = field(default_factory=dict)
     releases: dict[str, list[tuple[float, Cut]]] = field(default_factory=dict)
-    kept_at_last: tuple[int, int] = (0, 0)
+    retained_at_end: tuple[int, int] = (0, 0)
 
     def event(self, segment: int, offset: int, sent: float) -> None:
         """An event stands there; it was written at `sent` or later."""
@@ -69,7 +69,7 @@ class RetentionHistory:
 def check(history: RetentionHistory) -> list[Violation]:
     """Everything that is wrong; empty when nothing is."""
     out = [*_early(history), *_subscribers(history), *_fell(history)]
-    kept, most = history.kept_at_last
+    kept, most = history.retained_at_end
     if kept > most:
         out.append(Violation("retention-late", f"{kept} bytes are kept, {most} would be many"))
     return out

@@ -29,17 +29,17 @@ class StreamHistory:
     """What readers were handed, in order, and which segment follows which."""
 
     def __init__(self) -> None:
-        self._handed = Table(4)
+        self._delivered = Table(4)
         self.predecessors: dict[int, set[int]] = {}
         self._active: list[list[tuple[float, float]]] = []
 
-    def handed(self, reader: int, segment: int, lane: int, number: int) -> None:
+    def delivered(self, reader: int, segment: int, sequence: int, number: int) -> None:
         """A reader that began at the head got the next event."""
-        self._handed.add(reader, segment, lane, number)
+        self._delivered.add(reader, segment, sequence, number)
 
-    def handed_many(self, reader: int, segments: Any, lanes: Any, numbers: Any) -> None:
+    def delivered_many(self, reader: int, segments: Any, sequences: Any, numbers: Any) -> None:
         """The same for many, as arrays in the order they came."""
-        self._handed.extend(np.full(len(lanes), reader), segments, lanes, numbers)
+        self._delivered.extend(np.full(len(sequences), reader), segments, sequences, numbers)
 
     def follows(self, segment: int, predecessors: Sequence[int]) -> None:
         """A segment and all that it follows."""
@@ -51,28 +51,32 @@ class StreamHistory:
 
     def check(self) -> list[Violation]:
         """Everything that is wrong; empty when nothing is."""
-        reader, segment, lane, number = self._handed.columns()
+        reader, segment, sequence, number = self._delivered.columns()
         return [
-            *_lanes(reader, lane, number),
+            *_sequences(reader, sequence, number),
             *_early(reader, segment, self.predecessors),
             *_untiled(self._active),
         ]
 
 
-def _lanes(reader: Any, lane: Any, number: Any) -> Iterator[Violation]:
-    order = np.lexsort((np.arange(len(reader)), lane, reader))
-    reader, lane, number = reader[order], lane[order], number[order]
+def _sequences(reader: Any, sequence: Any, number: Any) -> Iterator[Violation]:
+    order = np.lexsort((np.arange(len(reader)), sequence, reader))
+    reader, sequence, number = reader[order], sequence[order], number[order]
     if not len(reader):
         return
-    same = (reader[1:] == reader[:-1]) & (lane[1:] == lane[:-1])
+    same = (reader[1:] == reader[:-1]) & (sequence[1:] == sequence[:-1])
     for at in np.flatnonzero(same & (number[1:] <= number[:-1]))[:_SHOWN]:
-        yield Violation("key-order", f"reader {reader[at]}: lane {lane[at]} event {number[at + 1]} after {number[at]}")
+        yield Violation(
+            "key-order", f"reader {reader[at]}: lane {sequence[at]} event {number[at + 1]} after {number[at]}"
+        )
     gaps = same & (number[1:] > number[:-1] + 1)
     for at in np.flatnonzero(gaps)[:_SHOWN]:
-        yield Violation("key-gap", f"reader {reader[at]}: lane {lane[at]} event {number[at + 1]} after {number[at]}")
+        yield Violation(
+            "key-gap", f"reader {reader[at]}: lane {sequence[at]} event {number[at + 1]} after {number[at]}"
+        )
     first = np.concatenate(([True], ~same)) & (number != 1)
     for at in np.flatnonzero(first)[:_SHOWN]:
-        yield Violation("key-gap", f"reader {reader[at]}: lane {lane[at]} began with event {number[at]}")
+        yield Violation("key-gap", f"reader {reader[at]}: sequence {sequence[at]} began with event {number[at]}")
 
 
 def _early(reader: Any, segment: Any, predecessors: Mapping[int, set[int]]) -> Iterator[Violation]:

@@ -59,7 +59,7 @@ class WatermarkHistory:
     left: dict[int, float] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     events: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    handed: dict[int, list[tuple[int, int, float]]] = field(default_factory=dict)
+    delivered: dict[int, list[tuple[int, int, float]]] = field(default_factory=dict)
 
     def noted(self, writer: int, time: int, begun: float, ended: float) -> None:
         """A writer noted a time."""
@@ -69,13 +69,13 @@ class WatermarkHistory:
         """A writer begins to leave, or crashed."""
         self.left[writer] = begun
 
-    def told(self, reader: int, lower: int, at: float) -> None:
+    def reported(self, reader: int, lower: int, at: float) -> None:
         """A reader was told that all events before `lower` are behind it."""
-        self.handed.setdefault(reader, []).append((-1, lower, at))
+        self.delivered.setdefault(reader, []).append((-1, lower, at))
 
     def got(self, reader: int, writer: int, time: int, at: float) -> None:
         """A reader was handed an event."""
-        self.handed.setdefault(reader, []).append((writer, time, at))
+        self.delivered.setdefault(reader, []).append((writer, time, at))
 
     def counts(self, writer: int, at: float) -> bool:
         """Whether a writer surely holds back all watermarks that were seen at `at`: never silent for long."""
@@ -127,7 +127,7 @@ def _cut(history: WatermarkHistory) -> Iterator[Violation]:
 
 
 def _late(history: WatermarkHistory) -> Iterator[Violation]:
-    for reader, rows in sorted(history.handed.items()):
+    for reader, rows in sorted(history.delivered.items()):
         lower = -1
         for writer, time, at in rows:
             if writer < 0:

@@ -43,18 +43,18 @@ def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None) -> int
         result = run_seed(seed, mutants, sink=sink)
     if result.violations and not quiet:
         print(explain(result, mutants))
-    marks = ", ".join(f"{name} {count}" for name, count in sorted(result.trace.marks.items()))
+    probes = ", ".join(f"{name} {count}" for name, count in sorted(result.trace.probes.items()))
     print(
         f"seed {seed}: {len(result.violations)} broken, {result.acked_events} events acknowledged, "
         f"{result.starts} starts, {result.outcome.virtual_seconds:.1f} virtual s, {result.outcome.steps} steps, "
-        f"{time.perf_counter() - started:.1f} s; {marks}"
+        f"{time.perf_counter() - started:.1f} s; {probes}"
     )
     if not quiet:
         print(f"digest {result.digest}")
     return bool(result.violations)
 
 
-def tell(coming: Iterable[Summary], stop: bool = False, until: float = inf) -> Totals:
+def report(coming: Iterable[Summary], stop: bool = False, until: float = inf) -> Totals:
     """Sum up, until a monotonic time; the first broken seed is reported in full, the others by a line."""
     totals, started, told = Totals(), time.monotonic(), 0
     for summary in coming:
@@ -97,7 +97,7 @@ def prove(seeds: int, first: int, states: int, processes: int, minutes: float) -
             fields["crash_states"] = 0
             wrong = {"crash states": str(error)}
             print(f"crash states: {error}", flush=True)
-        totals = tell(pool.imap_unordered(summarize, range(first, first + seeds)), until=until)
+        totals = report(pool.imap_unordered(summarize, range(first, first + seeds)), until=until)
         fields |= totals.line()
         fields["violations"] |= wrong
         broken |= bool(totals.broken)
@@ -134,7 +134,7 @@ def main() -> int:
     if given.command == "seeds":
         first = given.first or 1
         coming = summaries(range(first, first + given.seeds), given.mutant, given.processes)
-        return bool(tell(coming, given.stop).broken)
+        return bool(report(coming, given.stop).broken)
     if given.command == "crashes":
         crashes(given.states, given.first or 1)
         return 0

@@ -28,8 +28,8 @@ FAULTS: Final = (
 
 def replay_command(seed: int, mutants: Sequence[str] = ()) -> str:
     """What shows a seed again."""
-    planted = "".join(f" --mutant {name}" for name in mutants)
-    return f"python -m simulation --seed {seed}{planted}"
+    patched = "".join(f" --mutant {name}" for name in mutants)
+    return f"python -m simulation --seed {seed}{patched}"
 
 
 def explain(result: Result, mutants: Sequence[str] = ()) -> str:
@@ -53,7 +53,7 @@ class Summary:
     steps: int
     virtual_seconds: float
     seconds: float
-    marks: dict[str, int]
+    probes: dict[str, int]
 
 
 def summarize(seed: int, mutants: Sequence[str] = ()) -> Summary:
@@ -74,7 +74,7 @@ def summarize(seed: int, mutants: Sequence[str] = ()) -> Summary:
         result.outcome.steps,
         result.outcome.virtual_seconds,
         time.process_time() - started,
-        dict(result.trace.marks),
+        dict(result.trace.probes),
     )
 
 
@@ -97,7 +97,7 @@ class Totals:
     steps: int = 0
     virtual_seconds: float = 0.0
     seconds: float = 0.0
-    marks: Counter[str] = field(default_factory=Counter)
+    probes: Counter[str] = field(default_factory=Counter)
     reached_by: Counter[str] = field(default_factory=Counter)
     broken: dict[int, str] = field(default_factory=dict)
 
@@ -108,8 +108,8 @@ class Totals:
         self.steps += summary.steps
         self.virtual_seconds += summary.virtual_seconds
         self.seconds += summary.seconds
-        self.marks.update(summary.marks)
-        self.reached_by.update(summary.marks.keys())
+        self.probes.update(summary.probes)
+        self.reached_by.update(summary.probes.keys())
         if summary.violations:
             self.broken[summary.seed] = summary.violations[0]
 
@@ -124,7 +124,7 @@ class Totals:
             "steps_per_second": round(self.steps / seconds),
             "virtual_to_real": round(self.virtual_seconds / seconds, 1),
             "acked_events": self.acked_events,
-            "faults": {name: self.marks[name] for name in FAULTS if self.marks[name]},
-            "reached": {name: self.marks[name] for name in sorted(self.marks) if name not in FAULTS},
+            "faults": {name: self.probes[name] for name in FAULTS if self.probes[name]},
+            "reached": {name: self.probes[name] for name in sorted(self.probes) if name not in FAULTS},
             "violations": {str(seed): text for seed, text in sorted(self.broken.items())},
         }

@@ -159,7 +159,7 @@ class Cluster:
         if self.machine.process is None:
             return
         self.trace.note("fault", "power cut" if power else "kill")
-        self.trace.mark("power_cut" if power else "kill")
+        self.trace.probe("power_cut" if power else "kill")
         peers_learn_after = self._deaths.choice((0.0, 0.05, 2.0)) * self._deaths.random()
         if power:
             self.machine.power_off(peers_learn_after)

@@ -274,7 +274,7 @@ class SimulatedFile:
         data = b"".join(parts)
         if self._whole_blocks and (len(data) % WHOLE_BLOCK_BYTES or offset % WHOLE_BLOCK_BYTES):
             raise ValueError(f"{len(data)} bytes at {offset} of {self._path} are no whole blocks")
-        self._need_room(offset + len(data))
+        self._need_space(offset + len(data))
         fails = self._fails("write_error")
         self._disk.changing("pwrite")
         at = 0
@@ -322,7 +322,7 @@ class SimulatedFile:
     def allocate(self, length: int) -> None:
         """See `ports.File.allocate`."""
         self._check(write=True)
-        self._need_room(length)
+        self._need_space(length)
         if length > self.size():
             self._disk.changing("allocate")
             self._inode.change(LengthChange(length))
@@ -335,7 +335,7 @@ class SimulatedFile:
     def truncate(self, length: int) -> None:
         """See `ports.File.truncate`."""
         self._check(write=True)
-        self._need_room(length)
+        self._need_space(length)
         self._disk.changing("truncate")
         self._inode.change(LengthChange(length))
 
@@ -356,7 +356,7 @@ class SimulatedFile:
         if self._boot != self._disk.boot:
             raise _error(errno.ENODEV, self._path)
 
-    def _need_room(self, length: int) -> None:
+    def _need_space(self, length: int) -> None:
         if length - self.size() > self._disk.free_bytes(self._path):
             raise _error(errno.ENOSPC, self._path)
 

@@ -37,7 +37,7 @@ class Nemesis:
     async def run(self) -> None:
         """Until cancelled."""
         while self._acts:
-            await asyncio.sleep(self._rng.expovariate(1.0) * self._cluster.options.fault_gap)
+            await asyncio.sleep(self._rng.expovariate(1.0) * self._cluster.options.fault_interval)
             act = self._rng.choice(self._acts)
             act()
 
@@ -62,17 +62,17 @@ class Nemesis:
         cluster.disk.capacity_bytes = 1 << 40
         cluster.trace.note("fault", "no more")
 
-    def _strike(self, what: str, mark: str) -> None:
+    def _strike(self, what: str, probe: str) -> None:
         self._cluster.trace.note("fault", what)
-        self._cluster.trace.mark(mark)
+        self._cluster.trace.probe(probe)
 
     def _break(self) -> None:
         if self._cluster.net.break_one():
-            self._cluster.trace.mark("connection_broken")
+            self._cluster.trace.probe("connection_broken")
 
     def _stall(self) -> None:
         if self._cluster.net.stall_one(self._rng.choice((0.1, 1.0, 5.0)) * self._rng.random()):
-            self._cluster.trace.mark("connection_stalled")
+            self._cluster.trace.probe("connection_stalled")
 
     def _storage_outage(self) -> None:
         faults = self._cluster.storage_faults

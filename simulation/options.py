@@ -59,7 +59,7 @@ class Options:
     split: float
     disk_latency: float
     storage_latency: float
-    fault_gap: float
+    fault_interval: float
     kills: bool
     power_cuts: bool
     breaks: bool
@@ -80,9 +80,9 @@ class Options:
     stream_transactions: int
     scaling_rate: int
     retention: str
-    timed_writers: int
-    forgetful: bool
-    sharers: int
+    event_time_writers: int
+    writers_expire: bool
+    synchronizer_users: int
     table_users: int
     byte_streams: bool
     group_readers: int
@@ -94,8 +94,8 @@ class Options:
             times = replace(times, scaling=ScalingTimes((0.2, 0.5, 1.0, 2.0), 0.1, 0.5, 0.5))
         if self.retention:
             times = replace(times, retention=RetentionTimes(RETENTION_SECONDS))
-        if self.timed_writers:
-            time_out = WRITER_SECONDS if self.forgetful else NEVER_SECONDS
+        if self.event_time_writers:
+            time_out = WRITER_SECONDS if self.writers_expire else NEVER_SECONDS
             times = replace(times, watermarks=WatermarkTimes(WATERMARK_SECONDS, time_out))
         return times
 
@@ -166,7 +166,7 @@ def draw(seed: int) -> Options:
         split=pick((0.0, 0.1, 0.7)),
         disk_latency=pick((0.0002, 0.002, 0.02)),
         storage_latency=pick((0.001, 0.02, 0.3)),
-        fault_gap=pick((0.1, 0.4, 1.5)),
+        fault_interval=pick((0.1, 0.4, 1.5)),
         kills=half(),
         power_cuts=half(),
         breaks=half(),
@@ -187,9 +187,9 @@ def draw(seed: int) -> Options:
         stream_transactions=pick((0, 1, 2)),
         scaling_rate=pick((0, 0, 0, 30, 150)),
         retention=pick(("", "", "", "", "", "size", "seconds", "forced")),
-        timed_writers=pick((0, 0, 0, 2, 3)),
-        forgetful=half(),
-        sharers=pick((0, 0, 0, 2, 3)),
+        event_time_writers=pick((0, 0, 0, 2, 3)),
+        writers_expire=half(),
+        synchronizer_users=pick((0, 0, 0, 2, 3)),
         table_users=pick((0, 0, 0, 1, 3)),
         byte_streams=rng.random() < 0.25,
         group_readers=pick((0, 0, 0, 1, 2, 3)),

@@ -25,16 +25,16 @@ from sarit.core.coverage_probes import listening
 from sarit.core.errors import SaritError
 from sarit.wire import commands as wire
 from simulation.actors.byte_users import ByteUsers
-from simulation.actors.kept import Kept
+from simulation.actors.event_time import EventTimeActors
 from simulation.actors.links import Link
+from simulation.actors.reader_groups import ReaderGroupActors
 from simulation.actors.readers import TailReader, Truncator, scan
 from simulation.actors.registers import Registers
-from simulation.actors.shared import Shared
+from simulation.actors.retention import RetentionActors
 from simulation.actors.streams import Streams
+from simulation.actors.synchronizers import SynchronizerActors
 from simulation.actors.table_users import TableUsers
 from simulation.actors.tables import TableClient, read_everything
-from simulation.actors.teams import Team
-from simulation.actors.timed import Timed
 from simulation.actors.transactions import Transactions
 from simulation.actors.writers import WireWriter
 from simulation.bounds import Bounds
@@ -59,7 +59,7 @@ LIVENESS_SECONDS: Final = 60.0
 QUIET_SECONDS: Final = 30.0
 _MOST_READING_SECONDS: Final = 900.0
 # Longer than anything is held up by the network.
-_ON_ITS_WAY_SECONDS: Final = 8.0
+_NETWORK_DRAIN_SECONDS: Final = 8.0
 
 
 class Standstill:
@@ -111,10 +111,10 @@ class Run:
         self.streams = Streams(self.cluster)
         self.registers = Registers(self.cluster)
         self.transactions = Transactions(self.cluster, self.history, self.segments)
-        self.kept = Kept(self.cluster)
-        self.timed = Timed(self.cluster)
-        self.shared = Shared(self.cluster)
-        self.team = Team(self.cluster)
+        self.kept = RetentionActors(self.cluster)
+        self.timed = EventTimeActors(self.cluster)
+        self.shared = SynchronizerActors(self.cluster)
+        self.team = ReaderGroupActors(self.cluster)
         self.table_users = TableUsers(self.cluster)
         self.byte_users = ByteUsers(self.cluster)
         self.nemesis = Nemesis(self.cluster)
@@ -147,13 +147,13 @@ class Run:
         for task in watch:
             task.cancel()
         if self.options.truncations:  # one may be on its way still
-            await asyncio.sleep(_ON_ITS_WAY_SECONDS)
+            await asyncio.sleep(_NETWORK_DRAIN_SECONDS)
         await self._read_again("as it is")
         supervisor.cancel()
         await asyncio.wait([supervisor])
         await cluster.shut_down()
         await self._restart_and_read("stopped in good order")
-        await self._take_stock()
+        await self._check_inventory()
         cluster.end(power=True)
         await self._restart_and_read("after a power cut")
         await self.streams.close()
@@ -166,9 +166,9 @@ class Run:
         link = Link(self.cluster, self.cluster.rng("create"), "create")
         for segment in self.segments + self.registers.segments:
             create = partial(wire.CreateSegment, segment=segment, target_rate=0, scale_type=0, token="")
-            await link.until(partial(link.ask, create))
+            await link.retry_forever(partial(link.ask, create))
         for table in self.tables:
-            await link.until(partial(link.ask, partial(wire.CreateTableSegment, segment=table, token="")))
+            await link.retry_forever(partial(link.ask, partial(wire.CreateTableSegment, segment=table, token="")))
         link.drop()
 
     def _start_actors(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
@@ -237,7 +237,7 @@ class Run:
             return
         await self._read_again(name)
 
-    async def _take_stock(self) -> None:
+    async def _check_inventory(self) -> None:
         """Once all is quiet, what the index names is there, and nothing that it does not name stays (for long)."""
         world, still = self.cluster.world, Standstill(QUIET_SECONDS)
         end = world.now + _MOST_READING_SECONDS
@@ -265,9 +265,9 @@ class Run:
     def reached(self, name: str) -> None:
         """The node came to a place worth reaching: note it, and perhaps end it there."""
         cluster = self.cluster
-        cluster.trace.mark(name)
+        cluster.trace.probe(name)
         if self.options.crash_points and not cluster.quiet and self._crashes.random() < self.options.crash_points:
-            cluster.trace.mark("crash_point")
+            cluster.trace.probe("crash_point")
             cluster.trace.note("fault", f"crash at {name}")
             power = self.options.power_cuts and self._crashes.random() < 0.5
             asyncio.get_running_loop().call_soon(lambda: cluster.end(power=power), context=self._context)
@@ -316,7 +316,7 @@ def run_seed(
     alarms = Alarms()
     with ExitStack() as stack:
         for mutant in mutants:
-            stack.enter_context(MUTANTS[mutant].plant())
+            stack.enter_context(MUTANTS[mutant].apply())
         log = logging.getLogger("sarit")
         log.addHandler(alarms)
         stack.callback(log.removeHandler, alarms)

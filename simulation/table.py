@@ -63,7 +63,7 @@ def catch(name: str, most: int = MOST_SEEDS) -> Catch | None:
 def fails_its_test(name: str) -> bool:
     """Whether the test that is to find a bug does, in a process of its own."""
     test = MUTANTS[name].found_by
-    command = [sys.executable, "-m", "simulation.mutants.under", name, test]
+    command = [sys.executable, "-m", "simulation.mutants.run_test", name, test]
     return subprocess.run(command, cwd=_ROOT, capture_output=True, check=False).returncode == _TEST_FAILED
 
 

@@ -33,7 +33,7 @@ class Trace:
         # What ran: the loop adds to it, and calls `hash_steps` when there are `most_steps`.
         self.ran = array("q")
         self.most_steps = _STEPS_PER_HASH
-        self.marks: dict[str, int] = {}
+        self.probes: dict[str, int] = {}
 
     def note(self, kind: str, *fields: object) -> None:
         """Something happened.  Fields must say the same in every process: no addresses, no ids, no sets."""
@@ -48,9 +48,9 @@ class Trace:
         if self._sink is not None:
             self._sink.write(line + "\n")
 
-    def mark(self, name: str) -> None:
+    def probe(self, name: str) -> None:
         """Something worth reaching was reached ("sometimes" marks); counted over runs."""
-        self.marks[name] = self.marks.get(name, 0) + 1
+        self.probes[name] = self.probes.get(name, 0) + 1
 
     def digest(self) -> str:
         """The hash of everything so far."""

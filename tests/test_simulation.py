@@ -50,8 +50,8 @@ MUST_REACH = {
     "kill", "power_cut", "connection_broken", "storage_outage", "sync_error", "ack_learned_at_setup",
     "log_rolled", "log_file_recycled", "torn_tail_found", "tail_carried_over", "container_failed",
     "appends_throttled", "segment_evicted", "cache_evicted", "checkpoint_committed", "chunk_write_retried",
-    "extents_joining", "garbage_deleted", "orphans_swept", "scaled", "transaction_merged", "sealed",
-    "scaled_by_rate", "stream_transaction_committed", "retention_truncated", "watermark", "state_compacted",
+    "extents_joined", "garbage_deleted", "orphans_swept", "scaled", "transaction_merged", "sealed",
+    "auto_scaled", "stream_transaction_committed", "retention_truncated", "watermark", "state_compacted",
     "table_user_conflict", "group_checkpoint", "group_reader_crashed",
 }  # fmt: skip
 
@@ -64,8 +64,8 @@ def test_pinned_and_fresh_seeds() -> None:
         assert not summary.violations, summary.explanation
         totals.add(summary)
     assert totals.acked_events > 10_000
-    assert set(totals.marks) >= MUST_REACH, (
-        f"SARIT_SEED={FIRST}: never reached {sorted(MUST_REACH - set(totals.marks))}"
+    assert set(totals.probes) >= MUST_REACH, (
+        f"SARIT_SEED={FIRST}: never reached {sorted(MUST_REACH - set(totals.probes))}"
     )
 
 
@@ -111,7 +111,7 @@ def test_a_planted_bug_leaves_no_trace() -> None:
 
     before = all_of_them()
     for mutant in MUTANTS.values():
-        with mutant.plant():
+        with mutant.apply():
             pass
     assert all_of_them() == before
 

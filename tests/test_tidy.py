@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tools import generate_blocking
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -214,3 +216,8 @@ def test_classes_are_small() -> None:
 def test_there_is_no_room_called_utils() -> None:
     wrong = [str(p.relative_to(ROOT)) for p in _modules("src") if p.stem in {"utils", "util", "helpers", "common"}]
     assert not wrong, "name the module after what it is about: " + ", ".join(wrong)
+
+
+def test_blocking_client_is_what_the_asyncio_classes_give() -> None:
+    wrong = [str(path.relative_to(ROOT)) for path in generate_blocking.stale()]
+    assert not wrong, "run `make generate` and commit: " + ", ".join(wrong)

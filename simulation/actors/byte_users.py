@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers import log as checker
 from sarit.core.names import StreamName
-from simulation.actors.connecting import PATIENCE_SECONDS, SCOPE, connected, insistently
+from simulation.actors.clients import RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, retry_forever
 from simulation.actors.readers import now, soon
 from simulation.events import BrokenBytes, History, SegmentParser, body, framed
 
@@ -54,15 +54,15 @@ class ByteUsers:
         return checker.check(self.history.log)
 
     async def _client(self) -> Client:
-        client = await connected(self.cluster)
-        await client.session.with_retry(lambda: client.create_stream(STREAM), PATIENCE_SECONDS)
+        client = await connect_client(self.cluster)
+        await client.session.with_retry(lambda: client.create_stream(STREAM), RETRY_TIMEOUT_SECONDS)
         return client
 
     async def _write(self) -> None:
         client, options = await self._client(), self.cluster.options
         rng, log = self.cluster.rng("byte writer"), self.history.log
         segment = self.history.segment(_NAME)
-        writer = await insistently(lambda: self._opened(client))
+        writer = await retry_forever(lambda: self._opened(client))
         for number in range(1, options.events + 1):
             data = framed(body(_WRITER, number, rng.randrange(options.event_bytes)))
             log.sent(_WRITER, number, segment, len(data), now())
@@ -75,7 +75,7 @@ class ByteUsers:
                 log.acked(_WRITER, number, segment, self._places[-1], now())
                 await asyncio.sleep(rng.random() * 4 * options.think_seconds)
         begun = now()
-        end = await insistently(writer.tell)
+        end = await retry_forever(writer.tell)
         log.info(segment, 0, end, begun, now())
         await writer.close()
         await client.close()
@@ -95,7 +95,7 @@ class ByteUsers:
             async with client.byte_reader(STREAM, place) as reader:
                 for _ in range(rng.choice((3, 30))):
                     begun = now()
-                    data = await insistently(lambda: reader.read(rng.choice((7, 500, 1 << 16)), 0.5))
+                    data = await retry_forever(lambda: reader.read(rng.choice((7, 500, 1 << 16)), 0.5))
                     self._feed(parser, data, begun)
             await asyncio.sleep(rng.random())
             place = rng.choice([place for place in self._places if place <= parser.offset])

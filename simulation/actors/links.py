@@ -55,7 +55,7 @@ class Link:
             connection.abort("no answer")
             raise Unavailable("no answer") from None
 
-    async def until(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def retry_forever(self, call: Callable[[], Awaitable[T]]) -> T:
         """Repeat while the store is unavailable."""
         while True:
             try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from simulation.events import History
 
 T = TypeVar("T")
-ANSWER_WITHIN_SECONDS: Final = 60.0
+ANSWER_DEADLINE_SECONDS: Final = 60.0
 
 
 def now() -> float:
@@ -30,10 +30,10 @@ def now() -> float:
 async def soon(work: Awaitable[T], what: str) -> T:
     """`work`, which must end within ANSWER_WITHIN_SECONDS: nothing is broken any more."""
     try:
-        async with asyncio.timeout(ANSWER_WITHIN_SECONDS):
+        async with asyncio.timeout(ANSWER_DEADLINE_SECONDS):
             return await work
     except TimeoutError:
-        raise AssertionError(f"liveness: {what}: no answer within {ANSWER_WITHIN_SECONDS:.0f} s") from None
+        raise AssertionError(f"liveness: {what}: no answer within {ANSWER_DEADLINE_SECONDS:.0f} s") from None
 
 
 async def segment_info(link: Link, history: History, segment: str) -> wire.StreamSegmentInfo:
@@ -100,7 +100,7 @@ class TailReader:
 
     def _take(self, segment: str, parser: SegmentParser, answer: Any, begun: float) -> bool:
         if isinstance(answer, wire.SegmentIsTruncated):
-            self._cluster.trace.mark("read_below_start")
+            self._cluster.trace.probe("read_below_start")
             self._at(segment, answer.start_offset)
             return True
         if not isinstance(answer, wire.SegmentRead):
@@ -125,13 +125,13 @@ async def scan(cluster: Cluster, history: History, segments: list[str], name: st
     rng = cluster.rng(f"scan {name}")
     link = Link(cluster, rng, f"scan {name}")
     for segment in segments:
-        info = await soon(link.until(partial(segment_info, link, history, segment)), f"info of {segment}")
+        info = await soon(link.retry_forever(partial(segment_info, link, history, segment)), f"info of {segment}")
         parser = SegmentParser(history, reader, segment, info.start_offset)
         while parser.position < info.write_offset:
             begun = now()
             size = rng.choice((100, 4000, 1 << 20))
             answer = await soon(
-                link.until(partial(link.ask, read_command(segment, parser.position, size))),
+                link.retry_forever(partial(link.ask, read_command(segment, parser.position, size))),
                 f"scan {name} of {segment} at {parser.position}",
             )
             if not isinstance(answer, wire.SegmentRead):

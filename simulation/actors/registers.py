@@ -59,12 +59,12 @@ class Registers:
             return
         link = Link(self.cluster, self.cluster.rng(f"registers {name}"), f"registers {name}")
         for attribute in _ATTRIBUTES:
-            await link.until(partial(get, self, link, "after", attribute))
+            await link.retry_forever(partial(get, self, link, "after", attribute))
         begun = now()
-        info = await link.until(lambda: show(self, link, "after"))
+        info = await link.retry_forever(lambda: show(self, link, "after"))
         data = b""
         while len(data) < info.write_offset:
-            answer = await link.until(partial(link.ask, read_command(LOG, len(data), 1 << 20)))
+            answer = await link.retry_forever(partial(link.ask, read_command(LOG, len(data), 1 << 20)))
             if not isinstance(answer, wire.SegmentRead) or not answer.data:
                 self.cluster.failures.append(f"vanished: {LOG} at {len(data)} of {info.write_offset}: {answer}")
                 break
@@ -145,7 +145,7 @@ class CellClient:
                 raise AssertionError(f"update of {CELLS}: {answer}")
             done = answer.success
             if not done:
-                self._registers.cluster.trace.mark("attribute_conflict")
+                self._registers.cluster.trace.probe("attribute_conflict")
         finally:
             self._registers.record(self._name, attribute, ("set", expected, value), done, begun)
 
@@ -185,7 +185,7 @@ class LogClient:
             if not isinstance(answer, wire.SegmentSealed):
                 raise AssertionError(f"seal of {LOG}: {answer}")
             done = "sealed"
-            self._registers.cluster.trace.mark("sealed")
+            self._registers.cluster.trace.probe("sealed")
         finally:
             self._registers.record(self._name, LOG, ("seal",), done, begun)
 
@@ -210,7 +210,7 @@ class LogClient:
         if isinstance(answer, wire.DataAppended):
             return True
         if isinstance(answer, wire.ConditionalCheckFailed):
-            self._registers.cluster.trace.mark("conditional_append_refused")
+            self._registers.cluster.trace.probe("conditional_append_refused")
             return False
         if isinstance(answer, wire.SegmentIsSealed):
             self._ready = False

@@ -49,54 +49,56 @@ class StreamCommitter:
         rng, streams = self._rng, self._streams
         transaction = await writer.begin()
         keys = _KEYS if rng.random() < 0.5 else 1
-        lanes = {f"key-{number}": [streams.new_lane(), 0] for number in range(keys)}
+        sequences = {f"key-{number}": [streams.new_sequence(), 0] for number in range(keys)}
         events: list[tuple[int, int, bytes]] = []
         for _ in range(rng.randint(1, 2 * self._cluster.options.block_events)):
-            key = rng.choice(list(lanes))
-            lanes[key][1] += 1
-            lane, number = lanes[key]
-            event = body(lane, number, rng.randrange(self._cluster.options.event_bytes))
-            events.append((lane, number, event))
+            key = rng.choice(list(sequences))
+            sequences[key][1] += 1
+            sequence, number = sequences[key]
+            event = body(sequence, number, rng.randrange(self._cluster.options.event_bytes))
+            events.append((sequence, number, event))
             transaction.write(event, key)
         chance = rng.random()
         try:
             if chance < 0.1:
                 transaction.release()
-                self._cluster.trace.mark("stream_transaction_abandoned")
+                self._cluster.trace.probe("stream_transaction_abandoned")
                 return
             if chance < 0.25:
                 await transaction.abort()
-                self._cluster.trace.mark("stream_transaction_aborted")
+                self._cluster.trace.probe("stream_transaction_aborted")
                 return
             await transaction.flush()
         except (Conflict, NotFound):
-            self._cluster.trace.mark("stream_transaction_lost_its_lease")
+            self._cluster.trace.probe("stream_transaction_lease_expired")
             return
-        for lane, number, event in events:
-            streams.log.sent(lane, number, ANY_SEGMENT, FRAME_BYTES + len(event), now())
+        for sequence, number, event in events:
+            streams.log.sent(sequence, number, ANY_SEGMENT, FRAME_BYTES + len(event), now())
         if keys == 1:
             streams.transactions[events[0][0]] = len(events)
-        await self._commit(writer, transaction, [(lane, number) for lane, number in lanes.values() if number])
+        await self._commit(
+            writer, transaction, [(sequence, number) for sequence, number in sequences.values() if number]
+        )
 
-    async def _commit(self, writer: Any, transaction: Any, lanes: list[tuple[int, int]]) -> None:
+    async def _commit(self, writer: Any, transaction: Any, sequences: list[tuple[int, int]]) -> None:
         log = self._streams.log
         while True:
             try:
                 await writer.commit(transaction.id)
             except Conflict:
-                self._cluster.trace.mark("stream_transaction_refused")
-                for lane, last in lanes:
+                self._cluster.trace.probe("stream_transaction_refused")
+                for sequence, last in sequences:
                     for number in range(1, last + 1):
-                        log.refused(lane, number)
+                        log.refused(sequence, number)
                 break
             except NotFound:  # it ended long ago, either way
                 break
             except Unavailable:
                 await asyncio.sleep(0.1 + self._rng.random())
                 continue
-            self._cluster.trace.mark("stream_transaction_committed")
-            for lane, last in lanes:
-                log.acked(lane, last, ANY_SEGMENT, -1, now())
+            self._cluster.trace.probe("stream_transaction_committed")
+            for sequence, last in sequences:
+                log.acked(sequence, last, ANY_SEGMENT, -1, now())
                 self._streams.acked_events += last
             break
         transaction.release()

@@ -17,7 +17,7 @@ from checkers.stream import StreamHistory
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScaleType, ScalingPolicy
-from simulation.actors.connecting import FRAME_BYTES, PATIENCE_SECONDS, SCOPE, connected, insistently
+from simulation.actors.clients import FRAME_BYTES, RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, retry_forever
 from simulation.actors.readers import now, soon
 from simulation.actors.stream_transactions import StreamCommitter
 from simulation.events import body, parse
@@ -42,7 +42,7 @@ class Streams:
         self.name = STREAM
         self.transactions: dict[int, int] = {}
         self.acked_events = 0
-        self._lanes = 0
+        self._sequences = 0
         self._readers = 0
         self._clients: list[Client] = []
         self._segments: dict[int, int] = {}
@@ -78,10 +78,10 @@ class Streams:
 
     # -- names ------------------------------------------------------------------------------------
 
-    def new_lane(self) -> int:
+    def new_sequence(self) -> int:
         """A number no lane had."""
-        self._lanes += 1
-        return self._lanes
+        self._sequences += 1
+        return self._sequences
 
     def new_reader(self) -> int:
         """A number no reader had."""
@@ -96,12 +96,12 @@ class Streams:
 
     async def client(self) -> Client:
         """A client of its own, connected when there is somebody to connect to; the stream exists."""
-        client = await connected(self.cluster)
+        client = await connect_client(self.cluster)
         self._clients.append(client)
         scaling = ScalingPolicy(min_segments=self.cluster.options.segments)
         if rate := self.cluster.options.scaling_rate:
             scaling = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, rate, _SCALE_FACTOR, self.cluster.options.segments)
-        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=scaling), PATIENCE_SECONDS)
+        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=scaling), RETRY_TIMEOUT_SECONDS)
         return client
 
     async def _scale(self) -> None:
@@ -111,7 +111,9 @@ class Streams:
         session = client.session
         for _ in range(rng.randint(1, _MOST_SCALES)):
             await asyncio.sleep(rng.random() * 2)
-            ranges = await session.with_retry(lambda: session.controller.current_segments(STREAM), PATIENCE_SECONDS)
+            ranges = await session.with_retry(
+                lambda: session.controller.current_segments(STREAM), RETRY_TIMEOUT_SECONDS
+            )
             ranges.sort(key=lambda found: found.low)
             self.stream.active([(found.low, found.high) for found in ranges])
             if len(ranges) > 1 and rng.random() < 0.5:
@@ -126,7 +128,7 @@ class Streams:
                 await session.controller.start_scale(
                     STREAM, [one.segment for one in sealed], new, self.cluster.clients.env.clock.wall_ms()
                 )
-                self.cluster.trace.mark("scaled")
+                self.cluster.trace.probe("scaled")
             except (Unavailable, Conflict, Invalid) as error:
                 self.cluster.trace.note("scale", repr(error))
         await client.close()
@@ -149,9 +151,9 @@ class Streams:
 
     async def _learn_graph(self, client: Client) -> None:
         controller = client.session.controller
-        current = await client.session.with_retry(lambda: controller.current_segments(STREAM), PATIENCE_SECONDS)
+        current = await client.session.with_retry(lambda: controller.current_segments(STREAM), RETRY_TIMEOUT_SECONDS)
         self.stream.active([(found.low, found.high) for found in current])
-        waiting = list(await client.session.with_retry(lambda: controller.head_segments(STREAM), PATIENCE_SECONDS))
+        waiting = list(await client.session.with_retry(lambda: controller.head_segments(STREAM), RETRY_TIMEOUT_SECONDS))
         seen = set(waiting)
         while waiting:
             segment = waiting.pop()
@@ -178,7 +180,7 @@ class StreamWriter:
         self._streams = streams
         self._options = streams.cluster.options
         self._rng = streams.cluster.rng(f"stream writer {number}")
-        self._lanes: dict[str, list[int]] = {}
+        self._sequences: dict[str, list[int]] = {}
 
     async def run(self) -> None:
         """Until everything is acknowledged, or forgotten in a crash."""
@@ -196,9 +198,9 @@ class StreamWriter:
                 await asyncio.sleep(rng.random() * 2 * options.think_seconds)
             await (writer.flush() if rng.random() < 0.1 else writer.drain())
             if options.client_crashes and not self._streams.cluster.quiet and rng.random() < 0.03:
-                self._streams.cluster.trace.mark("stream_writer_crashed")
+                self._streams.cluster.trace.probe("stream_writer_crashed")
                 writer.abandon()
-                self._lanes.clear()
+                self._sequences.clear()
                 writer = client.writer(STREAM)
         await writer.close()
         await client.close()
@@ -206,23 +208,25 @@ class StreamWriter:
     def _write(self, writer: Any) -> None:
         rng, streams = self._rng, self._streams
         key = rng.choice([None, *(f"key-{n}" for n in range(KEYS))])
-        lane = [streams.new_lane(), 0] if key is None else self._lanes.get(key) or [streams.new_lane(), 0]
-        lane[1] += 1
-        self._lanes[key if key is not None else f"loose {lane[0]}"] = lane
-        event = body(lane[0], lane[1], rng.randrange(self._options.event_bytes))
-        streams.log.sent(lane[0], lane[1], ANY_SEGMENT, FRAME_BYTES + len(event), now())
+        sequence = (
+            [streams.new_sequence(), 0] if key is None else self._sequences.get(key) or [streams.new_sequence(), 0]
+        )
+        sequence[1] += 1
+        self._sequences[key if key is not None else f"keyless {sequence[0]}"] = sequence
+        event = body(sequence[0], sequence[1], rng.randrange(self._options.event_bytes))
+        streams.log.sent(sequence[0], sequence[1], ANY_SEGMENT, FRAME_BYTES + len(event), now())
         writer.write(event, key)
 
     def _mark(self, writer: Any) -> None:
         """Everything written so far is acknowledged when the mark passes."""
-        written = [(lane, number) for lane, number in self._lanes.values()]
-        for name in [name for name in self._lanes if name.startswith("loose")]:
-            del self._lanes[name]
+        written = [(sequence, number) for sequence, number in self._sequences.values()]
+        for name in [name for name in self._sequences if name.startswith("keyless")]:
+            del self._sequences[name]
 
         def passed(mark: asyncio.Future[None]) -> None:
             if not mark.cancelled() and mark.exception() is None:
-                for lane, number in written:
-                    self._streams.log.acked(lane, number, ANY_SEGMENT, -1, now())
+                for sequence, number in written:
+                    self._streams.log.acked(sequence, number, ANY_SEGMENT, -1, now())
                 self._streams.acked_events += len(written)
                 self._streams.cluster.trace.note("marked", len(written))
 
@@ -243,10 +247,10 @@ class StreamReader:
         """Follow the tail, until cancelled."""
         self._client = await self._streams.client()
         reader = self._client.reader(STREAM)
-        await insistently(reader.open)
+        await retry_forever(reader.open)
         while await self._take(reader, 1.0):
             if self._rng.random() < 0.05:
-                self._streams.cluster.trace.mark("stream_reader_handed_on")
+                self._streams.cluster.trace.probe("stream_reader_resumed")
                 position = reader.position()
                 reader.close()
                 reader = self._client.reader(STREAM, position)
@@ -285,15 +289,15 @@ class StreamReader:
     def _got(self, packed: int, offset: int, event: bytes, begun: float) -> None:
         streams, segment = self._streams, self._streams.segment(packed)
         found = parse(event)
-        lane, number = (TORN, 0) if found is None else found
+        sequence, number = (TORN, 0) if found is None else found
         fresh = segment not in self._seen
         self._seen.add(segment)
         streams.log.read(
-            self.number, (segment, offset), (lane, number, FRAME_BYTES + len(event)),
+            self.number, (segment, offset), (sequence, number, FRAME_BYTES + len(event)),
             fresh=fresh, begun=begun, ended=now(),
         )  # fmt: skip
         if found is not None:
-            streams.stream.handed(self.number, segment, lane, number)
+            streams.stream.delivered(self.number, segment, sequence, number)
 
 
 __all__ = ["STREAM", "Streams"]

@@ -16,7 +16,7 @@ from checkers import register
 from checkers.register import UNKNOWN, Call, VersionedTable
 from sarit.client.tables.changes import Insert, Remove, Replace
 from sarit.core.errors import Conflict, Unavailable
-from simulation.actors.connecting import PATIENCE_SECONDS, SCOPE, connected
+from simulation.actors.clients import RETRY_TIMEOUT_SECONDS, SCOPE, connect_client
 from simulation.actors.readers import now, soon
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class TableUsers:
         """The whole table, after the faults."""
         if not self.cluster.options.table_users:
             return
-        client = await connected(self.cluster)
+        client = await connect_client(self.cluster)
         user = TableUser(self, -1)
         await soon(user.scan(client.table(TABLE)), f"table {name}")
         await client.close()
@@ -85,7 +85,7 @@ class TableUser:
 
     async def run(self) -> None:
         """A drawn number of calls."""
-        client = await connected(self._cluster)
+        client = await connect_client(self._cluster)
         await self._create(client)
         table = client.table(TABLE)
         for _ in range(_CALLS):
@@ -93,13 +93,15 @@ class TableUser:
             try:
                 await (self.scan(table) if self._rng.random() < 0.15 else self._change(table))
             except Unavailable as error:
-                self._cluster.trace.mark("table_change_doubtful")
+                self._cluster.trace.probe("table_change_uncertain")
                 self._cluster.trace.note("table user", repr(error))
         await client.close()
 
     async def _create(self, client: Client) -> None:
         sizes = {"primary_key_bytes": len(PRIMARY[0]), "secondary_key_bytes": len(SECONDARY[0])}
-        await client.session.with_retry(lambda: client.tables.create(TABLE, partitions=2, **sizes), PATIENCE_SECONDS)
+        await client.session.with_retry(
+            lambda: client.tables.create(TABLE, partitions=2, **sizes), RETRY_TIMEOUT_SECONDS
+        )
 
     async def scan(self, table: Table) -> None:
         """The whole table: a read of each key, somewhen in between."""
@@ -144,7 +146,7 @@ class TableUser:
             answer = tuple(await table.update(changes))
         except Conflict:
             answer = None
-            self._cluster.trace.mark("table_user_conflict")
+            self._cluster.trace.probe("table_user_conflict")
         finally:
             self._users.record(self._name, primary, ("update", tuple(asked)), answer, begun)
 

@@ -86,7 +86,7 @@ class TableClient:
         if answer is not None and not refused:
             raise AssertionError(f"update of a table: {answer}")
         if refused:
-            self._cluster.trace.mark("table_conflict")
+            self._cluster.trace.probe("table_conflict")
         for key, value, expected in puts:
             self._history.updates.append(Update(key, value, expected, None, begun, ended, refused))
 
@@ -95,7 +95,7 @@ async def read_everything(cluster: Cluster, history: History, tables: list[str],
     """Every key once more, after the faults."""
     client = TableClient(cluster, history, -1, tables)
     for table in tables:
-        await client._link.until(partial(client.read, table, list(range(KEYS))))
+        await client._link.retry_forever(partial(client.read, table, list(range(KEYS))))
     client._link.drop()
 
 

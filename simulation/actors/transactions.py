@@ -74,7 +74,7 @@ class Committer:
         await self._until(lambda request: wire.CreateSegment(request, source, 0, 0, ""))
         await self._fill(writer, source, events)
         if self._rng.random() < 0.2:
-            self._cluster.trace.mark("transaction_aborted")
+            self._cluster.trace.probe("transaction_aborted")
             await self._until(lambda request: wire.DeleteSegment(request, source, ""))
             return
         await self._merge(writer, source, target, events)
@@ -109,11 +109,11 @@ class Committer:
         end = answer.new_target_write_offset if isinstance(answer, wire.SegmentsMerged) else -1
         history.log.acked(writer, len(events), segment, end, now())
         history.acked_events += len(events)
-        self._cluster.trace.mark("transaction_merged")
+        self._cluster.trace.probe("transaction_merged")
 
     async def _until(self, command: Any) -> Any:
         """Ask until there is an answer.  A repeated creation exists, a repeated deletion or merge finds nothing."""
-        answer = await self._link.until(lambda: self._link.ask(command))
+        answer = await self._link.retry_forever(lambda: self._link.ask(command))
         expected = (
             wire.SegmentCreated, wire.SegmentAlreadyExists, wire.SegmentDeleted, wire.SegmentsMerged, wire.NoSuchSegment
         )  # fmt: skip

@@ -79,7 +79,7 @@ class WireWriter:
             self._cluster.failures.append(f"lost: writer {self._writer}: {self._broken}")
             self.done = True
         if last > self._acked:
-            self._cluster.trace.mark("ack_learned_at_setup")
+            self._cluster.trace.probe("ack_learned_at_setup")
             self._acknowledge(last, -1)
         self._sent = last
         self._progress.set()
@@ -127,10 +127,10 @@ class WireWriter:
     async def _misbehave(self) -> None:
         rng = self._rng
         if self._options.breaks and rng.random() < 0.02:
-            self._cluster.trace.mark("writer_gave_up_connection")
+            self._cluster.trace.probe("writer_gave_up_connection")
             self._lose()
         elif self._options.client_crashes and rng.random() < 0.01:
-            self._cluster.trace.mark("writer_crashed")
+            self._cluster.trace.probe("writer_crashed")
             self._lose()
             self._begin()
 

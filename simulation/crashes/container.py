@@ -26,7 +26,7 @@ from sarit.store.container.tables import Tables
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.rate_limiter import FlushRateLimiter, RateLimiters, ReadRateLimiter
 from sarit.store.tiering.flusher import FlushLimits
-from simulation.crashes.machine import Aside, DirectThreads, Machine, SimulatedClock, SimulatedRandom, simulate
+from simulation.crashes.machine import DirectThreads, Machine, NestedLoop, SimulatedClock, SimulatedRandom, simulate
 from simulation.crashes.model import Model, Seen
 from simulation.crashes.states import States, subsets
 from simulation.crashes.workload import ATTRIBUTES, KEYS, Workload
@@ -45,7 +45,7 @@ _LIMITS: Final = FlushLimits(
 _NEVER: Final = FlushLimits(interval_seconds=1e9, trigger_bytes=1 << 40)
 
 
-class WatchedIndexes:
+class ObservedIndexes:
     """`IndexProvider` that tells the judge when a commit is under way."""
 
     def __init__(self, indexes: MemoryIndexes, judge: ContainerJudge) -> None:
@@ -54,10 +54,10 @@ class WatchedIndexes:
 
     async def open(self, container: int) -> Index:
         """See `IndexProvider`."""
-        return cast("Index", _WatchedIndex(await self._indexes.open(container), self._judge))
+        return cast("Index", _ObservedIndex(await self._indexes.open(container), self._judge))
 
 
-class _WatchedIndex:
+class _ObservedIndex:
     def __init__(self, index: Any, judge: ContainerJudge) -> None:
         self._index = index
         self._judge = judge
@@ -83,7 +83,7 @@ class ContainerJudge:
         self.model = Model(ATTRIBUTES, KEYS)
         self.indexes = MemoryIndexes()
         self.committing: WriteBatch | None = None
-        self.aside = Aside()
+        self.nested_loop = NestedLoop()
         self._most_per_step = most_per_step
         machine.disk.on_change = self.on_change
 
@@ -105,14 +105,14 @@ class ContainerJudge:
     def judge(self, image: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBatch | None, what: str) -> None:
         """One disk and index.  Raises AssertionError."""
         self.states.count += 1
-        seen = self.aside.run(lambda: recover(image, rows, batch, self.model.names))
+        seen = self.nested_loop.run(lambda: recover(image, rows, batch, self.model.names))
         number = self.model.matching(seen)
         assert number is not None, f"before {what}: {self.model!r}: {self.model.difference(seen)}"
         self.states.torn += number < len(self.model.states) - 1
         self.states.ahead += number > self.model.acked
         if self.states.count % 7 == 0:
             self.states.twice += 1
-            again = self.aside.run(lambda: recover(image, rows, batch, self.model.names))
+            again = self.nested_loop.run(lambda: recover(image, rows, batch, self.model.names))
             assert again == seen, f"opened once more: {self.model.difference(again)}"
 
 
@@ -175,7 +175,7 @@ async def look(opened: Opened, chunks: ChunkReader, names: list[str]) -> Seen:
 
 async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, number: int) -> None:
     env, model = machine.env(), judge.model
-    opened, storage = await open_on(env, WatchedIndexes(judge.indexes, judge), _LIMITS)
+    opened, storage = await open_on(env, ObservedIndexes(judge.indexes, judge), _LIMITS)
     seen = await look(opened, ChunkReader(storage, 1, opened.container.rate_limiters.read), model.names)
     begun = model.matching(seen)
     assert begun is not None, f"life {number}: {model.difference(seen)}"
@@ -214,5 +214,5 @@ def crash_container(seed: int, most_per_step: int = 12) -> States:
     try:
         simulate(main)
     finally:
-        judge.aside.close()
+        judge.nested_loop.close()
     return judge.states

@@ -87,7 +87,7 @@ def simulate(main: Callable[[], Awaitable[None]], seed: int | None = None) -> No
         raise result.failure.exception or AssertionError(result.failure.message)
 
 
-class Aside(asyncio.BaseEventLoop):
+class NestedLoop(asyncio.BaseEventLoop):
     """A loop for what must be awaited inside a call-back of another loop, which stands still meanwhile.
 
     It has neither a selector nor a thread: nothing that it runs waits for more than its own call-backs, and time passes

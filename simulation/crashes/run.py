@@ -19,11 +19,11 @@ def crash_workloads(seed: int) -> States:
     """Both workloads of a seed, crashed everywhere.  Raises AssertionError that tells the seed."""
     total = States()
     for crash in (crash_log, crash_container):
-        total.add(told(crash, seed))
+        total.add(with_replay_hint(crash, seed))
     return total
 
 
-def told(crash: Callable[..., States], seed: int, **options: int) -> States:
+def with_replay_hint(crash: Callable[..., States], seed: int, **options: int) -> States:
     """`crash(seed)`; whatever it raises becomes an AssertionError that tells how to see it again."""
     try:
         return crash(seed, **options)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.store.container.container import Container
 from sarit.store.container.state import ContainerState
 from sarit.store.flow_control.memory_budget import MemoryBudget
-from simulation.mutants.planting import planted
+from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -17,43 +17,43 @@ if TYPE_CHECKING:
 
 @mutant("order per writer")
 @contextmanager
-def throttled_append_overtaken() -> Iterator[None]:
+def throttled_appends_reordered() -> Iterator[None]:
     """Appends held back go on last in, first out."""
 
     def wrong(self: Any) -> None:
         while self._throttled and not self.budget.over_append_limit:
             self._append(*self._throttled.pop())
 
-    with planted(Container, "release_throttled", wrong):
+    with patched(Container, Container.release_throttled, wrong):
         yield
 
 
 @mutant("bounds")
 @contextmanager
-def throttle_forgotten() -> Iterator[None]:
+def append_limit_ignored() -> Iterator[None]:
     """The bound on un-flushed bytes stops nobody."""
-    with planted(MemoryBudget, "over_append_limit", property(lambda self: False)):
+    with patched(MemoryBudget, MemoryBudget.over_append_limit, property(lambda self: False)):
         yield
 
 
 @mutant("bounds")
 @contextmanager
-def written_bytes_kept() -> Iterator[None]:
+def written_bytes_never_evicted() -> Iterator[None]:
     """All that stands in chunks stays in memory until the checkpoint is committed."""
-    with planted(MemoryBudget, "may_cache_written", lambda self, charged_bytes: True):
+    with patched(MemoryBudget, MemoryBudget.may_cache_written, lambda self, charged_bytes: True):
         yield
 
 
 @mutant("liveness")
 @contextmanager
-def throttled_append_forgotten() -> Iterator[None]:
+def last_throttled_append_stuck() -> Iterator[None]:
     """Appends held back go on only when there are two of them."""
 
     def wrong(self: Any) -> None:
         while len(self._throttled) > 1 and not self.budget.over_append_limit:
             self._append(*self._throttled.popleft())
 
-    with planted(Container, "release_throttled", wrong):
+    with patched(Container, Container.release_throttled, wrong):
         yield
 
 
@@ -66,13 +66,13 @@ def conditional_offset_unchecked() -> Iterator[None]:
     def wrong(self: Any, *arguments: Any, expected_offset: int | None = None, **rest: Any) -> Any:
         return right(self, *arguments, expected_offset=None, **rest)
 
-    with planted(ContainerState, "append", wrong):
+    with patched(ContainerState, ContainerState.append, wrong):
         yield
 
 
 @mutant("no phantom")
 @contextmanager
-def refused_append_kept() -> Iterator[None]:
+def refused_append_stored() -> Iterator[None]:
     """A conditional append that does not fit is refused, and stored nevertheless."""
     right = Container._append
 
@@ -89,13 +89,13 @@ def refused_append_kept() -> Iterator[None]:
         self.group_commit.add(operation, None)
         session.attribute.assigned = session.last = append.last_event_number
 
-    with planted(Container, "_append", wrong):
+    with patched(Container, Container._append, wrong):
         yield
 
 
 @mutant("attributes")
 @contextmanager
-def attribute_condition_forgotten() -> Iterator[None]:
+def attribute_condition_unchecked() -> Iterator[None]:
     """An attribute is set whatever it was expected to be."""
     right = Container.update_attribute
 
@@ -108,7 +108,7 @@ def attribute_condition_forgotten() -> Iterator[None]:
             segment.pins -= 1
         return await right(self, name, key, value, expected)
 
-    with planted(Container, "update_attribute", wrong):
+    with patched(Container, Container.update_attribute, wrong):
         yield
 
 
@@ -123,13 +123,13 @@ def table_version_unchecked() -> Iterator[None]:
 
         return right(self, segment, [(key, value, NO_VERSION) for key, value, _ in changes], *rest)
 
-    with planted(ContainerState, "update_table", wrong):
+    with patched(ContainerState, ContainerState.update_table, wrong):
         yield
 
 
 @mutant("length and offsets")
 @contextmanager
-def length_told_early() -> Iterator[None]:
+def length_reported_before_durable() -> Iterator[None]:
     """A segment's info tells the length with what is still on its way to the log."""
     right = Container.info
 
@@ -138,5 +138,5 @@ def length_told_early() -> Iterator[None]:
         segment = await self.metadata.require(name)
         return type(info)(segment.assigned_length, info.start_offset, info.sealed, info.modified_ms)
 
-    with planted(Container, "info", wrong):
+    with patched(Container, Container.info, wrong):
         yield

@@ -12,7 +12,7 @@ from sarit.controller.model.effects import SealSegment
 from sarit.controller.model.records import NO_WORK, WorkKind
 from sarit.controller.streams import Streams
 from sarit.core.names import SegmentId
-from simulation.mutants.planting import planted
+from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @mutant("scale safety")
 @contextmanager
-def successor_before_predecessors() -> Iterator[None]:
+def successor_read_before_predecessors() -> Iterator[None]:
     """A reader begins a merged segment when one of its predecessors is read."""
     right = Progress.followed
 
@@ -33,7 +33,7 @@ def successor_before_predecessors() -> Iterator[None]:
         self.positions = staying | dict.fromkeys(begun, 0)
         return begun
 
-    with planted(Progress, "followed", wrong):
+    with patched(Progress, Progress.followed, wrong):
         yield
 
 
@@ -50,7 +50,7 @@ def sealed_before_published() -> Iterator[None]:
         seals = tuple(SealSegment(streams._segment(name, s)) for s in found.then.work.segments)
         return replace(found, stages=(seals, *found.stages))
 
-    with planted(streams, "step", wrong):
+    with patched(streams, streams.step, wrong):
         yield
 
 
@@ -64,7 +64,7 @@ def replaced_segment_not_sealed() -> Iterator[None]:
         found = right(stages, record)
         return replace(found, then=replace(found.then, work=NO_WORK))
 
-    with planted(streams, "_publish", wrong):
+    with patched(streams, streams._publish, wrong):
         yield
 
 
@@ -79,5 +79,5 @@ def segment_missing_after_scale() -> Iterator[None]:
         scaled = any(SegmentId.unpack(s.segment).epoch for s in found)
         return found[:-1] if scaled and len(found) > 1 else found
 
-    with planted(Streams, "active", wrong):
+    with patched(Streams, Streams.active, wrong):
         yield

@@ -13,7 +13,7 @@ from sarit.controller.model import codec, retention, watermarks
 from sarit.controller.model.cuts import upper_bound
 from sarit.controller.streams import Streams
 from sarit.controller.transactions.transactions import LiveTransactions, Transactions
-from simulation.mutants.planting import planted
+from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 @mutant("retention")
 @contextmanager
-def retention_forgets_subscribers() -> Iterator[None]:
+def retention_ignores_subscribers() -> Iterator[None]:
     """Retention truncates whatever subscribers have not released yet."""
-    with planted(retention, "released_by_all", lambda head, released, epochs: None):
+    with patched(retention, retention.released_by_all, lambda head, released, epochs: None):
         yield
 
 
 @mutant("retention")
 @contextmanager
-def retention_keeps_too_little() -> Iterator[None]:
+def retention_truncates_too_much() -> Iterator[None]:
     """Retention truncates at the newest cut, not at one that leaves what the policy keeps."""
     right = retention.truncation
 
@@ -38,26 +38,26 @@ def retention_keeps_too_little() -> Iterator[None]:
         found = right(policy, tail, cuts, released, epochs)
         return found if released is not None or found is None else dict(cuts[-1].cut)
 
-    with planted(retention, "truncation", wrong):
+    with patched(retention, retention.truncation, wrong):
         yield
 
 
 @mutant("retention")
 @contextmanager
-def retention_waits_for_subscribers_for_ever() -> Iterator[None]:
+def retention_maximum_not_enforced() -> Iterator[None]:
     """A maximum of retention does not force what subscribers hold back."""
     right = retention.truncation
 
     def wrong(policy: Any, tail: Any, cuts: Any, released: Any, epochs: Any) -> Any:
         return right(replace(policy, maximum=0), tail, cuts, released, epochs)
 
-    with planted(retention, "truncation", wrong):
+    with patched(retention, retention.truncation, wrong):
         yield
 
 
 @mutant("watermarks")
 @contextmanager
-def watermark_of_the_fastest() -> Iterator[None]:
+def watermark_from_fastest_writer() -> Iterator[None]:
     """A watermark tells the time of the writer that is furthest, not of the one that is last."""
     right = watermarks.verdict
 
@@ -65,29 +65,29 @@ def watermark_of_the_fastest() -> Iterator[None]:
         found = right(last, writers, time_out, epochs)
         return found if found.mark is None else replace(found, mark=replace(found.mark, lower=found.mark.upper))
 
-    with planted(watermarks, "verdict", wrong):
+    with patched(watermarks, watermarks.verdict, wrong):
         yield
 
 
 @mutant("watermarks")
 @contextmanager
-def watermark_cut_of_one_writer() -> Iterator[None]:
+def watermark_cut_from_one_writer() -> Iterator[None]:
     """The cut of a watermark takes the position of one writer alone."""
-    with planted(watermarks, "upper_bound", lambda epochs, bounds: upper_bound(epochs, [b for b in bounds if b][:1])):
+    with patched(watermarks, upper_bound, lambda epochs, bounds: upper_bound(epochs, [b for b in bounds if b][:1])):
         yield
 
 
 @mutant("watermarks")
 @contextmanager
-def silent_writer_waited_for() -> Iterator[None]:
+def silent_writer_never_expires() -> Iterator[None]:
     """A writer that fell silent holds all watermarks back for ever."""
-    with planted(Watermarks, "_time_out", lambda self, record: inf):
+    with patched(Watermarks, Watermarks._time_out, lambda self, record: inf):
         yield
 
 
 @mutant("transactions", found_by="tests/unit/controller/test_transactions.py")
 @contextmanager
-def commits_of_two_moments_in_one_order() -> Iterator[None]:
+def commit_order_from_two_snapshots() -> Iterator[None]:
     """Commits are done in the order that several looks showed, without those decided between (found while reading)."""
 
     async def wrong(self: Any, name: Any) -> LiveTransactions:
@@ -95,18 +95,18 @@ def commits_of_two_moments_in_one_order() -> Iterator[None]:
         out = [(keys.transaction_of(k), codec.decode_transaction(value.value), value.version) for k, value in rows]
         return LiveTransactions(out, out)
 
-    with planted(Transactions, "live", wrong):
+    with patched(Transactions, Transactions.live, wrong):
         yield
 
 
 @mutant("retention", found_by="tests/unit/controller/test_interleavings.py")
 @contextmanager
-def retention_does_not_look_again() -> Iterator[None]:
+def retention_precondition_dropped() -> Iterator[None]:
     """Retention truncates though a group began to read meanwhile, which it does not know of (found while reading)."""
     right = Streams.truncate
 
     async def wrong(self: Any, name: Any, cut: Any, precondition: Any = None) -> Any:
         return await right(self, name, cut)
 
-    with planted(Streams, "truncate", wrong):
+    with patched(Streams, Streams.truncate, wrong):
         yield

@@ -10,7 +10,7 @@ from sarit.client.sync.synchronizer import StateSynchronizer, encode_initial
 from sarit.client.tables.partition import Partition
 from sarit.core.errors import Conflict, Unavailable
 from sarit.core.limits import EVENT_HEADER_BYTES
-from simulation.mutants.planting import planted
+from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 @mutant("synchronizer")
 @contextmanager
-def update_without_its_condition() -> Iterator[None]:
+def synchronizer_update_unconditional() -> Iterator[None]:
     """A synchronizer writes its update whatever others wrote meanwhile."""
 
     async def wrong(self: Any, expected: Revision, value: bytes) -> Revision:
         await self.write_unconditionally(value)
         return Revision(expected.offset + EVENT_HEADER_BYTES + len(value))
 
-    with planted(RevisionedStream, "write_conditionally", wrong):
+    with patched(RevisionedStream, RevisionedStream.write_conditionally, wrong):
         yield
 
 
 @mutant("synchronizer")
 @contextmanager
-def lost_reply_taken_for_a_refusal() -> Iterator[None]:
+def lost_reply_treated_as_refusal() -> Iterator[None]:
     """A conditional write whose reply was lost is taken for one that was not done."""
     right = RevisionedStream._set_up
 
@@ -40,13 +40,13 @@ def lost_reply_taken_for_a_refusal() -> Iterator[None]:
         connection, _ = await right(self)
         return connection, -1
 
-    with planted(RevisionedStream, "_set_up", wrong):
+    with patched(RevisionedStream, RevisionedStream._set_up, wrong):
         yield
 
 
 @mutant("synchronizer")
 @contextmanager
-def compaction_overtakes_updates() -> Iterator[None]:
+def compaction_overwrites_updates() -> Iterator[None]:
     """A compaction writes the state as this process knows it over what others wrote meanwhile."""
 
     async def wrong(self: Any, make: Any) -> None:
@@ -55,13 +55,13 @@ def compaction_overtakes_updates() -> Iterator[None]:
             await self.stream.write_unconditionally(encode_initial(make(state)))
             await self._forget(before)
 
-    with planted(StateSynchronizer, "compact", wrong):
+    with patched(StateSynchronizer, StateSynchronizer.compact, wrong):
         yield
 
 
 @mutant("tables")
 @contextmanager
-def doubtful_change_told_refused() -> Iterator[None]:
+def uncertain_change_reported_refused() -> Iterator[None]:
     """A change of a table that was done, and whose reply was lost, is told as refused."""
     right = Partition._alone
 
@@ -73,5 +73,5 @@ def doubtful_change_told_refused() -> Iterator[None]:
                 raise error.__cause__ from None
             raise
 
-    with planted(Partition, "_alone", wrong):
+    with patched(Partition, Partition._alone, wrong):
         yield

@@ -42,7 +42,7 @@ def group_segment_owned_twice() -> Iterator[None]:
 
 @mutant("reader group")
 @contextmanager
-def group_place_of_the_lost_forgotten() -> Iterator[None]:
+def group_lost_reader_position_dropped() -> Iterator[None]:
     """Where a lost reader of a group was is forgotten: others go on at its last checkpoint."""
     with _step(RemoveReader, lambda state, update: _remove(state, replace(update, owned={}))):
         yield
@@ -50,7 +50,7 @@ def group_place_of_the_lost_forgotten() -> Iterator[None]:
 
 @mutant("checkpoint is a consistent cut")
 @contextmanager
-def group_checkpoint_of_old_places() -> Iterator[None]:
+def group_checkpoint_at_old_positions() -> Iterator[None]:
     """A reader of a group passes a checkpoint where it took its segments over, not where it is."""
 
     def wrong(state: Any, update: Any) -> Any:

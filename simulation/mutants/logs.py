@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.log import local, reading, records
 from sarit.log.reading import find_tail
 from sarit.log.writer import LogWriter
-from simulation.mutants.planting import planted
+from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _groups_synced_by(sync: Callable[[Any], None]) -> Iterator[None]:
                 file.file = _OtherSync(file.file, sync)
         right(self, outcome)
 
-    with planted(LogWriter, "_commit", wrong):
+    with patched(LogWriter, LogWriter._commit, wrong):
         yield
 
 
@@ -78,7 +78,7 @@ def recovery_drops_last_frame() -> Iterator[None]:
             tail.end -= 1
         return tail
 
-    with planted(local, "find_tail", wrong):
+    with patched(local, find_tail, wrong):
         yield
 
 
@@ -93,7 +93,7 @@ def torn_tail_not_copied() -> Iterator[None]:
         tail.carried = []
         return tail
 
-    with planted(local, "find_tail", wrong):
+    with patched(local, find_tail, wrong):
         yield
 
 
@@ -115,28 +115,28 @@ def torn_record_accepted() -> Iterator[None]:
         payload = memoryview(self.data)[at + records.RECORD_HEADER_BYTES : end]
         return records.Record(kind, epoch, number, durable, position, self.position + records.aligned(end), payload)
 
-    with planted(records.Window, "record", wrong):
+    with patched(records.Window, records.Window.record, wrong):
         yield
 
 
 @mutant("one owner")
 @contextmanager
-def epoch_not_raised() -> Iterator[None]:
+def epoch_not_incremented() -> Iterator[None]:
     """Opening the log begins no new epoch: what an earlier owner wrote last counts beside what the new one writes."""
     right = reading.Listing.last_epoch.fget  # type: ignore[attr-defined]  # mypy sees the function, not the property
     assert right is not None
-    with planted(reading.Listing, "last_epoch", property(lambda self: max(right(self) - 1, 0))):
+    with patched(reading.Listing, reading.Listing.last_epoch, property(lambda self: max(right(self) - 1, 0))):
         yield
 
 
 @mutant("recovery is a function of the log")
 @contextmanager
-def durable_before_sync() -> Iterator[None]:
+def durable_watermark_before_sync() -> Iterator[None]:
     """A record says of itself that it is durable, before it is."""
     right = records.GroupEncoder.add
 
     def wrong(self: Any, kind: int, epoch: int, number: int, durable: int, payload: Any) -> None:
         right(self, kind, epoch, number, number, payload)
 
-    with planted(records.GroupEncoder, "add", wrong):
+    with patched(records.GroupEncoder, records.GroupEncoder.add, wrong):
         yield

@@ -19,7 +19,7 @@ class Mutant:
     name: str
     invariant: str
     wrong: str
-    plant: Callable[[], AbstractContextManager[None]]
+    apply: Callable[[], AbstractContextManager[None]]
     found_by: str = ""
 
 

@@ -10,7 +10,7 @@ from sarit.store.container.reads import Reads
 from sarit.store.container.segment import Segment
 from sarit.store.container.state import ContainerState
 from sarit.store.tiering.checkpoint import BatchBuilder
-from simulation.mutants.planting import planted
+from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def append_after_seal() -> Iterator[None]:
         finally:
             segment.assigned_sealed = sealed
 
-    with planted(ContainerState, "append", wrong):
+    with patched(ContainerState, ContainerState.append, wrong):
         yield
 
 
@@ -48,7 +48,7 @@ def _recorded(field: str, value: Any) -> Iterator[None]:
         finally:
             setattr(self, field, kept)
 
-    with planted(Segment, "record", wrong):
+    with patched(Segment, Segment.record, wrong):
         yield
 
 
@@ -70,7 +70,7 @@ def truncation_not_saved() -> Iterator[None]:
 
 @mutant("sealed is for ever")
 @contextmanager
-def end_of_segment_told_early() -> Iterator[None]:
+def end_of_segment_reported_early() -> Iterator[None]:
     """A read of a sealed segment says that its end is reached, wherever it ended."""
     right = Reads._result
 
@@ -79,13 +79,13 @@ def end_of_segment_told_early() -> Iterator[None]:
         result.end_of_segment = segment.sealed
         return result
 
-    with planted(Reads, "_result", wrong):
+    with patched(Reads, Reads._result, wrong):
         yield
 
 
 @mutant("long-term storage is a prefix")
 @contextmanager
-def chunk_dropped_one_early() -> Iterator[None]:
+def boundary_chunk_dropped() -> Iterator[None]:
     """Truncation drops the extent that holds the new start, and its chunk."""
 
     async def wrong(self: Any, item: Any, batch: Any, garbage: set[str]) -> None:
@@ -96,7 +96,7 @@ def chunk_dropped_one_early() -> Iterator[None]:
         batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
         garbage.update(extent.chunk for extent in dropped if extent.chunk)
 
-    with planted(BatchBuilder, "_batch_truncated", wrong):
+    with patched(BatchBuilder, BatchBuilder._add_truncated, wrong):
         yield
 
 
@@ -110,7 +110,7 @@ def attributes_not_saved() -> Iterator[None]:
         item.attributes = dict(list(item.attributes.items())[-1:])
         await right(self, item, batch, garbage)
 
-    with planted(BatchBuilder, "_batch_alive", wrong):
+    with patched(BatchBuilder, BatchBuilder._add_segment, wrong):
         yield
 
 
@@ -123,11 +123,11 @@ def merge_drops_last_block() -> Iterator[None]:
     def wrong(self: Any, target: Any, source: Any, attributes: Any) -> Merge:
         if len(source.tail) > 1 and source.assigned_length == source.length:
             last = source.tail.pop()
-            self.remove_block(last.length)
+            self.dirty.remove_block(last.length)
             source.assigned_length = source.length = last.offset
         return right(self, target, source, attributes)
 
-    with planted(ContainerState, "merge", wrong):
+    with patched(ContainerState, ContainerState.merge, wrong):
         yield
 
 
@@ -144,13 +144,13 @@ def aborted_transaction_merged() -> Iterator[None]:
         else:
             await right(self, name)
 
-    with planted(Container, "delete", wrong):
+    with patched(Container, Container.delete, wrong):
         yield
 
 
 @mutant("transactions")
 @contextmanager
-def transaction_written_through() -> Iterator[None]:
+def transaction_writes_to_parent() -> Iterator[None]:
     """Half of a transaction's appends go to the segment itself, before it is committed."""
     right = Container.set_up_writer
 
@@ -158,5 +158,5 @@ def transaction_written_through() -> Iterator[None]:
         parent, found, _ = name.partition("#transaction.")
         return await right(self, parent if found and writer[-1] % 2 else name, writer, replies)
 
-    with planted(Container, "set_up_writer", wrong):
+    with patched(Container, Container.set_up_writer, wrong):
         yield

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import SaritError
 from sarit.store import store
+from sarit.store.container.group_commit import GroupCommit
 from sarit.store.container.segment import Segment
 from sarit.store.container.state import ContainerState
 from sarit.store.container.tables import Tables, _applied
 from sarit.store.tiering.checkpoint import BatchBuilder
-from simulation.mutants.planting import planted
+from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @mutant("exactly once")
 @contextmanager
-def writer_number_unchecked() -> Iterator[None]:
+def event_number_unchecked() -> Iterator[None]:
     """An append is taken whatever its connection believes the last number to be."""
     right = ContainerState.append
 
@@ -32,7 +33,7 @@ def writer_number_unchecked() -> Iterator[None]:
         finally:
             attribute.owner = kept
 
-    with planted(ContainerState, "append", wrong):
+    with patched(ContainerState, ContainerState.append, wrong):
         yield
 
 
@@ -46,13 +47,13 @@ def log_truncated_before_commit() -> Iterator[None]:
         self._container.log.truncate(frame + 1)
         return await right(self, captured, frame, *rest)
 
-    with planted(BatchBuilder, "build", wrong):
+    with patched(BatchBuilder, BatchBuilder.build, wrong):
         yield
 
 
 @mutant("tables")
 @contextmanager
-def table_read_once() -> Iterator[None]:
+def table_read_not_revalidated() -> Iterator[None]:
     """A read of several keys does not notice a checkpoint that moves some of them (found by this simulation)."""
 
     async def wrong(self: Any, name: str, wanted: Any) -> Any:
@@ -63,7 +64,7 @@ def table_read_once() -> Iterator[None]:
         found = [_applied(table, key) or stored.get(key) for key in wanted]
         return [None if entry is None or entry.value is None else entry for entry in found]
 
-    with planted(Tables, "get", wrong):
+    with patched(Tables, Tables.get, wrong):
         yield
 
 
@@ -82,7 +83,7 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
         except SaritError:
             return
 
-    with planted(store, "_last_checkpoint", wrong):
+    with patched(store, store._last_checkpoint, wrong):
         yield
 
 
@@ -100,7 +101,7 @@ def unsaved_segment_evicted() -> Iterator[None]:
         finally:
             self.saved = saved
 
-    with planted(Segment, "idle", property(wrong)):
+    with patched(Segment, Segment.idle, property(wrong)):
         yield
 
 
@@ -108,17 +109,15 @@ def unsaved_segment_evicted() -> Iterator[None]:
 @contextmanager
 def read_before_durable() -> Iterator[None]:
     """Operations are applied, and so readable, when they are handed to the log."""
-    from sarit.store.container.group_commit import GroupCommit
+    right = GroupCommit._send_batches
 
-    right_cut, right_durable = GroupCommit._send_batches, GroupCommit._durable
-
-    def cut(self: Any) -> None:
+    def wrong(self: Any) -> None:
         before = len(self._in_flight)
-        right_cut(self)
+        right(self)
         for frame in list(self._in_flight)[before:]:
             for operation in frame.operations:
                 self._state.apply(operation, frame.wall_ms)
             frame.operations = []
 
-    with planted(GroupCommit, "_send_batches", cut), planted(GroupCommit, "_durable", right_durable):
+    with patched(GroupCommit, GroupCommit._send_batches, wrong):
         yield

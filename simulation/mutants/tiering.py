@@ -12,7 +12,7 @@ from sarit.store.container import recovery
 from sarit.store.container.reads import ChunkReader
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.flusher import Flusher
-from simulation.mutants.planting import planted
+from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @mutant("stable bytes")
 @contextmanager
-def chunk_blocks_confused() -> Iterator[None]:
+def chunk_cache_key_collision() -> Iterator[None]:
     """The cache of chunk blocks takes all chunks of one length for the same."""
     right = ChunkReader._start
 
@@ -32,13 +32,13 @@ def chunk_blocks_confused() -> Iterator[None]:
                 return task
         return right(self, chunk, number, chunk_bytes, reader)
 
-    with planted(ChunkReader, "_start", wrong):
+    with patched(ChunkReader, ChunkReader._start, wrong):
         yield
 
 
 @mutant("long-term storage is a prefix")
 @contextmanager
-def refused_chunk_taken_for_written() -> Iterator[None]:
+def refused_chunk_counted_as_written() -> Iterator[None]:
     """A chunk that long-term storage did not take counts as written."""
     right = Flusher._write_chunk
 
@@ -61,20 +61,20 @@ def refused_chunk_taken_for_written() -> Iterator[None]:
         finally:
             self._container.storage = storage
 
-    with planted(Flusher, "_write_chunk", wrong):
+    with patched(Flusher, Flusher._write_chunk, wrong):
         yield
 
 
 @mutant("long-term storage is a prefix")
 @contextmanager
-def sweep_takes_committed_chunks() -> Iterator[None]:
+def sweep_deletes_committed_chunks() -> Iterator[None]:
     """The sweep after recovery takes the last chunk that was committed for one that was not."""
     right = recovery._settled
 
     async def wrong(opened: Any, epoch: int) -> int:
         return await right(opened, epoch) - 1
 
-    with planted(recovery, "_settled", wrong):
+    with patched(recovery, recovery._settled, wrong):
         yield
 
 
@@ -86,7 +86,7 @@ def orphans_not_swept() -> Iterator[None]:
     async def wrong(opened: Any, *, record_swept: bool) -> int:
         return 0
 
-    with planted(store, "sweep_orphans", wrong):
+    with patched(store, recovery.sweep_orphans, wrong):
         yield
 
 
@@ -99,13 +99,13 @@ def late_chunks_not_swept() -> Iterator[None]:
     async def wrong(opened: Any, *, record_swept: bool) -> int:
         return 0 if record_swept else await right(opened, record_swept=True)
 
-    with planted(store, "sweep_orphans", wrong):
+    with patched(store, recovery.sweep_orphans, wrong):
         yield
 
 
 @mutant("long-term storage is a prefix")
 @contextmanager
-def garbage_forgotten() -> Iterator[None]:
+def garbage_not_deleted() -> Iterator[None]:
     """Chunks that a commit dropped are forgotten, not deleted."""
     right = ChunkGC.collect
 
@@ -122,13 +122,13 @@ def garbage_forgotten() -> Iterator[None]:
         finally:
             self._container.storage = storage
 
-    with planted(ChunkGC, "collect", wrong):
+    with patched(ChunkGC, ChunkGC.collect, wrong):
         yield
 
 
 @mutant("long-term storage is a prefix", found_by="tests/unit/store/test_truncation_beside_a_flush.py")
 @contextmanager
-def released_block_in_no_extent() -> Iterator[None]:
+def truncated_block_in_no_extent() -> Iterator[None]:
     """A block that is truncated while its chunk is written is named by no extent (found by this simulation)."""
     right = Flusher._assign_chunk
 
@@ -138,13 +138,13 @@ def released_block_in_no_extent() -> Iterator[None]:
         for block, chunk in before:
             block.chunk = chunk
 
-    with planted(Flusher, "_assign_chunk", wrong):
+    with patched(Flusher, Flusher._assign_chunk, wrong):
         yield
 
 
 @mutant("long-term storage is its node's")
 @contextmanager
-def start_marked_before_it_is_known() -> Iterator[None]:
+def ownership_token_published_before_recorded() -> Iterator[None]:
     """A start leaves its mark in long-term storage before the data directory knows of it: it looks like a copy's."""
 
     async def wrong(files: Any, directory: str, storage: Any, token: str) -> None:
@@ -154,5 +154,5 @@ def start_marked_before_it_is_known() -> Iterator[None]:
         await ownership.write_token(storage, held[-1])
         ownership._replace_file(files, path, ownership.encode_tokens(held))
 
-    with planted(ownership, "_claim_start", wrong):
+    with patched(ownership, ownership._claim_start, wrong):
         yield

@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sarit.client.blocking.client import Client, connect
+    from sarit.client.blocking.client import Client
+    from sarit.client.blocking.connection import connect
     from sarit.client.blocking.coordination import (
         LeaderElection,
         Membership,
@@ -50,7 +51,8 @@ if TYPE_CHECKING:
     from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 
 _HOMES = {
-    "sarit.client.blocking.client": ("Client", "connect"),
+    "sarit.client.blocking.client": ("Client",),
+    "sarit.client.blocking.connection": ("connect",),
     "sarit.client.blocking.coordination": (
         "LeaderElection",
         "Membership",

@@ -53,7 +53,7 @@ class Elastic:
         self.stored: set[tuple[int, int]] = set()
         self.scales = self.kills = 0
         self._acked: dict[int, int] = {}
-        self._lanes = 0
+        self._sequences = 0
         self._scans = 0
         self._numbers: dict[int, int] = {}
         self._reader = KilledReader(self)
@@ -84,30 +84,30 @@ class Elastic:
     # -- writers --------------------------------------------------------------------------------
 
     def _lane(self) -> int:
-        self._lanes += 1
-        return self._lanes
+        self._sequences += 1
+        return self._sequences
 
-    def _event(self, lane: int, number: int) -> bytes:
-        return body(lane, number, self.rng.randrange(_MOST_FILLER))
+    def _event(self, sequence: int, number: int) -> bytes:
+        return body(sequence, number, self.rng.randrange(_MOST_FILLER))
 
-    def _sent(self, lane: int, number: int, event: bytes) -> None:
-        self.log.sent(lane, number, ANY_SEGMENT, HEADER_BYTES + len(event), now())
+    def _sent(self, sequence: int, number: int, event: bytes) -> None:
+        self.log.sent(sequence, number, ANY_SEGMENT, HEADER_BYTES + len(event), now())
 
-    def _ack(self, lane: int, number: int) -> None:
-        self.log.acked(lane, number, ANY_SEGMENT, -1, now())
-        self._acked[lane] = number
+    def _ack(self, sequence: int, number: int) -> None:
+        self.log.acked(sequence, number, ANY_SEGMENT, -1, now())
+        self._acked[sequence] = number
 
     async def _write(self, client: Client, writer_number: int) -> None:
         writer = client.writer(NAME, buffer_bytes=self.rng.choice((20_000, 1_000_000)))
-        lanes = {f"writer-{writer_number}-key-{key}": [self._lane(), 0] for key in range(_KEYS)}
+        sequences = {f"writer-{writer_number}-key-{key}": [self._lane(), 0] for key in range(_KEYS)}
         while not self.pulse.stopping.is_set():
             for _ in range(self.rng.randint(1, 20)):
-                key = self.rng.choice(list(lanes))
-                lanes[key][1] += 1
-                event = self._event(*lanes[key])
-                self._sent(*lanes[key], event)
+                key = self.rng.choice(list(sequences))
+                sequences[key][1] += 1
+                event = self._event(*sequences[key])
+                self._sent(*sequences[key], event)
                 writer.write(event, key)
-            written = [(lane, number) for lane, number in lanes.values() if number]
+            written = [(sequence, last) for sequence, last in sequences.values() if last]
             writer.flush_barrier().add_done_callback(
                 lambda mark, written=written: self._marked(mark, written, f"elastic writer {writer_number}")  # type: ignore[misc]
             )
@@ -117,8 +117,8 @@ class Elastic:
 
     def _marked(self, mark: asyncio.Future[None], written: list[tuple[int, int]], who: str) -> None:
         if not mark.cancelled() and mark.exception() is None:
-            for lane, number in written:
-                self._ack(lane, number)
+            for sequence, number in written:
+                self._ack(sequence, number)
             self.pulse.steps[who] += 1
 
     # -- transactions ---------------------------------------------------------------------------
@@ -134,13 +134,13 @@ class Elastic:
 
     async def _transaction(self, writer: TransactionalWriter) -> None:
         transaction = await writer.begin()
-        lanes = {f"key-{key}": [self._lane(), 0] for key in range(self.rng.choice((1, 3)))}
+        sequences = {f"key-{key}": [self._lane(), 0] for key in range(self.rng.choice((1, 3)))}
         events: list[tuple[int, int, bytes]] = []
         for _ in range(self.rng.randint(1, 40)):
-            key = self.rng.choice(list(lanes))
-            lanes[key][1] += 1
-            lane, number = lanes[key]
-            events.append((lane, number, self._event(lane, number)))
+            key = self.rng.choice(list(sequences))
+            sequences[key][1] += 1
+            sequence, number = sequences[key]
+            events.append((sequence, number, self._event(sequence, number)))
             transaction.write(events[-1][2], key)
         try:
             if self.rng.random() < 0.2:
@@ -151,12 +151,12 @@ class Elastic:
             return
         for event in events:
             self._sent(*event)
-        if len(lanes) == 1:
+        if len(sequences) == 1:
             self.transactions[events[0][0]] = len(events)
-        await self._decided(writer, transaction, [(lane, number) for lane, number in lanes.values() if number])
+        await self._decided(writer, transaction, [(sequence, last) for sequence, last in sequences.values() if last])
 
     async def _decided(
-        self, writer: TransactionalWriter, transaction: Transaction, lanes: list[tuple[int, int]]
+        self, writer: TransactionalWriter, transaction: Transaction, sequences: list[tuple[int, int]]
     ) -> None:
         while True:
             try:
@@ -164,12 +164,12 @@ class Elastic:
             except Unavailable:
                 continue
             except Conflict:
-                for lane, last in lanes:
+                for sequence, last in sequences:
                     for number in range(1, last + 1):
-                        self.log.refused(lane, number)
+                        self.log.refused(sequence, number)
             else:
-                for lane, last in lanes:
-                    self._ack(lane, last)
+                for sequence, last in sequences:
+                    self._ack(sequence, last)
             break
         transaction.release()
 
@@ -200,8 +200,8 @@ class Elastic:
 
     def got(self, reader: int, place: tuple[int, int], event: bytes, *, fresh: bool, begun: float) -> None:
         """A reader got an event at (packed segment, offset)."""
-        lane, number = parse(event) or (TORN, 0)
-        self.row(reader, place, (lane, number, HEADER_BYTES + len(event)), fresh=fresh, begun=begun)
+        sequence, number = parse(event) or (TORN, 0)
+        self.row(reader, place, (sequence, number, HEADER_BYTES + len(event)), fresh=fresh, begun=begun)
 
     def row(
         self, reader: int, place: tuple[int, int], event: tuple[int, int, int], *, fresh: bool, begun: float
@@ -210,7 +210,7 @@ class Elastic:
         segment = self.segment(place[0])
         self.log.read(reader, (segment, place[1]), event, fresh=fresh, begun=begun, ended=now())
         if event[0] != TORN:
-            self.stream.handed(reader, segment, event[0], event[1])
+            self.stream.delivered(reader, segment, event[0], event[1])
 
     async def scan(self, client: Client) -> None:
         """Everything from the head, and who follows whom; the killed reader must have come as far."""
@@ -306,10 +306,10 @@ class KilledReader:
                 rows.append([int(field) for field in rest.split()])
                 continue
             assert what == "at", line
-            for packed, offset, lane, number, length in rows:
+            for packed, offset, sequence, number, length in rows:
                 fresh = packed not in self._seen
                 self._seen.add(packed)
-                self._elastic.row(KILLED_READER, (packed, offset), (lane, number, length), fresh=fresh, begun=begun)
+                self._elastic.row(KILLED_READER, (packed, offset), (sequence, number, length), fresh=fresh, begun=begun)
             self._events += len(rows)
             self._position = rest
             self._elastic.pulse.steps["killed reader"] += 1

@@ -152,17 +152,17 @@ class Reports:
         """A line; what is wrong with it."""
         what, _, rest = line.partition(" ")
         if what == "got":
-            lane, number = map(int, rest.split())
-            self._rows.append((lane, number))
+            sequence, number = map(int, rest.split())
+            self._rows.append((sequence, number))
             return []
         if what == "joined":
             return []
         assert what == "at", line
         wrong = []
-        for lane, number in self._rows:
-            if number <= self._last.get(lane, 0):
-                wrong.append(Violation("group-order", f"lane {lane}: event {number} after {self._last[lane]}"))
-            self._last[lane] = number
+        for sequence, number in self._rows:
+            if number <= self._last.get(sequence, 0):
+                wrong.append(Violation("group-order", f"lane {sequence}: event {number} after {self._last[sequence]}"))
+            self._last[sequence] = number
         self.done, self._rows = self._rows, []
         self.position = Position.from_bytes(bytes.fromhex(rest))
         return wrong[:_SHOWN]

@@ -27,7 +27,7 @@ async def main(address: str, group: str, name: str) -> None:
             assert batch is not None, "the stream has ended"
             continue
         events = ((parse(event) or (TORN, 0)) for event in batch.events)
-        lines = "".join(f"got {lane} {number}\n" for lane, number in events)
+        lines = "".join(f"got {sequence} {number}\n" for sequence, number in events)
         sys.stdout.write(f"{lines}at {batch.position.to_bytes().hex()}\n")
         sys.stdout.flush()
 

@@ -34,7 +34,7 @@ class Life:
     """One life of a writer: which writer's, how much it handed to the client, how much was acknowledged."""
 
     writer: int
-    handed: int
+    delivered: int
     acked: int
 
 
@@ -60,26 +60,26 @@ def judge(written: Written, reader: int, columns: tuple[Any, Any, Any], *, keep_
     found = list(_phantoms(reader, written.lives, lives, numbers))
     if found:
         return found
-    lanes = lives * KEYS + numbers % KEYS
+    sequences = lives * KEYS + numbers % KEYS
     history = StreamHistory()
-    history.handed_many(reader, segments, lanes, numbers // KEYS + 1)
+    history.delivered_many(reader, segments, sequences, numbers // KEYS + 1)
     if keep_order:
         for segment, before in written.predecessors.items():
             history.follows(segment, before)
     for ranges in written.active:
         history.active(ranges)
     found += history.check()
-    found += _lost(reader, written.lives, lanes)
-    found += _life_order(reader, written.lives, lanes)
+    found += _lost(reader, written.lives, sequences)
+    found += _life_order(reader, written.lives, sequences)
     return found
 
 
 def _phantoms(reader: int, known: Mapping[int, Life], lives: Any, numbers: Any) -> Iterator[Violation]:
     for life in np.unique(lives):
-        handed = known[int(life)].handed if int(life) in known else 0
-        wrong = numbers[(lives == life) & ((numbers >= handed) | (numbers < 0))]
+        delivered = known[int(life)].delivered if int(life) in known else 0
+        wrong = numbers[(lives == life) & ((numbers >= delivered) | (numbers < 0))]
         for number in wrong[:_SHOWN]:
-            yield Violation("phantom", f"reader {reader}: life {life} event {number}, it had handed over {handed}")
+            yield Violation("phantom", f"reader {reader}: life {life} event {number}, it had handed over {delivered}")
 
 
 def _acked_per_lane(known: Mapping[int, Life]) -> tuple[Any, Any]:
@@ -88,15 +88,15 @@ def _acked_per_lane(known: Mapping[int, Life]) -> tuple[Any, Any]:
     acked = np.array([known[int(life)].acked for life in ids], np.int64)
     key = np.arange(KEYS)
     counts = acked[:, None] // KEYS + (key[None, :] < acked[:, None] % KEYS)
-    lanes = ids[:, None] * KEYS + key[None, :]
-    return lanes.ravel(), counts.ravel()
+    sequences = ids[:, None] * KEYS + key[None, :]
+    return sequences.ravel(), counts.ravel()
 
 
-def _lost(reader: int, known: Mapping[int, Life], lanes: Any) -> Iterator[Violation]:
+def _lost(reader: int, known: Mapping[int, Life], sequences: Any) -> Iterator[Violation]:
     if not known:
         return
     wanted, acked = _acked_per_lane(known)
-    read = np.bincount(lanes, minlength=int(wanted.max()) + 1)[wanted]
+    read = np.bincount(sequences, minlength=int(wanted.max()) + 1)[wanted]
     for at in np.flatnonzero(read < acked)[:_SHOWN]:
         yield Violation(
             "lost",
@@ -105,14 +105,14 @@ def _lost(reader: int, known: Mapping[int, Life], lanes: Any) -> Iterator[Violat
         )
 
 
-def _life_order(reader: int, known: Mapping[int, Life], lanes: Any) -> Iterator[Violation]:
+def _life_order(reader: int, known: Mapping[int, Life], sequences: Any) -> Iterator[Violation]:
     """Per key of a writer: the last acknowledged event of each life comes before the first of every later one."""
-    order = np.argsort(lanes, kind="stable")
-    lane, first = np.unique(lanes[order], return_index=True)
-    begins = dict(zip(lane.tolist(), order[first].tolist(), strict=True))
+    order = np.argsort(sequences, kind="stable")
+    sequence, first = np.unique(sequences[order], return_index=True)
+    begins = dict(zip(sequence.tolist(), order[first].tolist(), strict=True))
     wanted, acked = _acked_per_lane(known)
     counts = dict(zip(wanted.tolist(), acked.tolist(), strict=True))
-    start = dict(zip(lane.tolist(), first.tolist(), strict=True))
+    start = dict(zip(sequence.tolist(), first.tolist(), strict=True))
     shown = 0
     of_writer: dict[int, list[int]] = {}
     for life in sorted(known):

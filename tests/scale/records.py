@@ -65,11 +65,11 @@ class SideFile:
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._handed = self._acked = 0
+        self._delivered = self._acked = 0
 
     def handing(self, total: int) -> None:
         """Events up to `total` are about to be handed to the client."""
-        self._handed = total
+        self._delivered = total
         self._write()
 
     def acknowledged(self, total: int) -> None:
@@ -79,7 +79,7 @@ class SideFile:
             self._write()
 
     def _write(self) -> None:
-        os.write(self._file, _PAIR.pack(self._handed, self._acked))
+        os.write(self._file, _PAIR.pack(self._delivered, self._acked))
 
 
 def said(path: Path) -> tuple[int, int]:
@@ -90,8 +90,8 @@ def said(path: Path) -> tuple[int, int]:
             if not size:
                 return 0, 0
             file.seek((size - 1) * _PAIR.size)
-            handed, acked = _PAIR.unpack(file.read(_PAIR.size))
-            return handed, acked
+            delivered, acked = _PAIR.unpack(file.read(_PAIR.size))
+            return delivered, acked
     except FileNotFoundError:
         return 0, 0
 

@@ -69,7 +69,7 @@ def test_events_nobody_wrote() -> None:
     columns[0][5] = 7
     assert kinds(written, *columns) == {"phantom"}
     written, *columns = history()
-    written.lives[2].handed = COUNT - 1
+    written.lives[2].delivered = COUNT - 1
     assert kinds(written, *columns) == {"phantom"}
 
 

@@ -261,8 +261,9 @@ class Client:
 
         return EventReader(self.session, name, bounds, skip_truncated=skip_truncated)
 
-    async def cut(self, stream: StreamName, which: Cut) -> StreamCut | None:
+    async def cut(self, stream: str | StreamName, which: Cut) -> StreamCut | None:
         """ "head", "tail", the text of a cut, or a cut, as a cut; None for none.  Raises NotFound, Invalid."""
+        stream = stream_name(stream)
         if which == "head":
             return await self.stream_cut_head(stream)
         if which == "tail":

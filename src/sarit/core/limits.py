@@ -117,6 +117,10 @@ CONTROL_LIMIT_TIMEOUT_SECONDS: Final = 10.0  # a change that waits longer for me
 # Many connections end at once when clients give up: throttled appends of ended sessions are swept together.
 APPEND_GATE_SWEEP_SECONDS: Final = 0.5
 # (bounds and intervals of this part)
+# What memory holds for an append besides its payload: block, views, the frame it came in (measured: 610 to 660).
+BLOCK_OVERHEAD_BYTES: Final = 640
+# Reads of one segment that are further apart than this are rate limited as different readers.
+READER_LOCALITY_BYTES: Final = 128 * MIB
 
 # -- store: tiering ----------------------------------------------------------------------------
 # (bounds and intervals of this part)
@@ -141,3 +145,9 @@ APPEND_GATE_SWEEP_SECONDS: Final = 0.5
 
 # -- command line and Spark --------------------------------------------------------------------
 # (bounds and intervals of this part)
+
+# -- client: blocking --------------------------------------------------------------------------
+# How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.
+CANCEL_GRACE_SECONDS: Final = 5.0
+FULL_BUFFER_POLL_SECONDS: Final = 1.0  # a write at its bound checks that often that the loop's thread is alive
+BYTE_WRITER_DRAIN_BYTES: Final = 4 * MIB  # written between two waits for acknowledgements

@@ -192,7 +192,7 @@ class SegmentStore:
         _log.error("container %d failed and recovers: %s", container.number, error)
         coverage_probe("container_failed")
         hosted.opened = hosted.reads = hosted.tables = None
-        self.budget.drop({id(segment) for segment in container.state.segments.values()})
+        self.budget.forget_cached({id(segment) for segment in container.state.segments.values()})
         self.budget.forget(container.number)
         if not self._stopping:
             self._spawn(self._reopen(container, hosted.tasks))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from checkers.delivery import DeliveryHistory, Handed, check
+from checkers.delivery import Delivered, DeliveryHistory, check
 
 
-def history(*handed: tuple[str, int, int, int, int]) -> DeliveryHistory:
+def history(*delivered: tuple[str, int, int, int, int]) -> DeliveryHistory:
     """Of (reader, segment, offset, lane, number); segment 1 follows segment 0."""
-    made = DeliveryHistory([Handed(*one) for one in handed])
+    made = DeliveryHistory([Delivered(*one) for one in delivered])
     made.graph.follows(1, [0])
     return made
 
@@ -25,13 +25,13 @@ def test_events_once_and_in_order() -> None:
 
 
 def test_an_event_twice() -> None:
-    assert kinds(history(*RIGHT[:3], ("a", 1, 0, 1, 2))) == ["handed-twice"]
-    assert kinds(history(RIGHT[0], RIGHT[0])) == ["handed-twice"]
+    assert kinds(history(*RIGHT[:3], ("a", 1, 0, 1, 2))) == ["delivered-twice"]
+    assert kinds(history(RIGHT[0], RIGHT[0])) == ["delivered-twice"]
 
 
 def test_events_out_of_order() -> None:
-    assert kinds(history(("a", 0, 0, 1, 2))) == ["handed-order"]
-    assert "handed-order" in kinds(history(("a", 0, 0, 1, 1), ("b", 1, 0, 1, 3), ("a", 0, 10, 1, 2)))
+    assert kinds(history(("a", 0, 0, 1, 2))) == ["delivered-out-of-order"]
+    assert "delivered-out-of-order" in kinds(history(("a", 0, 0, 1, 1), ("b", 1, 0, 1, 3), ("a", 0, 10, 1, 2)))
 
 
 def test_an_event_to_nobody() -> None:
@@ -39,7 +39,7 @@ def test_an_event_to_nobody() -> None:
     made.acked = {1: 3, 2: 2}
     assert not kinds(made), "not yet"
     made.drained = True
-    assert kinds(made) == ["not-handed"]
+    assert kinds(made) == ["not-delivered"]
     made.acked = {1: 2, 2: 2}
     assert not kinds(made)
 
@@ -52,7 +52,7 @@ def checkpoint(cut: dict[int, int], a: int, b: int) -> list[str]:
         for reader, met in (("a", a), ("b", b)):
             if met == at:
                 made.met(reader, "c")
-        made.handed += [Handed(*one) for one in RIGHT[at : at + 1]]
+        made.delivered += [Delivered(*one) for one in RIGHT[at : at + 1]]
     made.cuts["c"] = cut
     return kinds(made)
 

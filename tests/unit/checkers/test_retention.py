@@ -90,7 +90,7 @@ def test_a_head_that_falls() -> None:
 
 def test_too_much_is_kept_for_too_long() -> None:
     made = history(BY_SIZE)
-    made.kept_at_last = (101, 100)
+    made.retained_at_end = (101, 100)
     assert kinds(made) == ["retention-late"]
-    made.kept_at_last = (100, 100)
+    made.retained_at_end = (100, 100)
     assert not kinds(made)

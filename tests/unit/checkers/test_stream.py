@@ -5,14 +5,14 @@ from __future__ import annotations
 from checkers.stream import StreamHistory
 
 
-def kinds(*handed: tuple[int, int, int], follows: dict[int, list[int]] | None = None) -> list[str]:
+def kinds(*delivered: tuple[int, int, int], follows: dict[int, list[int]] | None = None) -> list[str]:
     """Of one reader's (segment, lane, number)."""
     history = StreamHistory()
     for segment, predecessors in (follows or {}).items():
         history.follows(segment, predecessors)
-    for segment, lane, number in handed:
-        history.handed(1, segment, lane, number)
-        history.handed(2, 0, lane, number)  # another reader's events stand between
+    for segment, sequence, number in delivered:
+        history.delivered(1, segment, sequence, number)
+        history.delivered(2, 0, sequence, number)  # another reader's events stand between
     return [violation.kind for violation in history.check() if "reader 1" in violation.message]
 
 

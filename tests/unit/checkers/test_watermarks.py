@@ -86,7 +86,7 @@ def test_an_event_that_is_not_before_the_cut() -> None:
 def test_a_reader_gets_an_event_of_a_time_that_was_over() -> None:
     made = history()
     made.got(7, 1, 10, 2.0)
-    made.told(7, 20, 2.0)
+    made.reported(7, 20, 2.0)
     made.got(7, 2, 20, 3.0)
     assert not kinds(made)
     made.got(7, 2, 19, 3.0)
@@ -95,6 +95,6 @@ def test_a_reader_gets_an_event_of_a_time_that_was_over() -> None:
 
 def test_readers_do_not_mix() -> None:
     made = history()
-    made.told(7, 20, 2.0)
+    made.reported(7, 20, 2.0)
     made.got(8, 2, 19, 3.0)
     assert not kinds(made)

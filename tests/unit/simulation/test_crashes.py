@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
-from simulation.crashes.container import Aside
+from simulation.crashes.container import NestedLoop
 from simulation.crashes.model import Model, ModelSegment
 from simulation.crashes.states import MAX_EXHAUSTIVE, subsets
 
@@ -60,10 +60,10 @@ def test_a_new_life_forgets_what_was_not_found() -> None:
 
 def test_what_is_awaited_aside_does_not_need_the_loop_that_runs() -> None:
     async def main() -> list[int]:
-        aside = Aside()
+        nested_loop = NestedLoop()
         try:
-            return [aside.run(lambda n=n: asyncio.sleep(0, n)) for n in range(3)]
+            return [nested_loop.run(lambda n=n: asyncio.sleep(0, n)) for n in range(3)]
         finally:
-            aside.close()
+            nested_loop.close()
 
     assert asyncio.run(main()) == [0, 1, 2]

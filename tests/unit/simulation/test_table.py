@@ -44,7 +44,7 @@ def test_every_planted_bug_says_what_is_wrong() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_every_planted_bug_fits_where_it_is_planted(name) -> None:
     """One that does not take what the right function takes is caught by its own TypeError, which proves nothing."""
-    with MUTANTS[name].plant():
+    with MUTANTS[name].apply():
         pass
 
 

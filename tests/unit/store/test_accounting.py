@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import SaritError
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES, NULL_ATTRIBUTE_VALUE
 from tests.unit.store.harness import SMALL, World, Writer
 
 NAMES = [f"s/t/{n}.#epoch.0" for n in range(4)]
@@ -86,10 +85,10 @@ def test_what_entered_leaves(seed):
         for _ in range(60):
             await history.step()
             state = history.container.state
-            assert (state.dirty_bytes, state.dirty_blocks) == counted(history.container)
+            assert (state.dirty.append_bytes, state.dirty.append_blocks) == counted(history.container)
         while await history.flusher.checkpoint():
             pass
-        assert history.container.state.charged_bytes == 0
+        assert history.container.state.dirty.charged_bytes == 0
         assert history.store.budget.charged_bytes == 0
         await history.store.stop()
 
@@ -110,7 +109,7 @@ def test_small_appends_are_held_back_by_what_memory_holds_for_them():
             writer.append(b"x" * 100, number)
         taken = 500 - store.container(NAMES[0]).throttled
         assert taken == -(-100_000 // (100 + BLOCK_OVERHEAD_BYTES))
-        assert store.container(NAMES[0]).state.dirty_bytes == taken * 100, "by which flushing goes"
+        assert store.container(NAMES[0]).state.dirty.append_bytes == taken * 100, "by which flushing goes"
         while store.container(NAMES[0]).throttled:
             await writer.settled()
             await store.opened()[0].flusher.checkpoint()

@@ -8,8 +8,8 @@ import pytest
 from sarit.core.errors import Unavailable
 from sarit.index import keys
 from sarit.store.container import metadata_cache as metadata
-from sarit.store.container.container import AttributeUpdate
 from sarit.store.container.recovery import sweep_orphans
+from sarit.store.container.segment import AttributeUpdate
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 NAME = "a/b/0.#epoch.0"

@@ -71,7 +71,7 @@ def test_what_is_deleted_lets_appends_go_on_at_once(change):
             assert container.throttled == 3
             await CHANGES[change](container)
             assert not container.throttled
-            assert store.budget.charged_bytes == container.state.charged_bytes < BOUND
+            assert store.budget.charged_bytes == container.state.dirty.charged_bytes < BOUND
             assert len((await writer.settled()).acknowledgements) == 3
 
     asyncio.run(main())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 from sarit.store.container.operations import Create
 from sarit.store.container.segment import Block, Segment, slice_blocks
 from sarit.store.flow_control.memory_budget import MemoryBudget
@@ -25,7 +25,7 @@ def test_cached_runs_have_no_holes() -> None:
     segment = Segment(Create(1, "a/b/0.#epoch.0"), 0)
     budget = MemoryBudget(1 << 20, 1 << 20)
     blocks = [Block(0, 4, [b"abcd"]), Block(4, 4, None, "chunk"), Block(8, 4, [b"ijkl"]), Block(12, 4, [b"mnop"])]
-    budget.keep(segment, blocks)
+    budget.cache(segment.cache_flushed(blocks))
     assert [[block.offset for block in run] for run in segment.cached] == [[0], [8, 12]]
     assert budget.cached_bytes == 12 + 3 * BLOCK_OVERHEAD_BYTES
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 from sarit.store.container.operations import Create
 from sarit.store.container.segment import Block, Segment, slice_blocks
 from sarit.store.flow_control.memory_budget import MemoryBudget
@@ -42,12 +42,12 @@ class Cache(RuleBasedStateMachine):
             block.released = kind == "released"
             self.data[at] += data
             blocks.append(block)
-        self.budget.keep(self.segments[at], blocks)
+        self.budget.cache(self.segments[at].cache_flushed(blocks))
 
     @rule(at=which)
     def leaves_memory(self, at):
         """The segment is evicted, and loaded again as another object."""
-        self.budget.drop({id(self.segments[at])})
+        self.budget.forget_cached({id(self.segments[at])})
         self.ids += 1
         self.segments[at] = Segment(Create(self.ids, f"s{self.ids}"), 0)
 

@@ -117,7 +117,7 @@ def test_appends_held_back_are_all_told_and_of_no_segment_that_is_missing():
         store = await World(limits=LIMITS).start()
         container = store.container(TARGET)
         await container.create(TARGET)
-        container.state.add_operation(100_000)
+        container.state.dirty.add_operation(100_000)
         container.account()
         writers = await two_writers(store)
         for writer in writers:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 from sarit.storage.memory import MemoryChunks
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire.append import Append
 from tests.unit.store.harness import SMALL, World, Writer, read_all
@@ -87,7 +87,7 @@ async def _ended(store, storage, checkpoint) -> None:
     storage.more.set()
     assert await checkpoint
     (opened,) = store.opened()
-    assert opened.container.state.written_bytes == 0
+    assert opened.container.state.dirty.written_bytes == 0
     assert await read_all(store, SEGMENT) == WHOLE
     await store.stop()
 
@@ -103,8 +103,8 @@ def test_what_a_chunk_holds_leaves_memory_before_the_others_are_written(cache_by
         assert in_memory == stays
         (opened,) = store.opened()
         state = opened.container.state
-        assert state.written_bytes == (ONE_CHUNK if stays else 0)
-        assert state.dirty_bytes == len(WHOLE), "of OTHER alone"
+        assert state.dirty.written_bytes == (ONE_CHUNK if stays else 0)
+        assert state.dirty.append_bytes == len(WHOLE), "of OTHER alone"
         assert await read_all(store, SEGMENT) == WHOLE
         segment = state.names[SEGMENT]
         for offset in (0, 9_999, 10_000, 15_000, 29_999):
@@ -148,9 +148,9 @@ def test_what_is_kept_and_merged_counts_until_the_target_is_committed() -> None:
         (opened,) = store.opened()
         storage.more.set()
         assert await checkpoint
-        assert opened.container.state.written_bytes == ONE_CHUNK
+        assert opened.container.state.dirty.written_bytes == ONE_CHUNK
         assert await opened.flusher.checkpoint()
-        assert opened.container.state.written_bytes == 0
+        assert opened.container.state.dirty.written_bytes == 0
         assert await read_all(store, SEGMENT) == WHOLE
         await store.stop()
 

@@ -55,7 +55,7 @@ def test_compaction_gives_way_while_memory_runs_short():
     async def main():
         _, store, writer = await _trickling()
         half = store.budget.max_dirty_bytes // 2
-        store.budget.report(99, SimpleNamespace(charged_bytes=half, dirty_bytes=0, written_bytes=0))
+        store.budget.report(99, SimpleNamespace(charged_bytes=half, append_bytes=0, written_bytes=0))
         numbers = iter(range(1, 1000))
         expected = b""
 

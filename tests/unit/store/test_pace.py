@@ -30,7 +30,7 @@ class Clock:
 def report(budget, dirty_bytes):
     """Large blocks: memory holds what chunks will."""
     held = DirtyBytes()
-    held.dirty_bytes = dirty_bytes
+    held.append_bytes = dirty_bytes
     budget.report(0, held)
 
 

@@ -287,10 +287,10 @@ class Container(RuleBasedStateMachine):
     @invariant()
     def unflushed_bytes_are_counted(self):
         tails = [block for segment in self.replayed.segments.values() for block in segment.tail]
-        assert self.replayed.dirty_bytes == sum(block.length for block in tails)
-        assert self.replayed.dirty_blocks == len(tails)
+        assert self.replayed.dirty.append_bytes == sum(block.length for block in tails)
+        assert self.replayed.dirty.append_blocks == len(tails)
         if not self.in_flight:
-            assert self.state.charged_bytes == self.replayed.charged_bytes
+            assert self.state.dirty.charged_bytes == self.replayed.dirty.charged_bytes
 
 
 Container.TestCase.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)

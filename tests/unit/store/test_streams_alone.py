@@ -70,7 +70,7 @@ def test_chunks_that_a_table_was_given_once_go_with_it():
         await container.metadata.attribute(segment, WRITER)
         offset = segment.assigned_length
         segment.assigned_length += 100
-        container.state.dirty_bytes += 100
+        container.state.dirty.append_bytes += 100
         segment.in_flight += 1
         await container.submit(Append(segment.id, offset, [b"x" * 100], 100, WRITER, 1, 1))
         await flusher.checkpoint()

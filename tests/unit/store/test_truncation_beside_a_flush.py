@@ -61,7 +61,7 @@ def test_what_is_left_is_read_and_what_went_is_collected(start, known, crash):
         left = [name async for name, _ in world.storage.list("")]
         assert len(left) == sum(start < end for end in (300, 1200, 1500))
         assert await read_all(store, NAME) == DATA[start:]
-        assert flusher._container.state.dirty_bytes == 0
+        assert flusher._container.state.dirty.append_bytes == 0
         await store.stop()
 
     asyncio.run(main())

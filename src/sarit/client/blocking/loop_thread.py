@@ -1,4 +1,9 @@
-"""An event loop on a thread of its own, for callers that do not want one."""
+"""An event loop on a background thread, for callers that have none.
+
+A call of another thread is a task on the loop (`_Call`); its caller waits on a future.  An interrupted caller (Ctrl-C)
+cancels the task and waits for its end, so that the next call does not find it still running.  When the loop ends, by
+`close` or because code on it asked the process to exit, every call that runs or waits ends with Invalid.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +11,20 @@ import asyncio
 import threading
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from sarit.core.errors import Invalid
+from sarit.core.limits import CANCEL_GRACE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
+P = ParamSpec("P")
 T = TypeVar("T")
-
-LET_GO_SECONDS: Final = 5.0
-"""How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends."""
 
 
 class _Call(Generic[T]):
-    """A coroutine that runs on the loop for another thread; `ended` is done when it has really ended."""
+    """A coroutine that runs on the loop for another thread; `ended` is done once the task has ended."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         self.ended: Future[T] = Future()
@@ -38,8 +42,8 @@ class _Call(Generic[T]):
         if self._task is not None:
             self._task.cancel()
 
-    def give_up(self) -> None:
-        """The loop has ended: nobody else will tell those who wait."""
+    def abandon(self) -> None:
+        """The loop has ended: wake the caller, as nothing else will."""
         if self._task is None:
             self._work.close()
         if not self.ended.done():
@@ -47,7 +51,7 @@ class _Call(Generic[T]):
 
     def _cancelled(self) -> None:
         self.ended.cancel()
-        self.ended.set_running_or_notify_cancel()  # only this wakes those who are in `wait`
+        self.ended.set_running_or_notify_cancel()  # only this wakes a caller that is in `wait`
 
     def _copy(self, task: asyncio.Task[T]) -> None:
         if self.ended.done():
@@ -67,12 +71,12 @@ class LoopThread:
         import uvloop
 
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-        self._gate = threading.Lock()  # held to begin a call, and to say that there will be no more
+        self._gate = threading.Lock()  # held to begin a call, and to refuse calls from then on
         self._stopped = False
         self._ended = False
         self._calls: dict[_Call[Any], None] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name=name, daemon=True)
         self._thread.start()
 
     def __repr__(self) -> str:
@@ -86,7 +90,7 @@ class LoopThread:
     def check(self) -> None:
         """Raises Invalid when the loop has ended, or is another process's."""
         if not self._thread.is_alive():
-            raise Invalid("the client is closed (or this process was forked after it connected): connect anew")
+            raise Invalid("the client is closed (or this process was forked after it connected): connect again")
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and return its result; interrupting the wait cancels it.  Raises Invalid."""
@@ -103,9 +107,9 @@ class LoopThread:
         except CancelledError:
             raise Invalid("the client was closed while this call was under way") from None
         except BaseException:
-            if not call.ended.done():  # Ctrl-C: what comes next must not find the call still at work
+            if not call.ended.done():  # Ctrl-C: the next call must not find this one still running
                 self.call(call.cancel)
-                wait((call.ended,), LET_GO_SECONDS)
+                wait((call.ended,), CANCEL_GRACE_SECONDS)
             raise
         finally:
             self._calls.pop(call, None)
@@ -116,16 +120,24 @@ class LoopThread:
             while (item := self.run(_next(items))) is not None:
                 yield item
         finally:
-            # Not waited for: the collector may find an abandoned iterator on any thread, at any moment.
-            self.call(lambda: self._let_go_of(items))
+            # Not waited for: the garbage collector may close an abandoned iterator on any thread, at any moment.
+            self.call(lambda: self._close_soon(items))
+
+    def call_and_wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a plain function on the loop and return its result.  Raises Invalid, and what the function raises."""
+
+        async def on_loop() -> T:
+            return function(*args, **kwargs)
+
+        return self.run(on_loop())
 
     def call(self, function: Callable[[], Any]) -> None:
-        """Call `function` on the loop, soon; nothing happens when the loop has ended."""
+        """Call `function` on the loop soon, without waiting; nothing happens when the loop has ended."""
         with suppress(RuntimeError):  # closed meanwhile
             self.loop.call_soon_threadsafe(function)
 
     def close(self) -> None:
-        """End the loop and its thread; calls of other threads that are under way end with Invalid."""
+        """End the loop and its thread; calls that other threads have begun end with Invalid."""
         if self._thread.is_alive():
             with self._gate:
                 first, self._stopped = not self._stopped, True
@@ -137,38 +149,38 @@ class LoopThread:
         call = _Call(self.loop, work)
         with self._gate:
             if self._ended:
-                raise Invalid("the client is closed: connect anew")
+                raise Invalid("the client is closed: connect again")
             self._calls[call] = None
             self.loop.call_soon_threadsafe(call.start)
         return call
 
-    def _work(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
-        finally:  # also when a user's function on the loop asked the process to exit: nobody must wait on
+        finally:  # also when a user's function on the loop asked the process to exit: no caller may wait for ever
             with self._gate:
                 self._ended = True
             try:
-                self.loop.run_until_complete(self._let_go())
+                self.loop.run_until_complete(self._cancel_all())
                 self.loop.close()
             finally:
                 for call in list(self._calls):
-                    call.give_up()
+                    call.abandon()
 
-    def _let_go_of(self, items: AsyncIterator[Any]) -> None:
+    def _close_soon(self, items: AsyncIterator[Any]) -> None:
         task = self.loop.create_task(_close(items))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    async def _let_go(self) -> None:
-        """End what is under way."""
-        await asyncio.sleep(0)  # calls that were begun meanwhile are tasks now
+    async def _cancel_all(self) -> None:
+        """Cancel every task and wait for their end."""
+        await asyncio.sleep(0)  # calls that began meanwhile are tasks now
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=LET_GO_SECONDS)
+            await asyncio.wait(tasks, timeout=CANCEL_GRACE_SECONDS)
 
 
 async def _next(items: AsyncIterator[T]) -> T | None:

@@ -10,11 +10,11 @@ came: a position never lies before an event of a segment it has left.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from sarit.client.core.deadline import within
 from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
 from sarit.client.reader.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
 from sarit.client.reader.progress import Progress
@@ -23,6 +23,7 @@ from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     import pyarrow as pa
@@ -102,12 +103,10 @@ class EventReader:
 
         Raises Invalid (`most` is below 1)."""
         check_most(most)
-        try:
-            async with asyncio.timeout(timeout):
-                current = await self.next_events()
-        except TimeoutError:
-            return []
-        return [] if current is None else list(islice(current.left, most))
+        found = self.waiting_events()
+        if found is None:
+            found = await within(timeout, self.next_events())
+        return [] if found is None else list(islice(found.left, most))
 
     async def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
         """Up to `most` events as a record batch (event, segment, offset); None at the end.
@@ -116,13 +115,8 @@ class EventReader:
         """
         if most is not None:
             check_most(most)
-        try:
-            async with asyncio.timeout(timeout):
-                if not await self.next_table():
-                    return None
-        except TimeoutError:
-            pass
-        return self.take_table(most)
+        found = await within(timeout, self.next_table())
+        return None if found is False else self.take_table(most)
 
     async def next_table(self) -> bool:
         """Have a record batch at hand, not handed out yet; False at the end.  Hand it out by `take_table`."""

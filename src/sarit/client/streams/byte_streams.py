@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import segments
+from sarit.client.core.deadline import within
 from sarit.client.core.framing import CHUNK_BYTES, Chunk
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.writer.appender_driver import AppenderDriver
@@ -265,11 +266,7 @@ class ByteReader:
 
     async def read(self, most: int = MIB, timeout: float | None = None) -> bytes:
         """Up to `most` bytes, at least one; none at the end of a sealed stream, or after `timeout` seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self.fill()
-        except TimeoutError:
-            return b""
+        await within(timeout, self.fill())
         return self.take(most)
 
     def take(self, most: int) -> bytes:

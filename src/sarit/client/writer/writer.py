@@ -54,7 +54,6 @@ class EventWriter:
 
     __slots__ = (
         "_barriers",
-        "_buffer_bytes",
         "_closed",
         "_dispatch_due",
         "_drained",
@@ -74,6 +73,7 @@ class EventWriter:
         "_session",
         "_wake",
         "_yield",
+        "buffer_bytes",
         "stream",
     )
 
@@ -92,7 +92,7 @@ class EventWriter:
         self._noted = False
         self._session = session
         self._partitioner = Partitioner(session, target or StreamTarget(session, stream), self._progressed, self.fail)
-        self._buffer_bytes = buffer_bytes
+        self.buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
         self._put_both = self._intake.extend
         self._intake_free_bytes = self._intake_limit_bytes = max(MIN_INTAKE_BYTES, min(buffer_bytes, MAX_INTAKE_BYTES))
@@ -200,7 +200,7 @@ class EventWriter:
         """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure."""
         if self._failure is not None:
             raise self._failure.with_traceback(None)
-        while self.pending_bytes() > self._buffer_bytes:
+        while self.pending_bytes() > self.buffer_bytes:
             self._dispatch()
             if self._drained is None or self._drained.done():
                 self._drained = self._session.loop.create_future()
@@ -336,7 +336,7 @@ class EventWriter:
             if self._intake:
                 self._idle = False
                 self.dispatch_soon()
-        if self._drained is not None and self.pending_bytes() <= self._buffer_bytes and not self._drained.done():
+        if self._drained is not None and self.pending_bytes() <= self.buffer_bytes and not self._drained.done():
             self._drained.set_result(None)
         if self._on_dispatched is not None:
             self._on_dispatched()

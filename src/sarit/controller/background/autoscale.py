@@ -91,6 +91,6 @@ class AutoScale:
 
         await self._streams.change(name, decide)
         for plan in planned:
-            coverage_probe("scaled_by_rate")
+            coverage_probe("auto_scaled")
             _log.info("%s: %d segments became %d by their rates", name, len(plan.replaced), len(plan.ranges))
         return bool(planned)

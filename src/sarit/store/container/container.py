@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import APPEND_GATE_SWEEP_SECONDS, MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
-from sarit.store.container.attributes import AttributeUpdate, resolve_attributes
 from sarit.store.container.group_commit import GroupCommit, call_each, resolve, wake_waiters
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.operations import KIND_STREAM, Delete, Merge, Operation
-from sarit.store.container.segment import EVENT_COUNT
+from sarit.store.container.segment import EVENT_COUNT, AttributeUpdate, resolve_attributes
 from sarit.store.container.state import ContainerState, WrongEventNumber
 from sarit.store.container.writer_session import WriterSession, end_session, segment_gone
 from sarit.store.flow_control.control_limit import wait_below_control_limit
@@ -165,7 +164,7 @@ class Container:
 
     def _report(self) -> None:
         if self.failure is None:  # else what it held is forgotten, and would be charged for ever to nobody
-            self.budget.report(self.number, self.state)
+            self.budget.report(self.number, self.state.dirty)
 
     @property
     def throttled(self) -> int:

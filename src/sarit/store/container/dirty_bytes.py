@@ -1,71 +1,77 @@
-"""What a container holds in memory and in its log alone, counted.
+"""Dirty bytes: what a container holds in memory and in its log alone, until a checkpoint covers it.
 
-Two counts of the bytes of appends: what chunks will hold (`dirty_bytes`, by which flushing goes), and what
-memory holds for them (`charged_bytes`, by which appends are held back).  A block of few bytes costs many times as much.
+Appends have two counts.  `append_bytes` is what chunks will hold; the flusher is triggered by it.
+`charged_bytes` is what memory holds for them; appends are throttled by it.  A block of few bytes costs many
+times as much as its payload.
 
-All other operations count by their encoded size, and each entry as much as a block beside its payload, from when they
+All other operations count by their encoded size plus the overhead of one block for each entry, from when they
 are accepted until a checkpoint that covers them is committed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 from sarit.store.container.operations import UpdateTable
 
 if TYPE_CHECKING:
     from sarit.store.container.operations import Operation
 
-# What memory holds for an append beside its payload: block, views, the frame it came in (measured: 610 to 660).
-BLOCK_OVERHEAD_BYTES: Final = 640
-
 
 class DirtyBytes:
-    """The counts of one container.  What enters by `add_block` leaves by `remove_block`, once."""
+    """The counters of one container.  What `add_block` adds, `remove_block` takes off, once."""
+
+    __slots__ = ("_applied_operation_bytes", "append_blocks", "append_bytes", "operation_bytes", "written_bytes")
 
     def __init__(self) -> None:
-        self.dirty_bytes = 0
-        self.dirty_blocks = 0
-        # What memory holds for blocks that stand in chunks, until a checkpoint of their segment is committed.
+        self.append_bytes = 0
+        self.append_blocks = 0
+        # Memory held for blocks that are in chunks already, until the checkpoint of their segment is committed.
         self.written_bytes = 0
         self.operation_bytes = 0
         self._applied_operation_bytes = 0
 
+    def __repr__(self) -> str:
+        return f"<DirtyBytes of {self.append_blocks} blocks: {self.append_bytes}, operations: {self.operation_bytes}>"
+
     @property
     def charged_bytes(self) -> int:
-        """What memory holds for all of it."""
-        return self.dirty_bytes + self.dirty_blocks * BLOCK_OVERHEAD_BYTES + self.operation_bytes
+        """What memory holds for all of it: the container's charge on the memory budget."""
+        return self.append_bytes + self.append_blocks * BLOCK_OVERHEAD_BYTES + self.operation_bytes
 
     def add_block(self, length: int) -> None:
-        """Bytes were accepted that no chunk holds; none of them make no block."""
+        """Bytes that no chunk holds were accepted; an append of 0 bytes makes no block."""
         if length:
-            self.dirty_bytes += length
-            self.dirty_blocks += 1
+            self.append_bytes += length
+            self.append_blocks += 1
 
     def remove_block(self, length: int) -> None:
-        """A block stands in a chunk or in the index, or nobody will read it again."""
-        self.dirty_bytes -= length
-        self.dirty_blocks -= 1
+        """A block is in a chunk or in the index, or nobody will read it again."""
+        self.append_bytes -= length
+        self.append_blocks -= 1
 
-    def add_operation(self, bytes_held: int) -> None:
+    def add_operation(self, charged_bytes: int) -> None:
         """An operation other than an append was accepted."""
-        self.operation_bytes += bytes_held
+        self.operation_bytes += charged_bytes
 
-    def operations_applied(self, bytes_held: int) -> None:
+    def operations_applied(self, charged_bytes: int) -> None:
         """Operations of so many bytes are applied: the next checkpoint covers them."""
-        self._applied_operation_bytes += bytes_held
+        self._applied_operation_bytes += charged_bytes
 
-    def cover_operations(self) -> int:
-        """A checkpoint begins: what it will take off when it is committed."""
+    def begin_checkpoint(self) -> int:
+        """The operation bytes that this checkpoint covers; pass them to `end_checkpoint`."""
         covered, self._applied_operation_bytes = self._applied_operation_bytes, 0
         return covered
 
-    def free_operations(self, covered: int) -> None:
-        """A checkpoint is committed."""
+    def end_checkpoint(self, covered: int) -> None:
+        """The checkpoint is committed."""
+        assert 0 <= covered <= self.operation_bytes, (covered, self)
         self.operation_bytes -= covered
+        self.written_bytes = 0
 
 
 def operation_bytes(operation: Operation, encoded_bytes: int) -> int:
-    """What an operation other than an append counts for: each entry of a table costs about what a block does."""
+    """The charge of an operation other than an append: each entry of a table costs about as much as a block."""
     entries = len(operation.entries) if isinstance(operation, UpdateTable) else 1
     return encoded_bytes + max(entries, 1) * BLOCK_OVERHEAD_BYTES

@@ -1,9 +1,22 @@
-"""Batches the operations of all clients into frames and applies them when they are durable.
+"""Group commit: batches the operations of all clients into frames, and applies a frame once it is durable.
 
-It clocks itself: while the log is busy with earlier frames, the next one gathers; there is
-no timer.  Up to MAX_FRAMES_IN_FLIGHT frames are with the log, so that its thread finds the
-next one waiting when a sync returns.  The first failure ends the pipeline: every operation
-not known to be durable gets an error whose outcome is unknown, and its owner recovers.
+Theory of operation.  Group commit happens at two levels, and both are one idea: while a write is under way, what
+arrives meanwhile gathers for the next one.  Here, the operations of one container gather into a *frame*.  Below,
+the log's thread gathers the frames of all containers into a *log group*, which is written and synced as one
+(`log/writer.py`).
+
+Group commit is self-clocked; there is no timer.  While MAX_FRAMES_IN_FLIGHT frames are with the log, operations are
+added to the current batch.  When a frame becomes durable, the next batch is sent.  More than one frame is in flight
+so that the log's thread finds the next one waiting when a sync returns.
+
+When a frame is durable, three things happen, in this order:
+1. `ContainerState.apply` moves the applied state by each of its operations.
+2. The callbacks of its operations run: acknowledgements are sent.
+3. The waiters of the segments that changed are woken: readers at the tail.
+So nobody reads or acknowledges anything that is not durable and applied.
+
+The first failure ends group commit for good.  Every operation not known to be durable fails with Unavailable, its
+outcome unknown, and the owner of the container recovers by reading the log again.
 """
 
 from __future__ import annotations
@@ -30,7 +43,7 @@ Done = Callable[[BaseException | None], None]
 
 
 class FrameBatch:
-    """Operations that will be durable together."""
+    """Operations that become durable together, as one frame of the log."""
 
     __slots__ = ("began", "bytes", "charged_bytes", "done", "number", "operations", "parts", "wall_ms")
 
@@ -40,14 +53,17 @@ class FrameBatch:
         self.wall_ms = 0
         self.parts: list[Buffer] = [b""]
         self.bytes = FRAME_HEADER.size
-        # What its operations other than appends count for (`unflushed.py`).
+        # The charge of its operations other than appends (`dirty_bytes.py`).
         self.charged_bytes = 0
         self.operations: list[Operation] = []
         self.done: list[Done | None] = []
 
 
 class GroupCommit:
-    """Order of operations in, the same order of applied operations out."""
+    """The group commit of one container.  Operations are applied in the order in which they were added.
+
+    `on_failure(error)` is called once, when it ends.  `on_durable(began, size)` is called after the callbacks of each
+    durable frame, with the time its first operation was added (monotonic, in seconds) and its size in bytes."""
 
     def __init__(
         self,
@@ -71,15 +87,17 @@ class GroupCommit:
         self._failure: BaseException | None = None
 
     def __repr__(self) -> str:
-        return f"<FramePipeline next {self._next_number}, in flight {len(self._in_flight)}>"
+        return f"<GroupCommit next frame {self._next_number}, in flight {len(self._in_flight)}>"
 
     @property
     def idle(self) -> bool:
-        """Whether every operation given is applied."""
+        """Whether every operation added is applied."""
         return not (self._in_flight or self._full_batches or self._batch.done)
 
     def add(self, operation: Operation, done: Done | None) -> None:
-        """Queue an operation; `done(None)` follows once it is durable and applied."""
+        """Queue an operation; `done(None)` is called once it is durable and applied, `done(error)` on a failure.
+
+        Raises Unavailable after a failure."""
         if self._failure is not None:
             raise Unavailable("the container is recovering") from self._failure
         frame = self._batch
@@ -90,7 +108,7 @@ class GroupCommit:
             size = operation.encode(frame.parts)
             assert size <= MAX_OPERATION_BYTES, f"an operation of {size} bytes fits no frame"
         except Exception as bug:
-            # The assigned state has moved and no frame will follow: what is built on it could not be replayed.
+            # The assigned state has moved, but no frame will hold the operation: what builds on it cannot be replayed.
             self.fail(bug)
             raise
         if frame.bytes + size > MAX_FRAME_BYTES:
@@ -99,7 +117,7 @@ class GroupCommit:
         if not isinstance(operation, Append):
             held = operation_bytes(operation, size)
             frame.charged_bytes += held
-            self._state.add_operation(held)
+            self._state.dirty.add_operation(held)
         frame.operations.append(operation)
         frame.done.append(done)
         if frame.bytes >= FRAME_TARGET_BYTES:
@@ -110,7 +128,7 @@ class GroupCommit:
             self._loop.call_soon(self._send_batches)
 
     def _start_overflow_batch(self, full: FrameBatch, parts: int) -> FrameBatch:
-        """A frame behind `full`, for what stands in that one from its `parts` on: together they would be too large."""
+        """Queue `full` without its parts from `parts` on, and begin a batch with those: together they are too large."""
         frame = self._batch = FrameBatch()
         frame.began = self._env.clock.monotonic()
         frame.parts += full.parts[parts:]
@@ -119,7 +137,7 @@ class GroupCommit:
         return frame
 
     def barrier(self, done: Done) -> None:
-        """Call `done` once everything added so far is durable (at once when it is)."""
+        """Call `done` once everything added so far is durable and applied; at once when it is."""
         if self._failure is not None:
             unavailable = Unavailable("the container is recovering")
             unavailable.__cause__ = self._failure
@@ -141,7 +159,7 @@ class GroupCommit:
         await waiter
 
     def fail(self, error: BaseException) -> None:
-        """End: report an unknown outcome to everybody who still waits."""
+        """End: whoever still waits gets Unavailable, outcome unknown.  Only the first failure counts."""
         if self._failure is not None:
             return
         self._failure = error
@@ -153,7 +171,7 @@ class GroupCommit:
         unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
         for frame in frames:
             bug = call_each(frame.done, unknown) or bug
-        if bug is not None:  # not raised: who fails a container has something to say of its own
+        if bug is not None:  # not raised: the caller has an error of its own to raise
             self._loop.call_exception_handler({"message": "a bug while a container failed", "exception": bug})
 
     def _send_batches(self) -> None:
@@ -173,7 +191,7 @@ class GroupCommit:
             self._log.append(frame.number, frame.parts, self._durable)
 
     def _durable(self, error: BaseException | None) -> None:
-        """The oldest frame with the log is durable, or the log is dead."""
+        """The oldest frame in flight is durable, or the log has failed."""
         if self._failure is not None:
             return
         if error is not None:
@@ -181,24 +199,28 @@ class GroupCommit:
             return
         frame = self._in_flight.popleft()
         state = self._state
+        woken: list[Segment] = []
         try:
+            assert frame.number == state.applied_frame + 1, (frame.number, state.applied_frame)
             for operation in frame.operations:
-                state.apply(operation, frame.wall_ms)
-        except Exception as bug:  # an assertion: nothing may be acknowledged on top of it
+                if waiting := state.apply(operation, frame.wall_ms):
+                    woken += waiting
+        except Exception as bug:  # an assertion: nothing may be acknowledged after it
             self._in_flight.appendleft(frame)
             self.fail(bug)
             raise
         state.applied_frame = frame.number
-        state.operations_applied(frame.charged_bytes)
+        state.dirty.operations_applied(frame.charged_bytes)
         raised = call_each(frame.done, None)
         try:
-            self._on_durable(frame.began, frame.bytes)  # behind the answers: it may let appends go on, and refuse them
+            self._on_durable(
+                frame.began, frame.bytes
+            )  # after the replies: it may release throttled appends, or refuse them
         except Exception as failure:
             raised = raised or failure
-        woken, state.woken = state.woken, []
         for segment in woken:
             raised = wake_waiters(segment) or raised
-        if raised is not None:  # somebody may wait for ever: what it reads or sends again is answered after a recovery
+        if raised is not None:  # somebody may have got no reply; after a recovery, what it sends again is answered
             self.fail(raised)
             raise raised
         if not self._send_scheduled:
@@ -206,7 +228,7 @@ class GroupCommit:
 
 
 def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> Exception | None:
-    """Call all of `those`, also behind one that raises; the first such bug."""
+    """Call each of `those`, also after one that raises; the first exception, if any."""
     bug: Exception | None = None
     left = iter(those)
     while True:
@@ -220,13 +242,13 @@ def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> 
 
 
 def wake_waiters(segment: Segment) -> Exception | None:
-    """Wake whoever waits for something to tell about a segment, also behind one that raises; the first such bug."""
+    """Call each waiter of a segment, once, also after one that raises; the first exception, if any."""
     waiters, segment.waiters = segment.waiters, []
     return call_each(waiters)
 
 
 def resolve(waiter: asyncio.Future[None], error: BaseException | None) -> None:
-    """Resolve a future once, unless its owner gave up."""
+    """Complete a future, unless its owner has cancelled it."""
     if waiter.done():
         return
     if error is None:

@@ -180,7 +180,7 @@ class MetadataCache:
         The list is replaced, never taken away: a merge may count on it."""
         while segment.chunks is not None and not segment.deleted:
             extents = await self._consistent_extents(segment.id)
-            coverage_probe("chunks_read_again")
+            coverage_probe("chunk_list_reloaded")
             if extents is not None and not segment.deleted:
                 segment.chunks = ChunkList(extents)
                 return
@@ -269,7 +269,7 @@ class MetadataCache:
         generation = self.generation
         extents = await self.scan_extents(segment_id)
         if self._committing or generation != self.generation:
-            coverage_probe("extents_read_beside_a_commit")
+            coverage_probe("extents_read_during_commit")
             return None
         return extents
 

@@ -107,8 +107,8 @@ async def _replay(container: Container, after: int) -> None:
         for operation in operations:
             if not isinstance(operation, Append):
                 held = operation_bytes(operation, operation.encode([]))
-                state.add_operation(held)
-                state.operations_applied(held)
+                state.dirty.add_operation(held)
+                state.dirty.operations_applied(held)
             if not isinstance(operation, Create):
                 segment = await metadata.by_id(operation.segment)
                 if isinstance(operation, Merge):
@@ -123,7 +123,6 @@ async def _replay(container: Container, after: int) -> None:
         state.applied_frame = frame.number
         if frame.number % _FRAMES_PER_TURN == 0:
             await asyncio.sleep(0)
-    state.woken.clear()
 
 
 async def _delete_transients(container: Container) -> None:

@@ -1,21 +1,22 @@
-"""One segment in memory, and its record in the index.
+"""One segment in memory, its attributes, and its record in the index.
 
 A segment has two states.  *Assigned* is durable plus in flight: every check is made against
-it.  *Applied* is durable: every read is served from it.  An operation moves the first when
-it is accepted and the second when its frame is durable, in the same order.
+it.  *Applied* is durable: every read is served from it.  An operation moves the assigned state
+when it is accepted and the applied state when its frame is durable, in the same order.
 
-Bytes that no checkpoint has committed yet stand in `tail`, a list of blocks by offset.  The
-flusher gives a block the chunk it was written to; the next checkpoint commits that.
+`tail` holds the bytes that no checkpoint has committed yet: a list of blocks by offset.  The
+flusher notes in a block which chunk it was written to; the next checkpoint commits that.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.errors import Corrupt
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.errors import Conflict, Corrupt, Invalid
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import Create, Entry
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.storage.layout import ChunkList
 
-# Attribute that counts the events of a segment: kept in the segment record, not as a key.
+# The attribute that counts the events of a segment.  It is a field of the record, not a row of its own.
 EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
 
 RECORD_VERSION: Final = 1
@@ -41,6 +42,41 @@ class Attribute:
         self.assigned = value
         self.applied = value
         self.owner: object | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeUpdate:
+    """A conditional change of one attribute; `kind` as in wire.md par. 5.1."""
+
+    attribute: bytes
+    kind: int
+    value: int
+    expected: int
+
+
+def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -> tuple[tuple[bytes, int], ...]:
+    """The values after `updates`, checked against the assigned state.  Raises Conflict, Invalid (over 64 bits).
+
+    The attributes must be in memory."""
+    out = []
+    for update in updates:
+        current = segment.attributes[update.attribute].assigned
+        absent = current == NULL_ATTRIBUTE_VALUE
+        value = update.value
+        if (
+            (update.kind == 0 and not absent)
+            or (update.kind == 2 and not absent and value <= current)
+            or (update.kind == 4 and current != update.expected)
+        ):
+            raise Conflict(
+                f"attribute {update.attribute.hex()} of {segment.name}", expected=update.expected, actual=current
+            )
+        if update.kind == 3 and not absent:
+            value += current
+            if not -(1 << 63) <= value < 1 << 63:
+                raise Invalid(f"attribute {update.attribute.hex()} of {segment.name} cannot be {value}: it has 64 bits")
+        out.append((update.attribute, value))
+    return tuple(out)
 
 
 class Block:
@@ -97,11 +133,30 @@ def slice_blocks(blocks: Sequence[Block], offset: int, limit: int) -> list[Buffe
     return out
 
 
+class CachedRun:
+    """Adjacent flushed blocks of one segment, cached until the memory budget evicts them."""
+
+    __slots__ = ("blocks", "bytes", "segment")
+
+    def __init__(self, segment: Segment, blocks: list[Block]) -> None:
+        self.segment = segment
+        self.blocks = blocks
+        self.bytes = sum(block.length for block in blocks) + len(blocks) * BLOCK_OVERHEAD_BYTES
+
+    def evict(self) -> None:
+        """Take the run out of its segment's cache, once."""
+        cached = self.segment.cached
+        for at, blocks in enumerate(cached):
+            if blocks is self.blocks:
+                del cached[at]
+                break
+
+
 class TableState:
-    """What a table segment holds in memory above the index, newest first.
+    """Entries of a table segment that are newer than the index, newest first.
 
     `pending`: in flight.  `dirty`: applied since the last snapshot.  `flushing`: in the
-    checkpoint under way.  Removals are entries with value None.
+    checkpoint in progress.  Removals are entries with value None.
     """
 
     __slots__ = ("dirty", "flushing", "pending")
@@ -174,7 +229,7 @@ class Segment:
         self.flushed = 0
         # `committed`: a record of this segment is in the index.
         self.committed = False
-        # `saved`: that record tells everything applied so far.
+        # `saved`: that record holds everything applied so far.
         self.saved = False
         self.tail: list[Block] = []
         self.cached: list[list[Block]] = []
@@ -205,6 +260,21 @@ class Segment:
             or self.flushing_attributes or not self.committed or self.assigned_deleted
             or (self.table is not None and (self.table.pending or self.table.dirty or self.table.flushing))
         )  # fmt: skip
+
+    def cache_flushed(self, blocks: Sequence[Block]) -> list[CachedRun]:
+        """Cache the blocks that are still in memory, as runs without holes, and return the runs."""
+        runs: list[list[Block]] = []
+        end = -1
+        for block in blocks:
+            if block.parts is None or block.released:
+                end = -1
+                continue
+            if block.offset != end:
+                runs.append([])
+            runs[-1].append(block)
+            end = block.end
+        self.cached += runs
+        return [CachedRun(self, run) for run in runs]
 
     def check(self) -> None:
         """Assert the invariants of one segment."""
@@ -241,7 +311,7 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
     try:
         name = record[_RECORD.size :].decode()
     except UnicodeDecodeError as error:
-        raise Corrupt(f"the index record of segment {segment_id} names it by no text") from error
+        raise Corrupt(f"the index record of segment {segment_id} holds a name that is not UTF-8") from error
     if len(record) != _RECORD.size + size or start > length:
         raise Corrupt(f"the index record of segment {segment_id} is damaged: {record[:80].hex()}")
     segment = Segment(Create(segment_id, name, kind, key_length, scale_type, rate, rollover), modified)
@@ -252,8 +322,3 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
     segment.assigned_sealed = segment.sealed = bool(flags & _SEALED)
     segment.created = segment.committed = segment.saved = True
     return segment
-
-
-def is_null(value: int) -> bool:
-    """Whether an attribute value means absent."""
-    return value == NULL_ATTRIBUTE_VALUE

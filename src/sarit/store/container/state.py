@@ -1,13 +1,20 @@
 """The state of one container: a pure function of the operations applied to it.
 
-Theory of operation.  A command is checked against the *assigned* state by a method here, which moves that
-state and returns the outcome as an operation.  When its frame is durable, `apply` moves the *applied* state.
-Replay after a crash moves both at once with the same code.  Nothing here awaits: what a check needs (the
-segment, a writer's attribute, table entries) has been made resident before.
+Theory of operation.  A method here checks a command against the *assigned* state, moves that state, and
+returns the outcome as an operation.  When the operation's frame is durable, `apply` moves the *applied* state
+and returns the segments whose waiters must be woken.  Replay after a crash moves both states at once with the
+same code.  Nothing here awaits: what a check needs (the segment, a writer's attribute, table entries) has been
+loaded into memory before.
 
-Warnings.  (1) A name may have two incarnations in memory: the old one deleted in the assigned state only, the
-new one created there only; `names` holds the newest.  (2) A snapshot in progress must see each segment as it
-was at its frame: `touch` is called before every applied change.
+A checkpoint is a pair of calls.  `begin_checkpoint` returns a `Snapshot` of everything applied; until
+`end_checkpoint`, `apply` copies each segment of the snapshot before its first change (copy-on-write).
+
+Invariants.
+1. A name may have two incarnations in memory: the old one is deleted in the assigned state only, the new one
+   exists there only.  `names` holds the newest.
+2. At most one checkpoint is in progress.  One that is abandoned blocks the next, which would truncate the log
+   above changes that only the log holds.
+3. Each block of a tail that no chunk holds is counted in `dirty` exactly once.
 """
 
 from __future__ import annotations
@@ -32,6 +39,7 @@ from sarit.store.container.operations import (
     UpdateTable,
 )
 from sarit.store.container.segment import Attribute, Block, Segment
+from sarit.store.container.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,49 +47,69 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
 
 
+_NOBODY: tuple[Segment, ...] = ()
+
+
 class WrongEventNumber(Conflict):
-    """The writer's stored number is not the one its connection knows."""
+    """The writer's stored event number is not the one its connection knows."""
 
 
-def _untouched(_: Segment) -> None:
-    """No snapshot is in progress."""
-
-
-class ContainerState(DirtyBytes):
-    """All resident segments of a container, assigned and applied."""
+class ContainerState:
+    """All segments of a container that are in memory, assigned and applied."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.names: dict[str, Segment] = {}
         self.segments: dict[int, Segment] = {}
         self.next_segment_id = 1
         self.applied_frame = 0
-        self.dirty: dict[int, Segment] = {}
-        self.garbage: set[str] = set()
+        self.dirty = DirtyBytes()
+        # Since the last snapshot: segments whose applied state changed, those that were truncated, and
+        # chunks that nothing refers to any more.
+        self.changed: dict[int, Segment] = {}
         self.truncated: dict[int, Segment] = {}
-        self.woken: list[Segment] = []
-        self.touch: Callable[[Segment], None] = _untouched
+        self.garbage: set[str] = set()
+        self._snapshot: Snapshot | None = None
 
-    # -- residency ------------------------------------------------------------------------
+    # -- what is in memory -----------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:
-        """Make a segment loaded from the index resident."""
+        """Add a segment loaded from the index."""
         assert segment.id not in self.segments, segment
         self.segments[segment.id] = segment
         self.names[segment.name] = segment
 
     def forget(self, segment: Segment) -> None:
-        """Drop a segment that can be loaded again, or is deleted in index and memory."""
+        """Remove a segment from memory that can be loaded again, or whose deletion is committed."""
         self.segments.pop(segment.id, None)
         if self.names.get(segment.name) is segment:
             del self.names[segment.name]
+
+    # -- checkpoints -----------------------------------------------------------------------
+
+    def begin_checkpoint(self) -> Snapshot:
+        """Snapshot everything applied so far.  The caller copies it segment by segment (`Snapshot.copy_next`)."""
+        assert self._snapshot is None, "a checkpoint was abandoned: the next would truncate the log above its changes"
+        snapshot = Snapshot(
+            self.applied_frame, self.next_segment_id, self.changed, self.truncated, self.garbage,
+            self.dirty.begin_checkpoint(),
+        )  # fmt: skip
+        self.changed, self.truncated, self.garbage = {}, {}, set()
+        self._snapshot = snapshot
+        return snapshot
+
+    def end_checkpoint(self, snapshot: Snapshot) -> None:
+        """The snapshot is committed to the index."""
+        assert snapshot is self._snapshot, (snapshot, self._snapshot)
+        assert not snapshot.uncopied, snapshot
+        self.dirty.end_checkpoint(snapshot.operation_bytes)
+        self._snapshot = None  # it refers to inlined bytes, which only the cache may retain now
 
     # -- checks against the assigned state: each returns the outcome -----------------------
 
     def create(
         self, name: str, *, kind: int, key_length: int, scale_type: int, target_rate: int, rollover: int
     ) -> Create:
-        """A new segment.  The caller made sure that the index holds none of that name."""
+        """A new segment.  The caller made sure that the index holds none of that name.  Raises Exists."""
         present = self.names.get(name)
         if present is not None and not present.assigned_deleted:
             raise Exists(f"segment {name} exists")
@@ -124,7 +152,7 @@ class ContainerState(DirtyBytes):
         segment.assigned_length = offset + length
         segment.assigned_events += events
         attribute.assigned = number
-        self.add_block(length)
+        self.dirty.add_block(length)
         segment.in_flight += 1
         return Append(segment.id, offset, parts, length, writer, number, events)
 
@@ -157,7 +185,7 @@ class ContainerState(DirtyBytes):
         return Delete(segment.id)
 
     def merge(self, target: Segment, source: Segment, attributes: tuple[tuple[bytes, int], ...]) -> Merge:
-        """Source (whose chunk list is resident) moves to the end of target.
+        """Move source, whose chunk list is in memory, to the end of target.
 
         Raises NotFound, Sealed, Invalid (source truncated, or a table)."""
         self._require(target)
@@ -181,7 +209,7 @@ class ContainerState(DirtyBytes):
         return operation
 
     def set_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> SetAttributes:
-        """New values, already decided; the attributes are resident.  Raises NotFound."""
+        """Set attributes that are in memory to values already decided.  Raises NotFound."""
         self._require(segment)
         self._assign_attributes(segment, attributes)
         segment.in_flight += 1
@@ -200,7 +228,7 @@ class ContainerState(DirtyBytes):
         current: Callable[[bytes], Entry | None],
         expected_length: int | None,
     ) -> UpdateTable:
-        """Changes (key, value or None, expected version), all judged against the state before.
+        """Changes (key, value or None, expected version), all checked against the state before the first.
 
         Raises NotFound, Conflict (`expected`/`actual` versions; NOT_EXISTS for an absent key),
         Sealed, Truncated when `expected_length` is not the table's position."""
@@ -242,11 +270,14 @@ class ContainerState(DirtyBytes):
 
     # -- applying --------------------------------------------------------------------------
 
-    def apply(self, operation: Operation, wall_ms: int) -> None:
-        """Move the applied state by an operation whose frame is durable."""
+    def apply(self, operation: Operation, wall_ms: int) -> tuple[Segment, ...]:
+        """Move the applied state by an operation whose frame is durable; the segments whose waiters must be woken.
+
+        It allocates nothing for an append while nobody waits at the tail."""
         segment = self.segments[operation.segment]
-        self.touch(segment)
-        self.dirty[segment.id] = segment
+        if self._snapshot is not None:
+            self._snapshot.copy(segment)
+        self.changed[segment.id] = segment
         segment.saved = False
         segment.modified_ms = wall_ms
         if isinstance(operation, Append):
@@ -255,7 +286,7 @@ class ContainerState(DirtyBytes):
             self._apply_table(segment, operation)
         elif isinstance(operation, Create):
             segment.created = True
-            return
+            return _NOBODY  # waiters are woken by changes; nothing of it was in flight
         elif isinstance(operation, Seal):
             segment.sealed = True
         elif isinstance(operation, Truncate):
@@ -263,7 +294,7 @@ class ContainerState(DirtyBytes):
         elif isinstance(operation, Delete):
             self._apply_delete(segment)
         elif isinstance(operation, Merge):
-            self._apply_merge(segment, operation)
+            return self._apply_merge(segment, operation)
         elif isinstance(operation, SetAttributes):
             self._apply_attributes(segment, operation.attributes)
         elif isinstance(operation, SetPolicy):
@@ -272,11 +303,10 @@ class ContainerState(DirtyBytes):
         else:
             assert_never(operation)
         segment.in_flight -= 1
-        if segment.waiters:
-            self.woken.append(segment)
+        return (segment,) if segment.waiters else _NOBODY
 
     def replay(self, operation: Operation, wall_ms: int) -> None:
-        """Move both states by an operation read from the log; what it names is resident."""
+        """Move both states by an operation read from the log; what it refers to is in memory."""
         if isinstance(operation, Create):
             segment = Segment(operation, wall_ms)
             self.segments[segment.id] = segment
@@ -311,7 +341,7 @@ class ContainerState(DirtyBytes):
         assert operation.offset == segment.assigned_length, (operation.offset, segment)
         segment.assigned_length += operation.length
         segment.assigned_events += operation.events
-        self.add_block(operation.length)
+        self.dirty.add_block(operation.length)
         attribute = segment.attributes.get(operation.writer)
         if attribute is None:
             attribute = segment.attributes[operation.writer] = Attribute(NULL_ATTRIBUTE_VALUE)
@@ -324,7 +354,7 @@ class ContainerState(DirtyBytes):
         segment.length = operation.offset + operation.length
         segment.events += operation.events
         attribute = segment.attributes.get(operation.writer)
-        if attribute is None:  # evicted: it had this number before, and its session is closed
+        if attribute is None:  # evicted: it had this number before, its session is closed
             attribute = segment.attributes[operation.writer] = Attribute(operation.event_number)
         attribute.applied = operation.event_number
         segment.dirty_attributes.add(operation.writer)
@@ -358,10 +388,11 @@ class ContainerState(DirtyBytes):
         self._release(segment.tail, None)
         segment.tail = []
 
-    def _apply_merge(self, target: Segment, operation: Merge) -> None:
+    def _apply_merge(self, target: Segment, operation: Merge) -> tuple[Segment, ...]:
         source = self.segments[operation.source]
-        self.touch(source)
-        self.dirty[source.id] = source
+        if self._snapshot is not None:
+            self._snapshot.copy(source)
+        self.changed[source.id] = source
         source.saved = False
         assert source.chunks is not None or not source.flushed, source
         if source.chunks is not None:
@@ -373,7 +404,7 @@ class ContainerState(DirtyBytes):
                     )
                 )
                 if parts is not None:
-                    self.add_block(extent.length)
+                    self.dirty.add_block(extent.length)
         for block in source.tail:
             block.offset += operation.offset
             target.tail.append(block)
@@ -381,20 +412,20 @@ class ContainerState(DirtyBytes):
         source.deleted = True
         source.merged_into = target.id
         source.in_flight -= 1
+        target.in_flight -= 1
         target.length = operation.offset + operation.length
         target.events += operation.events
         self._apply_attributes(target, operation.attributes)
-        if source.waiters:
-            self.woken.append(source)
+        return tuple(segment for segment in (source, target) if segment.waiters)
 
     def _release(self, blocks: Sequence[Block], kept_chunk: str | None) -> None:
-        """Blocks nobody will read again: their bytes are free, their uncommitted chunks garbage.
+        """Nobody will read these blocks again: their bytes are free, their uncommitted chunks are garbage.
 
-        `kept_chunk` also holds bytes of a block that stays."""
+        `kept_chunk` also holds bytes of a block that stays, so it is not garbage."""
         for block in blocks:
             block.released = True
             if block.chunk is None:
-                self.remove_block(block.length)
+                self.dirty.remove_block(block.length)
             elif block.chunk != kept_chunk:
                 self.garbage.add(block.chunk)
             block.parts = None

@@ -32,7 +32,7 @@ async def wait_below_control_limit(container: Container, name: str) -> None:
     """Return once a change of segment `name` may be made.  Raises Unavailable when that takes too long."""
     if name.startswith(_SYSTEM) or not _short(container):
         return
-    coverage_probe("change_held_back")
+    coverage_probe("control_change_throttled")
     clock = container.env.clock
     end = clock.monotonic() + CONTROL_LIMIT_TIMEOUT_SECONDS
     while _short(container) and container.failure is None:  # a failed one tells by itself

@@ -1,68 +1,92 @@
-"""What all containers of a node share: un-flushed bytes, the cache of flushed bytes, free disk.
+"""The memory budget that all containers of a node share: dirty bytes, cached bytes, and whether the disk is full.
 
-Un-flushed bytes are always in memory.  When what memory holds for them reaches its bound (long-term
-storage is slow or away) appends wait, and so their acknowledgements do: writers are slowed, never
-refused, and nothing is lost.  The same happens while the disk has less room than its
-reserve, which belongs to the controller's tables, seals, truncations, deletions and the
-index.  Other changes wait somewhat later than appends (`held_back.py`).
+Dirty bytes are always in memory.  There are three limits, in this order:
+
+| limit | above it |
+|---|---|
+| soft, half of `max_dirty_bytes` | flushes are not rate limited; compaction is postponed |
+| append, `max_dirty_bytes` | appends are throttled: their acknowledgements wait, so writers slow down |
+| control, a quarter more | control operations wait too, those that free memory excepted (`control_limit.py`) |
+
+Nothing is refused and nothing is lost while long-term storage is slow or unavailable.  A disk with less free space
+than its reserve throttles appends too: the reserve belongs to seals, truncations, deletions, the controller's tables
+and the index.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from sarit.store.container.dirty_bytes import DirtyBytes
-    from sarit.store.container.segment import Block, Segment
+    from collections.abc import Iterable
 
 
-class CachedRun:
-    """Adjacent flushed blocks of one segment, kept in memory until evicted."""
+class MemoryUser(Protocol):
+    """The live counters of one container, in bytes."""
 
-    __slots__ = ("blocks", "bytes", "segment")
+    @property
+    def append_bytes(self) -> int:
+        """Bytes of appends that no chunk holds yet."""
 
-    def __init__(self, segment: Segment, blocks: list[Block]) -> None:
-        self.segment = segment
-        self.blocks = blocks
-        self.bytes = sum(block.length for block in blocks) + len(blocks) * BLOCK_OVERHEAD_BYTES
+    @property
+    def charged_bytes(self) -> int:
+        """Memory held for them, and for the other operations that no checkpoint covers."""
+
+    @property
+    def written_bytes(self) -> int:
+        """Memory held for bytes that are in chunks, until their checkpoint is committed."""
+
+
+class CacheEntry(Protocol):
+    """Flushed bytes of one segment."""
+
+    @property
+    def segment(self) -> object:
+        """Whose bytes they are."""
+
+    @property
+    def bytes(self) -> int:
+        """Memory held for them."""
+
+    def evict(self) -> None:
+        """Remove them from memory."""
 
 
 class MemoryBudget:
-    """Bounds of one node."""
+    """The limits of one node, and what counts against them."""
 
     def __init__(self, max_dirty_bytes: int, cache_bytes: int) -> None:
         self.max_dirty_bytes = max_dirty_bytes
         self.cache_bytes = cache_bytes
         self.cached_bytes = 0
         self.disk_full = False
-        # What memory holds for un-flushed bytes, over all containers, as they told it.
+        # Memory held for dirty bytes, over all containers, as of their last reports.
         self.charged_bytes = 0
-        self._held: dict[int, int] = {}
-        self._counts: dict[int, DirtyBytes] = {}
-        self._runs: deque[CachedRun] = deque()
+        self._charged: dict[int, int] = {}
+        self._users: dict[int, MemoryUser] = {}
+        self._cache: deque[CacheEntry] = deque()
 
     def __repr__(self) -> str:
-        return f"<Budget held {self.charged_bytes} of {self.max_dirty_bytes}, cached {self.cached_bytes}>"
+        return f"<MemoryBudget {self.charged_bytes} of {self.max_dirty_bytes} bytes, {self.cached_bytes} cached>"
 
     @property
     def dirty_bytes(self) -> int:
-        """Bytes of appends that stand in memory and log alone, over all containers."""
-        return sum(counts.dirty_bytes for counts in self._counts.values())
+        """Bytes of appends that are in memory and log alone, over all containers."""
+        return sum(user.append_bytes for user in self._users.values())
 
     def may_cache_written(self, charged_bytes: int) -> bool:
-        """Whether bytes that stand in a chunk may stay in memory until their checkpoint is committed.
+        """Whether bytes that are in a chunk may stay in memory until their checkpoint is committed.
 
-        As many as the cache may hold, which they go to then: a checkpoint of a thousand segments takes seconds."""
-        written = sum(counts.written_bytes for counts in self._counts.values())
+        At most as many as the cache may hold, where they go then: a checkpoint of a thousand segments takes seconds."""
+        written = sum(user.written_bytes for user in self._users.values())
         return written + charged_bytes <= self.cache_bytes
 
     @property
     def over_soft_limit(self) -> bool:
-        """Whether memory runs short, before appends must wait: flushes do not wait, and what can be done later does."""
+        """Whether flushes must hurry and postponable work must wait, before appends are throttled."""
         return self.charged_bytes * 2 >= self.max_dirty_bytes
 
     @property
@@ -72,57 +96,38 @@ class MemoryBudget:
 
     @property
     def over_control_limit(self) -> bool:
-        """Whether changes that are no appends must wait, too: they may use a quarter more."""
+        """Whether control operations must wait, too."""
         return self.charged_bytes >= self.max_dirty_bytes + self.max_dirty_bytes // 4
 
-    def report(self, container: int, unflushed: DirtyBytes) -> None:
-        """A container tells what it holds."""
-        held = unflushed.charged_bytes
-        self.charged_bytes += held - self._held.get(container, 0)
-        self._held[container] = held
-        self._counts[container] = unflushed
+    def report(self, container: int, user: MemoryUser) -> None:
+        """The charge of a container has changed."""
+        charged = user.charged_bytes
+        self.charged_bytes += charged - self._charged.get(container, 0)
+        self._charged[container] = charged
+        self._users[container] = user
 
     def forget(self, container: int) -> None:
-        """A container ended: it holds nothing."""
-        self.charged_bytes -= self._held.pop(container, 0)
-        self._counts.pop(container, None)
+        """A container ended: it has no charge any more."""
+        self.charged_bytes -= self._charged.pop(container, 0)
+        self._users.pop(container, None)
 
-    def keep(self, segment: Segment, blocks: list[Block]) -> None:
-        """Cache blocks that have just been flushed; evict the oldest beyond the bound."""
-        adjacent: list[Block] = []
-        for block in blocks:
-            if block.parts is None or block.released or (adjacent and adjacent[-1].end != block.offset):
-                self._keep_run(segment, adjacent)
-                adjacent = []
-            if block.parts is not None and not block.released:
-                adjacent.append(block)
-        self._keep_run(segment, adjacent)
-        while self.cached_bytes > self.cache_bytes and self._runs:
-            self._evict(self._runs.popleft())
+    def cache(self, entries: Iterable[CacheEntry]) -> None:
+        """Count bytes that have just been flushed and cached; evict the oldest beyond `cache_bytes`."""
+        for entry in entries:
+            self._cache.append(entry)
+            self.cached_bytes += entry.bytes
+        while self.cached_bytes > self.cache_bytes and self._cache:
+            oldest = self._cache.popleft()
+            coverage_probe("cache_evicted")
+            self.cached_bytes -= oldest.bytes
+            oldest.evict()
 
-    def _keep_run(self, segment: Segment, blocks: list[Block]) -> None:
-        if not blocks:
-            return
-        run = CachedRun(segment, blocks)
-        segment.cached.append(run.blocks)
-        self._runs.append(run)
-        self.cached_bytes += run.bytes
-
-    def drop(self, container_segments: set[int]) -> None:
-        """Forget runs of segment objects (by `id()`) that have left memory."""
-        kept: deque[CachedRun] = deque()
-        for run in self._runs:
-            if id(run.segment) in container_segments:
-                self.cached_bytes -= run.bytes
+    def forget_cached(self, segments: set[int]) -> None:
+        """Segment objects, given by `id()`, have left memory and their cached bytes with them."""
+        retained: deque[CacheEntry] = deque()
+        for entry in self._cache:
+            if id(entry.segment) in segments:
+                self.cached_bytes -= entry.bytes
             else:
-                kept.append(run)
-        self._runs = kept
-
-    def _evict(self, run: CachedRun) -> None:
-        coverage_probe("cache_evicted")
-        self.cached_bytes -= run.bytes
-        cached = run.segment.cached
-        for at, blocks in enumerate(cached):
-            if blocks is run.blocks:
-                del cached[at]
-                break
+                retained.append(entry)
+        self._cache = retained

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed
 from sarit.core.limits import (
+    BLOCK_OVERHEAD_BYTES,
     MAX_APPEND_BYTES,
     MAX_SEGMENT_NAME_BYTES,
     MAX_WRITERS_PER_CONNECTION,
@@ -22,7 +23,6 @@ from sarit.core.limits import (
     REQUEST_OVERHEAD_BYTES,
 )
 from sarit.core.names import is_transaction, is_transient
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 from sarit.store.container.state import WrongEventNumber
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire

@@ -18,8 +18,8 @@ from sarit.core.limits import (
     TABLE_READ_OVERHEAD_BYTES,
 )
 from sarit.core.names import transient_segment
-from sarit.store.container.attributes import AttributeUpdate
 from sarit.store.container.operations import KIND_TABLE_FIXED, Entry
+from sarit.store.container.segment import AttributeUpdate
 from sarit.store.server.replies import error_reply, table_error_reply
 from sarit.wire import commands as wire
 

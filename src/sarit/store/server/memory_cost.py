@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sarit.core.limits import (
+    BLOCK_OVERHEAD_BYTES,
     MAX_TABLE_PAGE_BYTES,
     MAX_TABLE_VALUE_BYTES,
     MAX_WIRE_PAYLOAD_BYTES,
     REQUEST_OVERHEAD_BYTES,
 )
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 from sarit.wire import commands as wire
 
 if TYPE_CHECKING:

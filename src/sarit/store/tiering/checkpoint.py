@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
@@ -11,54 +10,16 @@ from sarit.core.names import is_transient
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.layout import Extent
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Set
 
     from sarit.store.container.container import Container
     from sarit.store.container.operations import Entry
-    from sarit.store.container.segment import Block, Segment
+    from sarit.store.container.snapshot import BlockSnapshot, SegmentSnapshot, Snapshot
 
 _SEGMENTS_PER_TURN = 200
 _TABLE_KEYS_PER_READ = 500
-
-
-class BlockSnapshot:
-    """A block as it was at the snapshot: its offset and bytes then (until a chunk holds them), and the block itself."""
-
-    __slots__ = ("block", "offset", "parts")
-
-    def __init__(self, block: Block) -> None:
-        self.block = block
-        self.offset = block.offset
-        self.parts = block.parts
-
-    @property
-    def charged_bytes(self) -> int:
-        """What memory holds for it, as long as it holds its bytes."""
-        return self.block.length + BLOCK_OVERHEAD_BYTES
-
-    def __repr__(self) -> str:
-        return f"<Taken {self.block.length} bytes at {self.offset}>"
-
-
-@dataclass(slots=True)
-class SegmentSnapshot:
-    """One segment as it was at the snapshot's frame."""
-
-    segment: Segment
-    gone: bool
-    merged: bool
-    record: bytes
-    length: int
-    start: int
-    blocks: list[BlockSnapshot]
-    attributes: dict[bytes, int]
-    entries: dict[bytes, Entry]
-    truncated: bool
-    extents: list[Extent] = field(default_factory=list)
-    inlined: list[Block] = field(default_factory=list)
 
 
 def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSnapshot]]:
@@ -124,18 +85,14 @@ class BatchBuilder:
     def __init__(self, container: Container) -> None:
         self._container = container
 
-    async def build(
-        self,
-        snapshots: list[SegmentSnapshot],
-        frame: int,
-        next_segment: int,
-        garbage: set[str],
-        sequence: int,
-        failed: Set[int],
-    ) -> WriteBatch:
-        """One atomic change that makes the index hold the snapshot; `garbage` gathers chunks nobody names any more."""
-        batch = WriteBatch()
-        for turn, item in enumerate(snapshots):
+    async def build(self, snapshot: Snapshot, sequence: int, failed: Set[int]) -> WriteBatch:
+        """One atomic change that makes the index hold the snapshot, whose segments are all copied.
+
+        `sequence` is the highest chunk number of this epoch, `failed` are the numbers whose writes failed.  Chunks
+        that the change leaves without a reference are added to `snapshot.garbage`."""
+        assert not snapshot.uncopied, snapshot
+        batch, garbage = WriteBatch(), snapshot.garbage
+        for turn, item in enumerate(snapshot.segments.values()):
             if item.gone:
                 await self._add_deleted(item, batch, garbage)
             else:
@@ -144,8 +101,8 @@ class BatchBuilder:
                 await asyncio.sleep(0)
         for chunk in sorted(garbage):
             batch.puts[keys.garbage_key(chunk)] = b""
-        batch.puts[keys.meta_key("frame")] = keys.attribute_value(frame)
-        batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(next_segment)
+        batch.puts[keys.meta_key("frame")] = keys.attribute_value(snapshot.frame)
+        batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(snapshot.next_segment_id)
         record_resolved_chunks(batch, self._container, sequence, failed)
         batch.puts[keys.meta_key("epoch")] = keys.attribute_value(self._container.log.epoch)
         return batch

@@ -135,7 +135,7 @@ class Compactor:
             if extent.chunk and extent.chunk not in kept:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""
         record_resolved_chunks(batch, container, sequence, self._failed_writes)
-        coverage_probe("extents_joining")
+        coverage_probe("extents_joined")
         await container.metadata.commit(batch)
         if segment.chunks is not chunks:  # reloaded meanwhile, from before this commit
             assert segment.chunks is not None, segment

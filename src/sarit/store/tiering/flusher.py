@@ -28,21 +28,15 @@ from sarit.core.errors import Exists, SaritError, Unavailable
 from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, INLINE_BELOW_BYTES, MIB
 from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
 from sarit.storage.names import epoch_prefix
-from sarit.store.tiering.checkpoint import (
-    BatchBuilder,
-    BlockSnapshot,
-    SegmentSnapshot,
-    add_chunk_extents,
-    adjacent_runs,
-)
+from sarit.store.tiering.checkpoint import BatchBuilder, add_chunk_extents, adjacent_runs
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.compaction import Compactor
 from sarit.store.tiering.early_reclaim import EarlyReclaim
 
 if TYPE_CHECKING:
     from sarit.store.container.container import Container
-    from sarit.store.container.operations import Entry
     from sarit.store.container.segment import Segment
+    from sarit.store.container.snapshot import BlockSnapshot, SegmentSnapshot, Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -91,9 +85,7 @@ class Flusher:
         self._writes = asyncio.Semaphore(limits.concurrent_writes)
         # A busy loop looks every 20 ms or so at what has ended: so long would the threads wait after a few small ones.
         self._small_writes = asyncio.Semaphore(limits.concurrent_small_writes)
-        self._pending: dict[int, Segment] = {}
-        self._snapshots: dict[int, SegmentSnapshot] = {}
-        self._truncated: dict[int, Segment] = {}
+        self._snapshot: Snapshot | None = None
         self._early_reclaim: EarlyReclaim | None = None
         # Their chunk numbers, until a checkpoint has told them.
         self._failed_writes: set[int] = set()
@@ -134,7 +126,7 @@ class Flusher:
             factor = self._interval_factor()
             wait = last + factor * self._limits.interval_seconds - container.env.clock.monotonic()
             # What is in flight counts as un-flushed, but cannot be flushed yet: do not spin on it.
-            if wait > 0 and (idle or container.state.dirty_bytes < factor * self._limits.trigger_bytes):
+            if wait > 0 and (idle or container.state.dirty.append_bytes < factor * self._limits.trigger_bytes):
                 idle = False
                 self._wake.clear()
                 if factor > 1:
@@ -161,8 +153,8 @@ class Flusher:
         """How many times as long, and up to as many more bytes, as usual to gather: where many segments grew by little
         each, as many small chunks would be written, to be joined later."""
         state, budget, limits = self._container.state, self._container.budget, self._limits
-        size = state.dirty_bytes
-        many = limits.trigger_bytes // 4 <= size < len(state.dirty) * limits.small_extent_bytes
+        size = state.dirty.append_bytes
+        many = limits.trigger_bytes // 4 <= size < len(state.changed) * limits.small_extent_bytes
         full = budget.disk_full or self._container.log.short_of_space  # a flush gives the log's room back
         return _INTERVAL_FACTOR if many and not full and not budget.over_soft_limit else 1
 
@@ -171,61 +163,32 @@ class Flusher:
     async def checkpoint(self) -> bool:
         """Make the index hold everything applied now.  False when there was nothing to do."""
         state = self._container.state
-        if not state.dirty and not state.garbage:
+        if not state.changed and not state.garbage:
             return False
         assert not self._in_progress, "a checkpoint was given up: the next one would truncate the log above its changes"
         self._in_progress = True
-        frame = state.applied_frame
-        covered = state.cover_operations()
-        next_segment = state.next_segment_id
-        garbage, state.garbage = state.garbage, set()
-        self._truncated, state.truncated = state.truncated, {}
-        self._pending, state.dirty = state.dirty, {}
-        self._snapshots = {}
+        snapshot = self._snapshot = state.begin_checkpoint()
         self._early_reclaim = EarlyReclaim(self._container)
-        state.touch = self._snapshot_segment
-        while self._pending:
-            for segment in list(self._pending.values())[:_SNAPSHOTS_PER_TURN]:
-                self._snapshot_segment(segment)
+        while snapshot.uncopied:
+            snapshot.copy_next(_SNAPSHOTS_PER_TURN)
             await asyncio.sleep(0)
-        snapshots = list(self._snapshots.values())
+        segments = list(snapshot.segments.values())
         coverage_probe("checkpoint_snapshot_taken")
-        await self._write_runs(snapshots, garbage)
+        await self._write_runs(segments, snapshot.garbage)
         coverage_probe("checkpoint_chunks_written")
         clock = self._container.env.clock
         started = clock.monotonic()
-        failed = self._failed_writes
-        batch = await self._builder.build(snapshots, frame, next_segment, garbage, self._sequence, failed)
+        batch = await self._builder.build(snapshot, self._sequence, self._failed_writes)
         await self._container.metadata.commit(batch)
-        failed.clear()
+        self._failed_writes.clear()
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
         coverage_probe("checkpoint_committed")
-        state.free_operations(covered)
-        state.written_bytes = 0
-        self._after_commit(snapshots, frame)
-        self._snapshots = {}  # it holds bytes of what was inlined, which are the cache's to keep now
+        state.end_checkpoint(snapshot)
+        self._after_commit(segments, snapshot.frame)
+        self._snapshot = None
         self._in_progress = False
         return True
-
-    def _snapshot_segment(self, segment: Segment) -> None:
-        if self._pending.pop(segment.id, None) is None:
-            return
-        gone = segment.deleted
-        attributes: dict[bytes, int] = {}
-        entries: dict[bytes, Entry] = {}
-        if not gone:
-            attributes = {key: segment.attributes[key].applied for key in segment.dirty_attributes}
-            segment.flushing_attributes = segment.dirty_attributes
-            segment.dirty_attributes = set()
-            if segment.table is not None:
-                entries = segment.table.flushing = segment.table.dirty
-                segment.table.dirty = {}
-        self._snapshots[segment.id] = SegmentSnapshot(
-            segment, gone, segment.merged_into is not None, b"" if gone else segment.record(),
-            segment.length, segment.start, list(map(BlockSnapshot, segment.tail)),
-            attributes, entries, segment.id in self._truncated,
-        )  # fmt: skip
 
     async def _compact(self) -> None:
         self._in_progress = True
@@ -295,10 +258,12 @@ class Flusher:
         if room is None:
             return  # another chunk that waits is at it
         state = self._container.state
-        snapshots = [item.segment for item in self._snapshots.values()]
-        deleted = [segment for segment in (*snapshots, *state.dirty.values()) if segment.deleted]
+        snapshot = self._snapshot
+        assert snapshot is not None
+        copied = [item.segment for item in snapshot.segments.values()]
+        deleted = [segment for segment in (*copied, *state.changed.values()) if segment.deleted]
         try:
-            await room.reclaim([*deleted, *self._truncated.values(), *state.truncated.values()])
+            await room.reclaim([*deleted, *snapshot.truncated.values(), *state.truncated.values()])
             await self.garbage.collect()
         except SaritError as error:  # the index: as in `run`, but this is a task of a group
             self._container.fail(error)
@@ -320,7 +285,7 @@ class Flusher:
         held = sum(snapshot.charged_bytes for snapshot in run)
         kept = self._container.budget.may_cache_written(held)
         if kept:
-            state.written_bytes += held
+            state.dirty.written_bytes += held
         else:
             coverage_probe("written_bytes_dropped_early")
         at = 0
@@ -331,7 +296,7 @@ class Flusher:
             block.chunk_bytes = chunk_bytes
             block.chunk_offset = at
             if not block.released:
-                state.remove_block(block.length)
+                state.dirty.remove_block(block.length)
             snapshot.parts = None
             if not kept:
                 block.parts = None
@@ -352,7 +317,7 @@ class Flusher:
                 self.compactor.forget(segment)
                 continue
             segment.committed = True
-            segment.saved = segment.id not in container.state.dirty
+            segment.saved = segment.id not in container.state.changed
             segment.flushing_attributes = set()
             if segment.table is not None:
                 segment.table.flushing = {}
@@ -360,7 +325,7 @@ class Flusher:
                     container.metadata.entries.committed(segment.id, entry)
             if segment.deleted:
                 # What was merged meanwhile stands in the target's tail, and in memory until that is checkpointed.
-                container.state.written_bytes += sum(
+                container.state.dirty.written_bytes += sum(
                     snapshot.charged_bytes
                     for snapshot in item.blocks
                     if snapshot.block.chunk is not None and snapshot.block.parts is not None
@@ -377,7 +342,7 @@ class Flusher:
         segment = item.segment
         for block in item.inlined:
             if not block.released and block.chunk is None:
-                self._container.state.remove_block(block.length)
+                self._container.state.dirty.remove_block(block.length)
         count = 0
         for block in segment.tail:
             if block.end > item.length:
@@ -392,4 +357,4 @@ class Flusher:
             for extent in item.extents:
                 if extent.end > item.start:
                     segment.chunks.append(extent)
-        self._container.budget.keep(segment, flushed)
+        self._container.budget.cache(segment.cache_flushed(flushed))

@@ -38,7 +38,7 @@ def test_write_waits_at_its_bound(world: World) -> None:
     writer = world.blocking.writer("s/t", buffer_bytes=bound)
     for _ in range(2000):
         writer.write(b"x" * 10_000)
-        most = max(most, writer._writer.pending_bytes())
+        most = max(most, writer._inner.pending_bytes())
     writer.flush()
     assert bound // 2 < most <= bound + (1 << 20)
     assert len(world.everything()) == 2000

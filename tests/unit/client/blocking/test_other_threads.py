@@ -141,7 +141,7 @@ def test_a_write_at_its_bound_does_not_wait_for_a_thread_that_is_no_more(world: 
     writer.flush()
     world.thread.run(world.store.stop())
     world.thread.close()
-    writer._writer._failure = None  # of which a forked process would not know
+    writer._inner._failure = None  # of which a forked process would not know
 
     def write_on() -> None:
         for _ in range(10):
@@ -154,8 +154,8 @@ def test_a_write_at_its_bound_learns_that_the_writer_was_left(world: World) -> N
     world.controller.create("s/t")
     world.store.ack_delay = 1000.0
     writer = world.blocking.writer("s/t", buffer_bytes=1000)
-    waits, wait = threading.Event(), writer._space.wait
-    writer._space.wait = lambda timeout: (waits.set(), wait(timeout))
+    waits, wait = threading.Event(), writer._overrides._space.wait
+    writer._overrides._space.wait = lambda timeout: (waits.set(), wait(timeout))
 
     def write_on() -> None:
         for _ in range(10):
@@ -189,7 +189,7 @@ def test_ctrl_c_waits_until_what_it_interrupted_has_ended(world: World, monkeypa
             ended.append(True)
 
     Interrupted.moment.clear()
-    monkeypatch.setattr(loop_thread, "LET_GO_SECONDS", 60.0)
+    monkeypatch.setattr(loop_thread, "CANCEL_GRACE_SECONDS", 60.0)
     began = monotonic()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop_thread, "Future", Interrupted)
@@ -204,7 +204,7 @@ def test_ctrl_c_consumes_no_bytes(world: World, monkeypatch) -> None:
         writer.write(b"0123456789")
     reader = world.blocking.byte_reader("s/b")
     assert reader.read(2) == b"01"
-    right = reader._reader.fill
+    right = reader._inner.fill
 
     async def filled() -> None:
         try:
@@ -212,7 +212,7 @@ def test_ctrl_c_consumes_no_bytes(world: World, monkeypatch) -> None:
         finally:
             Interrupted.moment.set()
 
-    monkeypatch.setattr(reader._reader, "fill", filled)
+    monkeypatch.setattr(reader._inner, "fill", filled)
     for read in (reader.read, reader.read_exactly):
         Interrupted.moment.clear()
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -230,7 +230,7 @@ def test_ctrl_c_consumes_nothing(world: World, monkeypatch, read: str) -> None:
         writer.write(b"1")
     reader = world.blocking.reader("s/t")
     method = {"read_events": "next_events", "read_arrow": "next_table"}[read]
-    right = getattr(reader._reader, method)
+    right = getattr(reader._inner, method)
 
     async def found():
         try:
@@ -239,7 +239,7 @@ def test_ctrl_c_consumes_nothing(world: World, monkeypatch, read: str) -> None:
             Interrupted.moment.set()
 
     Interrupted.moment.clear()
-    monkeypatch.setattr(reader._reader, method, found)
+    monkeypatch.setattr(reader._inner, method, found)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop_thread, "Future", Interrupted)
         getattr(reader, read)()

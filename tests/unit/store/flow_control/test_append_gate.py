@@ -24,7 +24,7 @@ async def exhausted():
         container = server.store.container(SEGMENT)
         for name in (SEGMENT, OTHER):
             await container.create(name)
-        container.state.add_operation(100_000)
+        container.state.dirty.add_operation(100_000)
         container.account()
         yield server, container
 
@@ -81,7 +81,7 @@ def test_what_others_have_waiting_stays_in_its_order():
             writer.append(b"second", 2)
             client.writer.close()
             await until(lambda: container.throttled == 2)
-            container.state.add_operation(-100_000)
+            container.state.dirty.add_operation(-100_000)
             container.account()
             assert [number for number, *_ in (await writer.settled()).acknowledgements] == [1, 2]
             assert container.state.names[SEGMENT].length == len(b"firstsecond")
@@ -98,7 +98,7 @@ def test_an_event_number_that_goes_back_among_those_held_back_ends_the_connectio
             await client.ask(wire.SetupAppend(2, WRITER, SEGMENT, ""))
             client.send(append_end(b"five", 1, 5), append_end(b"four", 1, 4))
             await until(lambda: container.throttled == 2)
-            container.state.add_operation(-100_000)
+            container.state.dirty.add_operation(-100_000)
             container.account()
             assert (await client.reply()).event_number == 5
             assert isinstance(await client.reply(), wire.InvalidEventNumber)

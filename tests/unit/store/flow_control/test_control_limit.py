@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import CONTROL_LIMIT_TIMEOUT_SECONDS, NO_VERSION
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES, CONTROL_LIMIT_TIMEOUT_SECONDS, NO_VERSION
 from sarit.log.local import LocalLogProvider
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
 from sarit.store.store import SegmentStore
 from tests.unit.log.world import Machine, simulate
 from tests.unit.store.harness import SMALL, World, Writer
@@ -90,7 +89,7 @@ def test_they_go_on_where_appends_wait_and_for_a_quarter_more(change):
                 writer.append(VALUE, number)
             await CHANGES[change](store)
             await store.container(NAME).set_policy(NAME, 0, 0)
-            store.opened()[0].container.state.add_operation(BOUND // 4)
+            store.opened()[0].container.state.dirty.add_operation(BOUND // 4)
             await store.container(NAME).set_policy(NAME, 0, 0)  # no need to wait for it, and it tells the budget
             assert store.budget.over_control_limit
             await put(store, SYSTEM)
@@ -101,7 +100,7 @@ def test_they_go_on_where_appends_wait_and_for_a_quarter_more(change):
             await store.container(NAME).seal(NAME)
             await store.container(NAME).delete(NAME)
             assert not waiting.done()
-            store.opened()[0].container.state.add_operation(-(BOUND // 4))
+            store.opened()[0].container.state.dirty.add_operation(-(BOUND // 4))
             await make_room(store)
             await waiting
 
@@ -113,7 +112,7 @@ def test_who_waits_too_long_is_told_unavailable(change, monkeypatch):
     async def main():
         async with serving() as (_, store):
             state = store.opened()[0].container.state
-            state.add_operation(2 * BOUND)
+            state.dirty.add_operation(2 * BOUND)
             await store.container(NAME).set_policy(NAME, 0, 0)
             clock = store.opened()[0].container.env.clock
             right, late = clock.monotonic, 0.0
@@ -123,7 +122,7 @@ def test_who_waits_too_long_is_told_unavailable(change, monkeypatch):
             late = CONTROL_LIMIT_TIMEOUT_SECONDS
             with pytest.raises(Unavailable, match="no room"):
                 await waiting
-            state.add_operation(-2 * BOUND)
+            state.dirty.add_operation(-2 * BOUND)
             await make_room(store)
             await CHANGES[change](store)
 

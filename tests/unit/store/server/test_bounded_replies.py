@@ -3,8 +3,13 @@
 import asyncio
 
 from sarit.client.reader.fetch import READ_BYTES
-from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, MAX_REQUESTS_PER_CONNECTION, MIB, REQUEST_OVERHEAD_BYTES
-from sarit.store.container.dirty_bytes import BLOCK_OVERHEAD_BYTES
+from sarit.core.limits import (
+    BLOCK_OVERHEAD_BYTES,
+    MAX_CONNECTION_UNACKED_BYTES,
+    MAX_REQUESTS_PER_CONNECTION,
+    MIB,
+    REQUEST_OVERHEAD_BYTES,
+)
 from sarit.store.container.reads import ReadResult, Reads
 from sarit.store.container.tables import Tables
 from sarit.store.server.connection import StoreConnection

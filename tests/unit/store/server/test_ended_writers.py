@@ -72,7 +72,7 @@ def test_appends_that_wait_when_their_segment_goes_are_answered():
             await container.delete(SEGMENT)
             (connection,) = server.server._connections
             assert len(connection._appends) == 1
-            container.state.add_operation(-100_000)
+            container.state.dirty.add_operation(-100_000)
             container.account()
             assert await client.reply() == wire.NoSuchSegment(5, SEGMENT, "", -1)
             assert len(connection._appends) == 0

@@ -1,4 +1,4 @@
-"""`python -m simulation.mutants.under BUG TEST`: run a test with a bug planted; it ends as pytest does."""
+"""`python -m simulation.mutants.run_test BUG TEST`: run a test with a bug planted; it ends as pytest does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulation.mutants import MUTANTS
 
 def main(name: str, test: str) -> int:
     """pytest's exit code: 1 when the test found the bug."""
-    with MUTANTS[name].plant():
+    with MUTANTS[name].apply():
         return int(pytest.main([test, "-x", "-q", "-p", "no:cacheprovider"]))
 
 

@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 SCOPE: Final = "app"
 FRAME_BYTES: Final = 8
-PATIENCE_SECONDS: Final = 200.0
+RETRY_TIMEOUT_SECONDS: Final = 200.0
 
 
-async def connected(cluster: Cluster) -> Client:
+async def connect_client(cluster: Cluster) -> Client:
     """A client of its own, connected when there is somebody to connect to; the scope exists."""
     rng = cluster.rng("stream clients")
     while True:
@@ -35,11 +35,11 @@ async def connected(cluster: Cluster) -> Client:
             break
         except Unavailable:
             await asyncio.sleep(0.1 + rng.random())
-    await client.session.with_retry(lambda: client.create_scope(SCOPE), PATIENCE_SECONDS)
+    await client.session.with_retry(lambda: client.create_scope(SCOPE), RETRY_TIMEOUT_SECONDS)
     return client
 
 
-async def insistently(call: Callable[[], Awaitable[T]]) -> T:
+async def retry_forever(call: Callable[[], Awaitable[T]]) -> T:
     """Repeat what loses patience sooner than faults end."""
     while True:
         try:
@@ -51,7 +51,7 @@ async def insistently(call: Callable[[], Awaitable[T]]) -> T:
 async def learn(client: Client, stream: StreamName, graph: Graph, ended: set[SegmentId]) -> list[SegmentId]:
     """All segments from the stream's head on; `ended` remembers those whose successors are known already."""
     session = client.session
-    found = dict.fromkeys(sorted(await insistently(lambda: session.controller.head_segments(stream))))
+    found = dict.fromkeys(sorted(await retry_forever(lambda: session.controller.head_segments(stream))))
     waiting = [segment for segment in found if segment not in ended]
     following = {segment: [*_followers(graph, segment)] for segment in found if segment in ended}
     waiting += [later for each in following.values() for later in each if later not in found]
@@ -61,7 +61,7 @@ async def learn(client: Client, stream: StreamName, graph: Graph, ended: set[Seg
         if segment in ended:
             waiting += [later for later in _followers(graph, segment) if later not in found]
             continue
-        for successor in await insistently(partial(client.successors, stream, segment)):
+        for successor in await retry_forever(partial(client.successors, stream, segment)):
             ended.add(segment)
             graph.follows(successor.segment.packed, sorted(before.packed for before in successor.predecessors))
             if successor.segment not in found:

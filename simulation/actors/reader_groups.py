@@ -11,12 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from checkers import delivery as checker
-from checkers.delivery import DeliveryHistory, Handed
+from checkers.delivery import Delivered, DeliveryHistory
 from sarit.client.groups.reader import CheckpointEvent, EventBatch, GroupEvent
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
-from simulation.actors.connecting import FRAME_BYTES, PATIENCE_SECONDS, SCOPE, connected, insistently, learn
+from simulation.actors.clients import FRAME_BYTES, RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, learn, retry_forever
 from simulation.actors.readers import now
 from simulation.events import body, parse
 
@@ -35,7 +35,7 @@ _CHECKPOINT_SECONDS: Final = 20.0
 _DRAIN_SECONDS: Final = 60.0
 
 
-class Team:
+class ReaderGroupActors:
     """All readers, the writer, and what was handed out."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -47,7 +47,7 @@ class Team:
         self.draining = False
 
     def __repr__(self) -> str:
-        return f"<Team, {len(self.history.handed)} of {self._all} events handed out>"
+        return f"<ReaderGroupActors, {len(self.history.delivered)} of {self._all} events handed out>"
 
     @property
     def acked_events(self) -> int:
@@ -61,7 +61,7 @@ class Team:
         spawn = self.cluster.spawn
         work = [spawn(self._write(), "team writer"), spawn(self._scale(), "team scaler")]
         watch = [
-            spawn(TeamReader(self, number).run(), f"team reader {number}")
+            spawn(GroupMember(self, number).run(), f"team reader {number}")
             for number in range(self.cluster.options.group_readers)
         ]
         return work, [*watch, spawn(self._checkpoint(), "team checkpoints")]
@@ -76,12 +76,12 @@ class Team:
             return
         self.draining = True
         until = now() + _DRAIN_SECONDS
-        while len(self.history.handed) < self._all and now() < until:  # noqa: ASYNC110 - virtual
+        while len(self.history.delivered) < self._all and now() < until:  # noqa: ASYNC110 - virtual
             await asyncio.sleep(0.5)
         self.history.drained = True
-        if len(self.history.handed) < self._all:
+        if len(self.history.delivered) < self._all:
             self.cluster.failures.append(f"liveness: {self} in {_DRAIN_SECONDS:.0f} s")
-        client = await connected(self.cluster)
+        client = await connect_client(self.cluster)
         await learn(client, STREAM, self.history.graph, set[SegmentId]())
         await client.close()
 
@@ -89,16 +89,16 @@ class Team:
 
     async def client(self) -> Client:
         """A client of its own; the stream exists."""
-        client = await connected(self.cluster)
+        client = await connect_client(self.cluster)
         segments = ScalingPolicy(min_segments=min(3, self.cluster.options.segments))
-        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=segments), PATIENCE_SECONDS)
+        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=segments), RETRY_TIMEOUT_SECONDS)
         return client
 
     async def group(self, client: Client) -> ReaderGroup:
         """The group, made by whoever comes first."""
         automatic = self.cluster.rng("team").choice((None, 1.0))
         make = partial(client.reader_groups.create, GROUP, STREAM, automatic_checkpoint=automatic)
-        return await insistently(make)
+        return await retry_forever(make)
 
     async def _write(self) -> None:
         client, rng, options = await self.client(), self.cluster.rng("team writer"), self.cluster.options
@@ -110,9 +110,9 @@ class Team:
             count = min(left, rng.randint(1, max(2, 2 * options.events // _ROUNDS)))
             left -= count
             for _ in range(count):
-                lane = rng.randrange(_KEYS)
-                numbers[lane] += 1
-                writer.write(body(lane, numbers[lane], rng.randrange(options.event_bytes)), f"key-{lane}")
+                sequence = rng.randrange(_KEYS)
+                numbers[sequence] += 1
+                writer.write(body(sequence, numbers[sequence], rng.randrange(options.event_bytes)), f"key-{sequence}")
             await writer.flush()
             self.history.acked.update(numbers)
             self._all = sum(numbers.values())
@@ -143,7 +143,7 @@ class Team:
             except (Conflict, Unavailable) as error:
                 self.cluster.trace.note("team checkpoint", repr(error))
                 continue
-            self.cluster.trace.mark("group_checkpoint")
+            self.cluster.trace.probe("group_checkpoint")
             cut = taken.cuts[STREAM].positions
             self.history.cuts[taken.name] = {segment.packed: offset for segment, offset in cut.items()}
 
@@ -152,10 +152,10 @@ class Team:
         await self._ready.wait()
 
 
-class TeamReader:
+class GroupMember:
     """A process that reads for the group; after a crash, or having left, it comes back under another name."""
 
-    def __init__(self, team: Team, number: int) -> None:
+    def __init__(self, team: ReaderGroupActors, number: int) -> None:
         self._team = team
         self._cluster = team.cluster
         self._rng = team.cluster.rng(f"team reader {number}")
@@ -174,19 +174,19 @@ class TeamReader:
             try:
                 reader = await group.reader(name)
             except (Unavailable, Conflict):  # perhaps it joined: nobody will read as it
-                await insistently(partial(group.reader_offline, name))
+                await retry_forever(partial(group.reader_offline, name))
                 await client.close()
                 continue
             await self._read(reader)
             position = reader.position()
             if self._rng.random() < 0.5:
-                self._cluster.trace.mark("group_reader_left")
+                self._cluster.trace.probe("group_reader_left")
                 try:
                     await reader.close(position)
                 except Unavailable as error:
                     self._cluster.trace.note("team reader", name, repr(error))
             else:
-                self._cluster.trace.mark("group_reader_crashed")
+                self._cluster.trace.probe("group_reader_crashed")
             await client.close()
             await self._replace(name, position)
 
@@ -194,7 +194,7 @@ class TeamReader:
         """Somebody sees to it that others go on where a reader was."""
         client = await self._team.client()
         group = await self._team.group(client)
-        await insistently(partial(group.reader_offline, name, position))
+        await retry_forever(partial(group.reader_offline, name, position))
         await client.close()
 
     async def _read(self, reader: GroupReader) -> None:
@@ -204,7 +204,7 @@ class TeamReader:
                 found = await self._next(reader)
             except Unavailable as error:  # the same reader may be asked again, or its process gives up
                 self._cluster.trace.note("team reader", reader.name, repr(error))
-                self._cluster.trace.mark("group_read_unavailable")
+                self._cluster.trace.probe("group_read_unavailable")
                 if self._rng.random() < 0.5:
                     continue
                 return
@@ -228,8 +228,8 @@ class TeamReader:
             if found is None:
                 self._cluster.failures.append(f"team torn: segment {segment} offset {offset}: {event[:60]!r}")
                 return
-            self._team.history.handed.append(Handed(reader.name, segment.packed, offset, *found))
+            self._team.history.delivered.append(Delivered(reader.name, segment.packed, offset, *found))
             offset += FRAME_BYTES + len(event)
 
 
-__all__ = ["GROUP", "STREAM", "Team"]
+__all__ = ["GROUP", "STREAM", "ReaderGroupActors"]

@@ -1,4 +1,4 @@
-"""How a wrong function takes the place of a right one."""
+"""How a wrong function takes the place of the right one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def planted(owner: Any, name: str, wrong: Any) -> Iterator[None]:
-    """`owner.name` is `wrong` for a while.  Raises TypeError when `wrong` does not take what the right one takes: such
-    a bug would be caught by that."""
-    right = owner.__dict__[name]
-    _check_fit(right, wrong)
+def patched(owner: Any, right: Any, wrong: Any) -> Iterator[None]:
+    """Replace a function or property of a class or module for the length of a `with`.
+
+    `right` is the function itself, not its name: the type checker sees when it is renamed.  Raises TypeError when
+    `wrong` does not take the arguments of `right`: such a mutant would be caught by that alone."""
+    name = getattr(right, "fget", right).__name__
+    assert owner.__dict__[name] is right, f"{name} is not defined in {owner!r}"
+    _check_signature(right, wrong)
     setattr(owner, name, wrong)
     try:
         yield
@@ -23,7 +26,7 @@ def planted(owner: Any, name: str, wrong: Any) -> Iterator[None]:
         setattr(owner, name, right)
 
 
-def _check_fit(right: Any, wrong: Any) -> None:
+def _check_signature(right: Any, wrong: Any) -> None:
     if inspect.isfunction(right) and inspect.isfunction(wrong):
         taken = inspect.signature(right).parameters.values()
         by_place = [one.name for one in taken if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]

@@ -14,7 +14,7 @@ from checkers import register
 from checkers.register import UNKNOWN, Call
 from checkers.synchronizer import SharedState, after
 from sarit.core.errors import Unavailable
-from simulation.actors.connecting import SCOPE, connected, insistently
+from simulation.actors.clients import SCOPE, connect_client, retry_forever
 from simulation.actors.readers import now, soon
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _COMPACT_BYTES: Final = 400
 _CALLS: Final = 25
 
 
-class Shared:
+class SynchronizerActors:
     """All processes, and what they saw."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -39,12 +39,15 @@ class Shared:
         self.calls: list[Call] = []
 
     def __repr__(self) -> str:
-        return f"<Shared, {len(self.calls)} calls>"
+        return f"<SynchronizerActors, {len(self.calls)} calls>"
 
     def start(self) -> list[asyncio.Task[Any]]:
         """Tasks that end by themselves."""
-        sharers = range(self.cluster.options.sharers)
-        return [self.cluster.spawn(Sharer(self, number).run(), f"sharer {number}") for number in sharers]
+        synchronizer_users = range(self.cluster.options.synchronizer_users)
+        return [
+            self.cluster.spawn(SynchronizerActor(self, number).run(), f"sharer {number}")
+            for number in synchronizer_users
+        ]
 
     def check(self) -> list[Violation]:
         """What no order explains."""
@@ -52,12 +55,12 @@ class Shared:
 
     async def read_again(self, name: str) -> None:
         """A new copy, from whatever the stream holds still."""
-        if not self.cluster.options.sharers:
+        if not self.cluster.options.synchronizer_users:
             return
-        client = await connected(self.cluster)
+        client = await connect_client(self.cluster)
         for stream in STREAMS:
             begun = now()
-            copy = await soon(copy_of(client, stream), f"copy of {stream}")
+            copy = await soon(initialized_copy(client, stream), f"copy of {stream}")
             self.record(f"scan {name}", stream, ("get",), copy.state, begun)
         await client.close()
 
@@ -70,7 +73,7 @@ def _model(on: Hashable, calls: Sequence[Call]) -> register.Model:
     return SharedState()
 
 
-async def copy_of(client: Client, stream: str) -> StateSynchronizer[bytes]:
+async def initialized_copy(client: Client, stream: str) -> StateSynchronizer[bytes]:
     """A copy of the state, initialised."""
     copy = await client.coordination.synchronizer(
         stream, bytes, _apply, snapshot=bytes, compact_after_bytes=_COMPACT_BYTES
@@ -83,10 +86,10 @@ def _apply(state: bytes, update: bytes, _: Revision) -> bytes:
     return after(state, [update])
 
 
-class Sharer:
+class SynchronizerActor:
     """One process."""
 
-    def __init__(self, shared: Shared, number: int) -> None:
+    def __init__(self, shared: SynchronizerActors, number: int) -> None:
         self._shared = shared
         self._cluster = shared.cluster
         self._rng = shared.cluster.rng(f"sharer {number}")
@@ -98,8 +101,8 @@ class Sharer:
         """A drawn number of calls; after a crash, with a new client."""
         left = _CALLS
         while left:
-            client = await connected(self._cluster)
-            copies = [await insistently(partial(copy_of, client, stream)) for stream in STREAMS]
+            client = await connect_client(self._cluster)
+            copies = [await retry_forever(partial(initialized_copy, client, stream)) for stream in STREAMS]
             while left:
                 left -= 1
                 await asyncio.sleep(self._rng.random() * 4 * self._cluster.options.think_seconds)
@@ -125,7 +128,7 @@ class Sharer:
             async with asyncio.timeout(self._rng.random() * 0.1 if crash else None):
                 await work
         except TimeoutError:
-            self._cluster.trace.mark("sharer_crashed")
+            self._cluster.trace.probe("synchronizer_user_crashed")
             return False
         except Unavailable as error:
             self._cluster.trace.note("shared", repr(copy), repr(error))
@@ -148,7 +151,7 @@ class Sharer:
         begun = now()
         await copy.compact(bytes)
         self._record(copy, ("get",), copy.state, begun)
-        self._cluster.trace.mark("state_compacted")
+        self._cluster.trace.probe("state_compacted")
 
     async def _push(self, copy: StateSynchronizer[bytes]) -> None:
         begun, updates = now(), tuple(self._updates())
@@ -175,7 +178,7 @@ class Sharer:
             if seen:
                 self._record(copy, ("update", seen[-1], tuple(updates)), answer, begun)
         if len(seen) > 1:
-            self._cluster.trace.mark("update_decided_again")
+            self._cluster.trace.probe("update_retried")
 
 
-__all__ = ["STREAMS", "Shared"]
+__all__ = ["STREAMS", "SynchronizerActors"]

@@ -16,7 +16,15 @@ from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
-from simulation.actors.connecting import FRAME_BYTES, PATIENCE_SECONDS, SCOPE, connected, insistently, learn, next_rows
+from simulation.actors.clients import (
+    FRAME_BYTES,
+    RETRY_TIMEOUT_SECONDS,
+    SCOPE,
+    connect_client,
+    learn,
+    next_rows,
+    retry_forever,
+)
 from simulation.actors.readers import now
 from simulation.events import HEAD_BYTES, body, parse
 
@@ -37,8 +45,8 @@ _MAXIMUM: Final = 4
 _PIECES: Final = 12
 _PIECES_IN_LIMIT: Final = 3
 _PIECE_SECONDS: Final = 0.3
-_LOOK_SECONDS: Final = 0.8
-_LOOKS_SECONDS: Final = 2.0
+_POLL_SECONDS: Final = 0.8
+_SETTLE_SECONDS: Final = 2.0
 _SETTLE_ROUNDS: Final = 5
 _SPARE: Final = 6
 _KEYS: Final = 4
@@ -46,7 +54,7 @@ _KEYS: Final = 4
 _ROUNDS: Final = 10
 
 
-class Kept:
+class RetentionActors:
     """All actors on the stream, and what they saw."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -59,13 +67,13 @@ class Kept:
         self.history = RetentionHistory(self._promise())
         self.sent: dict[tuple[int, int], float] = {}
         self._ended: set[SegmentId] = set()
-        self._lanes = 0
+        self._sequences = 0
         self._begun = asyncio.Event()
         self._settling = False
         self._releasing = asyncio.Lock()
 
     def __repr__(self) -> str:
-        return f"<Kept by {self.kind or 'nothing'}, {len(self.history.heads)} heads seen>"
+        return f"<RetentionActors by {self.kind or 'nothing'}, {len(self.history.heads)} heads seen>"
 
     def _promise(self) -> Policy:
         if self.kind == "seconds":
@@ -95,7 +103,7 @@ class Kept:
         if not self.on:
             return
         self._settling = True  # from now on the reader releases nothing: its place is behind
-        client = await connected(self.cluster)
+        client = await connect_client(self.cluster)
         piece = self.limit // _PIECES_IN_LIMIT
         most = self.limit * (_MAXIMUM if self.kind == "forced" else 1) + _SPARE * piece
         rounds = _MAXIMUM * _SETTLE_ROUNDS if self.kind == "forced" else _SETTLE_ROUNDS
@@ -106,22 +114,22 @@ class Kept:
                 await asyncio.sleep(_PIECE_SECONDS)
             if self.subscribed and self.kind != "forced":
                 await self._release(client, dict((await client.stream_cut_tail(STREAM)).positions))
-            await asyncio.sleep(_LOOKS_SECONDS + (_KEEP_SECONDS if self.kind == "seconds" else 0))
+            await asyncio.sleep(_SETTLE_SECONDS + (_KEEP_SECONDS if self.kind == "seconds" else 0))
             kept = await self.look(client)
             if 0 <= kept <= most:
                 break
-        self.history.kept_at_last = (kept, most)
+        self.history.retained_at_end = (kept, most)
         if self.history.heads[-1].cut != self.history.heads[0].cut:
-            self.cluster.trace.mark("retention_truncated")
+            self.cluster.trace.probe("retention_truncated")
         await client.close()
 
     # -- actors -----------------------------------------------------------------------------------
 
     async def _client(self) -> Client:
-        client = await connected(self.cluster)
+        client = await connect_client(self.cluster)
         segments = ScalingPolicy(min_segments=min(2, self.cluster.options.segments))
         await client.session.with_retry(
-            lambda: client.create_stream(STREAM, scaling=segments, retention=self._policy()), PATIENCE_SECONDS
+            lambda: client.create_stream(STREAM, scaling=segments, retention=self._policy()), RETRY_TIMEOUT_SECONDS
         )
         return client
 
@@ -143,13 +151,13 @@ class Kept:
 
     async def _write_some(self, client: Client, size: int) -> None:
         """Events of about so many bytes together, by a writer of their own."""
-        self._lanes += 1
-        lane, number, rng = self._lanes, 0, self.cluster.rng(f"kept {self._lanes}")
+        self._sequences += 1
+        sequence, number, rng = self._sequences, 0, self.cluster.rng(f"kept {self._sequences}")
         async with client.writer(STREAM) as writer:
             while size > 0:
                 number += 1
-                event = body(lane, number, rng.randrange(self.cluster.options.event_bytes))
-                self.sent[lane, number] = now()
+                event = body(sequence, number, rng.randrange(self.cluster.options.event_bytes))
+                self.sent[sequence, number] = now()
                 writer.write(event, f"key-{rng.randrange(_KEYS)}")
                 size -= FRAME_BYTES + len(event)
 
@@ -167,7 +175,7 @@ class Kept:
         """Look where the stream begins, again and again."""
         client, rng = await self._client(), self.cluster.rng("kept watcher")
         while True:
-            await asyncio.sleep(_LOOK_SECONDS * 2 * rng.random())
+            await asyncio.sleep(_POLL_SECONDS * 2 * rng.random())
             await self.look(client)
 
     async def look(self, client: Client) -> int:
@@ -196,7 +204,7 @@ class Kept:
         client, rng = await self._client(), self.cluster.rng("kept reader")
         await self._begun.wait()
         reader: EventReader = client.reader(STREAM, skip_truncated=not self.subscribed or self.kind == "forced")
-        await insistently(reader.open)
+        await retry_forever(reader.open)
         while (rows := await self._next(reader)) is not None:
             for segment, offset, event, _ in rows:
                 found = parse(event)
@@ -227,14 +235,14 @@ class Kept:
             startingStreamCuts=[convert.cut_message(STREAM, cut)],
         )  # fmt: skip
         reply = await client.session.with_retry(
-            lambda: controller.call(controller.stub.createReaderGroup, wanted), PATIENCE_SECONDS
+            lambda: controller.call(controller.stub.createReaderGroup, wanted), RETRY_TIMEOUT_SECONDS
         )
         assert reply.status == pb.CreateReaderGroupResponse.SUCCESS, reply
         # Until the call was answered nobody held back anything: the stream may begin behind the cut by now.
         self.history.released(GROUP, await self._head(client), now())
 
     async def _head(self, client: Client) -> Cut:
-        head = await insistently(lambda: client.stream_cut_head(STREAM))
+        head = await retry_forever(lambda: client.stream_cut_head(STREAM))
         return {segment.packed: offset for segment, offset in head.positions.items()}
 
     async def _release(self, client: Client, positions: dict[SegmentId, int]) -> None:
@@ -244,17 +252,17 @@ class Kept:
 
     async def _tell(self, client: Client, cut: Cut) -> None:
         self.history.released(GROUP, cut, now())
-        self.cluster.trace.mark("retention_released")
+        self.cluster.trace.probe("retention_released")
         controller = client.session.controller
         told = pb.SubscriberStreamCut(
             subscriber=f"{SCOPE}/{GROUP}", generation=0, readerGroupId=_GROUP_ID,
             streamCut=convert.cut_message(STREAM, cut),
         )  # fmt: skip
         reply = await client.session.with_retry(
-            lambda: controller.call(controller.stub.updateSubscriberStreamCut, told), PATIENCE_SECONDS
+            lambda: controller.call(controller.stub.updateSubscriberStreamCut, told), RETRY_TIMEOUT_SECONDS
         )
         if reply.status != pb.UpdateSubscriberStatus.SUCCESS:
             self.cluster.failures.append(f"kept release: {reply.status} to {cut}")
 
 
-__all__ = ["STREAM", "Kept"]
+__all__ = ["STREAM", "RetentionActors"]

@@ -17,7 +17,7 @@ from sarit.client.streams import watermarks
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
-from simulation.actors.connecting import PATIENCE_SECONDS, SCOPE, connected, insistently, learn, next_rows
+from simulation.actors.clients import RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, learn, next_rows, retry_forever
 from simulation.actors.readers import now
 from simulation.events import body, parse
 from simulation.options import NEVER_SECONDS, WRITER_SECONDS
@@ -35,14 +35,14 @@ _MOST_NOTES: Final = 25
 _MARK_SECONDS: Final = 60.0
 
 
-class Timed:
+class EventTimeActors:
     """All actors on the stream, and what they saw."""
 
     def __init__(self, cluster: Cluster) -> None:
         options = cluster.options
         self.cluster = cluster
-        self.on = bool(options.timed_writers)
-        self.history = WatermarkHistory(WRITER_SECONDS if options.forgetful else NEVER_SECONDS)
+        self.on = bool(options.event_time_writers)
+        self.history = WatermarkHistory(WRITER_SECONDS if options.writers_expire else NEVER_SECONDS)
         self._noted_first = 0
         self._all_begun = asyncio.Event()
         self._open: list[tuple[int, EventWriter]] = []
@@ -51,14 +51,14 @@ class Timed:
         self._clients: list[Client] = []
 
     def __repr__(self) -> str:
-        return f"<Timed by {self.cluster.options.timed_writers}, {len(self.history.marks)} watermarks>"
+        return f"<EventTimeActors by {self.cluster.options.event_time_writers}, {len(self.history.marks)} watermarks>"
 
     def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
         """Tasks that end by themselves, and tasks to cancel."""
         if not self.on:
             return [], []
         spawn = self.cluster.spawn
-        work = [spawn(self._write(n), f"timed writer {n}") for n in range(self.cluster.options.timed_writers)]
+        work = [spawn(self._write(n), f"timed writer {n}") for n in range(self.cluster.options.event_time_writers)]
         work.append(spawn(self._scale(), "timed scaler"))
         watch = [spawn(self._read(), "timed reader"), spawn(self._read_marks(), "watermark reader")]
         return work, watch
@@ -75,7 +75,7 @@ class Timed:
         for number, writer in self._open:
             await self._note(number, writer, last)
         until = now() + _MARK_SECONDS
-        client = await connected(self.cluster)
+        client = await connect_client(self.cluster)
         reader = client.reader(MARKS)
         reached = not self._open
         while not reached and now() < until:
@@ -84,7 +84,7 @@ class Timed:
         if not reached:
             self.cluster.failures.append(f"liveness: no watermark tells {last} in {_MARK_SECONDS:.0f} s; {self}")
         elif self._open:
-            self.cluster.trace.mark("watermark_settled")
+            self.cluster.trace.probe("final_watermark_read")
         for number, writer in self._open:
             self.history.leaves(number, now())
             await writer.close()
@@ -96,9 +96,9 @@ class Timed:
     # -- actors -----------------------------------------------------------------------------------
 
     async def _client(self) -> Client:
-        client = await connected(self.cluster)
+        client = await connect_client(self.cluster)
         segments = ScalingPolicy(min_segments=min(3, self.cluster.options.segments))
-        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=segments), PATIENCE_SECONDS)
+        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=segments), RETRY_TIMEOUT_SECONDS)
         return client
 
     async def _write(self, number: int) -> None:
@@ -108,10 +108,10 @@ class Timed:
         writer = client.writer(STREAM, name=f"writer-{number}")
         await self._note(number, writer, 0)
         self._noted_first += 1
-        if self._noted_first == options.timed_writers:
+        if self._noted_first == options.event_time_writers:
             self._all_begun.set()
         await self._all_begun.wait()
-        crashes = options.forgetful and number == 0 and rng.random() < 0.5
+        crashes = options.writers_expire and number == 0 and rng.random() < 0.5
         time = 0
         for _ in range(rng.randint(1, _MOST_NOTES)):
             for _ in range(rng.randint(1, 2 * options.block_events)):
@@ -121,14 +121,14 @@ class Timed:
             if rng.random() < 0.7:
                 await self._note(number, writer, time)
         if crashes:
-            cluster.trace.mark("timed_writer_crashed")
+            cluster.trace.probe("event_time_writer_crashed")
             self.history.leaves(number, now())
             writer.abandon()
             return
         await self._note(number, writer, time)
         if rng.random() < 0.3:
             self.history.leaves(number, now())
-            await insistently(writer.close)
+            await retry_forever(writer.close)
             return
         self._open.append((number, writer))
 
@@ -137,7 +137,7 @@ class Timed:
         begun, ended = now(), inf
         # Entered before it is asked for: a watermark may tell it before the writer is answered.
         self.history.noted(number, time, begun, ended)
-        await insistently(lambda: writer.note_time(time))
+        await retry_forever(lambda: writer.note_time(time))
         self.history.notes[number].pop()
         self.history.noted(number, time, begun, now())
 
@@ -157,7 +157,7 @@ class Timed:
         stream = client.stream(STREAM)
         reader, windows = client.reader(STREAM), stream.time_windows()
         await self._all_begun.wait()
-        await insistently(reader.open)
+        await retry_forever(reader.open)
         while (rows := await next_rows(reader, 1.0)) is not None:
             for segment, offset, event, _ in rows:
                 found = parse(event)
@@ -167,23 +167,23 @@ class Timed:
                 self.history.events[segment, offset] = found
                 self.history.got(1, *found, now())
             if rows and rng.random() < 0.3:
-                window = await insistently(lambda: windows.at(reader.position()))
+                window = await retry_forever(lambda: windows.at(reader.position()))
                 if window.lower is not None:
-                    self.cluster.trace.mark("time_window_told")
-                    self.history.told(1, window.lower, now())
+                    self.cluster.trace.probe("time_window_read")
+                    self.history.reported(1, window.lower, now())
 
     async def _read_marks(self) -> None:
         """Follow the watermarks."""
         client = await self._client()
         await self._all_begun.wait()
         reader = client.reader(MARKS)
-        await insistently(reader.open)
+        await retry_forever(reader.open)
         while (rows := await next_rows(reader, 1.0)) is not None:
             for _, _, event, _ in rows:
                 mark = watermarks.decode(event)
                 cut = {segment.packed: offset for segment, (_, offset) in mark.positions.items()}
                 self.history.marks.append(Mark(mark.lower, mark.upper, cut, now()))
-                self.cluster.trace.mark("watermark")
+                self.cluster.trace.probe("watermark")
 
 
-__all__ = ["MARKS", "STREAM", "Timed"]
+__all__ = ["MARKS", "STREAM", "EventTimeActors"]

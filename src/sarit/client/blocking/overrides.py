@@ -1,0 +1,134 @@
+"""The part of the blocking client that is written by hand; the rest is generated (`tools/generate_blocking.py`).
+
+Each class here belongs to the blocking class of its name.  `tools/blocking_manifest.py` says why each method is here.
+
+A blocking write goes straight into the intake of the asyncio writer (`writer/writer.py`), on the caller's thread.  The
+loop's thread is woken when it is idle.  The writer calls `_full` when the intake is full: then `write` itself blocks
+while more than `buffer_bytes` are not acknowledged.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from sarit.core.errors import Invalid
+from sarit.core.limits import BYTE_WRITER_DRAIN_BYTES, FULL_BUFFER_POLL_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.client.aio import Client
+    from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.streams.byte_streams import ByteWriter
+    from sarit.client.sync.synchronizer import StateSynchronizer
+    from sarit.client.transactions.transaction import Transaction
+    from sarit.client.writer.writer import EventWriter
+
+S = TypeVar("S")
+
+
+class ClientOverrides:
+    """The end of a client and of its thread."""
+
+    def __init__(self, thread: LoopThread, inner: Client) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def close(self) -> None:
+        """End everything; writers that were not closed lose what they have not flushed."""
+        if self._thread.alive:
+            with suppress(Invalid):  # another thread closes it, too
+                self._thread.run(self._inner.close())
+            self._thread.close()
+
+
+class EventWriterOverrides:
+    """Binds an asyncio writer to callers on other threads."""
+
+    def __init__(self, thread: LoopThread, inner: EventWriter) -> None:
+        self._thread = thread
+        self._inner = inner
+        self._buffer_bytes = inner.buffer_bytes
+        self._space = threading.Event()
+        self._woken = False
+        inner.bind_foreign_thread(self._wake, self._full, self._on_dispatched)
+        # The same bound methods: one more call per event would cost as much as the write itself.
+        self.write: Callable[..., None] = inner.write
+        self.write_many: Callable[..., None] = inner.write_many
+
+    def when_durable(self, then: Callable[[], object]) -> None:
+        """Have `then` called, on the client's own thread, once everything written so far is durable.
+
+        It is never called when the writer fails before."""
+
+        def place() -> None:
+            self._inner.flush_barrier().add_done_callback(lambda done: done.cancelled() or done.exception() or then())
+
+        self._thread.call(place)
+
+    def _wake(self) -> None:
+        self._thread.call(self._inner.dispatch_soon)
+
+    def _full(self) -> None:
+        """The intake is full: have it emptied, and block while too much is not acknowledged."""
+        if not self._woken:
+            self._woken = True
+            self._thread.call(self._inner.dispatch_soon)
+        while self._over_buffer():
+            self._thread.check()
+            self._space.clear()
+            if self._over_buffer():
+                self._space.wait(FULL_BUFFER_POLL_SECONDS)
+
+    def _on_dispatched(self) -> None:
+        """On the loop, after the intake was emptied."""
+        self._woken = False
+        if not self._over_buffer():
+            self._space.set()
+
+    def _over_buffer(self) -> bool:
+        return self._inner.pending_bytes() > self._buffer_bytes and self._inner.failure is None
+
+
+class TransactionOverrides:
+    """The writes of a transaction."""
+
+    def __init__(self, thread: LoopThread, inner: Transaction) -> None:
+        events = EventWriterOverrides(thread, inner.events)
+        self.write: Callable[..., None] = events.write
+        self.write_many: Callable[..., None] = events.write_many
+
+
+class ByteWriterOverrides:
+    """The writes of a byte stream."""
+
+    def __init__(self, thread: LoopThread, inner: ByteWriter) -> None:
+        self._thread = thread
+        self._inner = inner
+        self._since_drain_bytes = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append `data`; blocks while too much is not acknowledged.  Failures are raised here or by `flush`."""
+        whole = bytes(data)
+        self._inner.check()
+        self._thread.call(lambda: self._inner.failure is None and self._inner.write(whole))
+        self._since_drain_bytes += len(whole)
+        if self._since_drain_bytes >= BYTE_WRITER_DRAIN_BYTES:
+            self._since_drain_bytes = 0
+            self._thread.run(self._inner.drain())
+        return len(whole)
+
+
+class StateSynchronizerOverrides(Generic[S]):
+    """The fetch of a shared state."""
+
+    def __init__(self, thread: LoopThread, inner: StateSynchronizer[S]) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def fetch(self) -> S:
+        """Apply what was written since; the state.  Raises Corrupt, NotFound (nobody initialised it)."""
+        self._thread.run(self._inner.fetch())
+        return self._inner.state

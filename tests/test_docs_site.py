@@ -1,0 +1,127 @@
+"""The documentation builds, with every link checked (tools/docs_site.py)."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sarit
+from tools.docs_site import OUTSIDE, ROOT, Site, build, expanded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What a browser fetches by itself; plain links (<a href>) are followed by people.
+_FETCHED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=[\"']?((?:https?:)?//[^\"'\s>]*)")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("docs")
+    problems = build(ROOT, folder / "work", folder / "site")
+    assert not problems, "\n".join(problems)
+    return folder / "site"
+
+
+def test_site_holds_the_pages_outside_docs(built: Path) -> None:
+    for page in OUTSIDE.values():
+        assert (built / page).with_suffix(".html").is_file(), page
+
+
+def test_reference_holds_every_public_name(built: Path) -> None:
+    page = (built / "reference" / "python.html").read_text()
+    missing = [name for name in sarit.__all__ if f'id="sarit.{name}"' not in page]
+    assert not missing, f"add them to docs/reference/python.md: {missing}"
+
+
+def test_pages_fetch_nothing_from_other_hosts(built: Path) -> None:
+    fetched = {url for page in built.rglob("*.html") for url in _FETCHED.findall(page.read_text())}
+    assert not fetched
+
+
+def _repository(root: Path, text: str) -> Path:
+    (root / "docs" / "decisions").mkdir(parents=True)
+    (root / "docs" / "other.md").write_text("# Other\n\n## Part\n")
+    (root / "docs" / "decisions" / "0001-first.md").write_text("# First\n")
+    (root / "README.md").write_text(textwrap.dedent(text))
+    (root / "mkdocs.yml").write_text(
+        "site_name: test\ntheme: {name: material, font: false}\nplugins: [search]\n"
+        "nav: [index.md, other.md, 'decisions/*.md']\n"
+    )
+    return root
+
+
+def test_links_that_hold_pass(tmp_path: Path) -> None:
+    root = _repository(
+        tmp_path / "root",
+        """
+        # Test
+
+        [a page](docs/other.md), [an anchor](docs/other.md#part), [another](#test), docs/other.md, docs/decisions/0001
+        """,
+    )
+    assert build(root, tmp_path / "work", tmp_path / "site") == []
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert page.count("decisions/0001-first") >= 2  # the navigation's link, and the text's
+
+
+def test_broken_links_fail_the_build(tmp_path: Path) -> None:
+    root = _repository(
+        tmp_path / "root",
+        """
+        # Test
+
+        [no page](docs/missing.md) docs/absent.md docs/decisions/0002 [outside](pyproject.toml)
+        [no anchor](docs/other.md#missing)
+        [no anchor here](#absent)
+        """,
+    )
+    *staged, rendered = build(root, tmp_path / "work", tmp_path / "site")
+    assert staged == [
+        "README.md: the link docs/missing.md leads to no page of the site",
+        "README.md: there is no page docs/absent.md",
+        "README.md: there is no page docs/decisions/0002",
+        "README.md: the link pyproject.toml leads to no page of the site",
+    ]
+    assert rendered.count("page does not exist") >= 2
+    assert "(other.md#missing)" in rendered
+    assert "(#absent)" in rendered
+    assert rendered.count("anchor does not exist") >= 2
+    assert not (tmp_path / "site").exists()
+
+
+def test_page_missing_from_the_navigation_fails_the_build(tmp_path: Path) -> None:
+    root = _repository(tmp_path / "root", "# Test\n")
+    (root / "docs" / "new.md").write_text("# New\n")
+    assert build(root, tmp_path / "work", tmp_path / "site") == ["mkdocs.yml: the navigation lacks new.md"]
+
+
+def test_code_is_left_alone() -> None:
+    site = Site(ROOT, {"README.md": "index.md", "docs/a.md": "a.md"})
+    text = "`docs/a.md`\n\n    docs/a.md\n\n```\ndocs/a.md [x](docs/a.md)\n```\ndocs/a.md\n"
+    resolved = site.resolved("README.md", text)
+    assert resolved == text.removesuffix("docs/a.md\n") + "[docs/a.md](a.md)\n"
+    assert site.problems == []
+
+
+def test_patterns_take_the_pages_not_named_elsewhere() -> None:
+    nav = [{"A": ["a/second.md", "a/*.md"]}, "b.md"]
+    pages = ["a/first.md", "a/second.md", "b.md"]
+    assert expanded(nav, pages) == [{"A": ["a/second.md", "a/first.md"]}, "b.md"]
+
+
+def test_messages_on_the_operators_page_are_in_the_code() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text()
+    tables = re.findall(
+        r"^\| (?:level \| line|message when it does not start) \|.*?\n\n", page, re.DOTALL | re.MULTILINE
+    )
+    messages = re.findall(r"^\| (?:[A-Z]+ \| )?`([^`]+)` \|", "".join(tables), re.MULTILINE)
+    assert len(tables) == 2
+    assert len(messages) >= 28
+    code = "\n".join(path.read_text() for path in (ROOT / "src" / "sarit").rglob("*.py"))
+    pieces = [piece for message in messages for piece in re.split(r" ?… ?", message) if piece]
+    stale = [piece for piece in pieces if piece not in code]
+    assert not stale, f"docs/operations.md quotes what no module says: {stale}"
