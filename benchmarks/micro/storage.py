@@ -126,9 +126,9 @@ async def _effect_on_the_log(root: str, count: int) -> dict[str, object]:
         rate = 0.0
         if sync_bytes:
             chunks = await open_storage(f"file://{root}/effect", real_env())
-            directory.PIECE_BYTES = sync_bytes  # type: ignore[misc]
+            setattr(directory, "CHUNK_PIECE_BYTES", sync_bytes)  # noqa: B010
             rate = await _write(chunks, f"s{sync_bytes}", count, CHUNK_TARGET_BYTES, 1)
-            directory.PIECE_BYTES = MIB  # type: ignore[misc]
+            setattr(directory, "CHUNK_PIECE_BYTES", MIB)  # noqa: B010
             await _delete(chunks, f"s{sync_bytes}", count)
             await chunks.close()
         else:

@@ -24,7 +24,8 @@ from sarit.store.container.reads import ChunkReader, Reads
 from sarit.store.container.recovery import open_container, sweep_orphans
 from sarit.store.container.tables import Tables
 from sarit.store.flow_control.memory_budget import MemoryBudget
-from sarit.store.flow_control.rate_limiter import FlushRateLimiter, RateLimiters, ReadRateLimiter
+from sarit.store.flow_control.read_limiter import ReadRateLimiter
+from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
 from sarit.store.tiering.flusher import FlushLimits
 from simulation.crashes.machine import DirectThreads, Machine, NestedLoop, SimulatedClock, SimulatedRandom, simulate
 from simulation.crashes.model import Model, Seen

@@ -90,7 +90,7 @@ def orphans_not_swept() -> Iterator[None]:
         yield
 
 
-@mutant("long-term storage is a prefix", found_by="tests/unit/store/test_sweep.py")
+@mutant("long-term storage is a prefix", found_by="tests/unit/store/tiering/test_orphan_sweep.py")
 @contextmanager
 def late_chunks_not_swept() -> Iterator[None]:
     """An epoch is swept once only: what it had sent off, and arrives later, stays for ever."""
@@ -126,7 +126,7 @@ def garbage_not_deleted() -> Iterator[None]:
         yield
 
 
-@mutant("long-term storage is a prefix", found_by="tests/unit/store/test_truncation_beside_a_flush.py")
+@mutant("long-term storage is a prefix", found_by="tests/unit/store/tiering/test_truncation_during_flush.py")
 @contextmanager
 def truncated_block_in_no_extent() -> Iterator[None]:
     """A block that is truncated while its chunk is written is named by no extent (found by this simulation)."""

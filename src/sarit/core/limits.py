@@ -123,10 +123,49 @@ BLOCK_OVERHEAD_BYTES: Final = 640
 READER_LOCALITY_BYTES: Final = 128 * MIB
 
 # -- store: tiering ----------------------------------------------------------------------------
-# (bounds and intervals of this part)
+FLUSH_TRIGGER_BYTES: Final = 48 * MIB  # a checkpoint begins before its interval when so much is dirty
+CHUNK_RETRY_SECONDS: Final = 0.5  # after a chunk could not be written; doubles up to the maximum
+MAX_CHUNK_RETRY_SECONDS: Final = 10.0
+MAX_COMPACTED_BYTES_PER_CYCLE: Final = 64 * MIB
+CHUNK_GC_CYCLE_SECONDS: Final = 1.0
+ORPHAN_SWEEP_RETRY_SECONDS: Final = 30.0
+# A write that a lost owner sent may still reach long-term storage for so long: a few times the timeout of one request.
+LATE_WRITES_SECONDS: Final = 180.0
+# Writing chunks: dirty bytes are spread over so many seconds, but never written slower than the minimum rate.
+FLUSH_SPREAD_SECONDS: Final = 1.0
+MIN_FLUSH_BYTES_PER_SECOND: Final = 32 * MIB
+# A piece of a chunk is synced by itself: small pieces keep the log's syncs short, large pieces cost less in all.
+SMALL_PIECE_BYTES: Final = 256 * KIB
+LARGE_PIECE_BYTES: Final = 4 * MIB
+RATE_LIMITER_SLACK_SECONDS: Final = 0.02  # timers are coarse: so much delay is caught up
+# Reading chunks: the latency of appends is a target, see `store/flow_control/read_limiter.py`.
+FAST_APPEND_SECONDS: Final = 0.0007
+MIN_READ_BYTES_PER_SECOND: Final = 64 * MIB
+MAX_READ_WAIT_SECONDS: Final = 1.0
+READ_LIMIT_INTERVAL_SECONDS: Final = 0.1
+APPENDS_IDLE_SECONDS: Final = 1.0
+# The life of containers in a store.
+REOPEN_SECONDS: Final = 0.1  # between two attempts to recover a container; doubles up to the maximum
+MAX_REOPEN_SECONDS: Final = 5.0
+FREE_SPACE_INTERVAL_SECONDS: Final = 0.2  # between two queries of the free space of the data directory
+LAST_CHECKPOINT_TIMEOUT_SECONDS: Final = 10.0  # a stop flushes no longer than this; the log keeps the rest
 
 # -- log, storage, index -----------------------------------------------------------------------
-# (bounds and intervals of this part)
+LOG_JOIN_BELOW_BYTES: Final = 4 * KIB  # parts of a frame are joined up to this size: a call per part costs more
+# Up to this size a checksum holds the interpreter lock.  Taking the lock back takes longer (with a busy event loop, a
+# whole switch interval) than the checksum of a MiB: 50 us.
+LOG_CRC_HOLD_LOCK_BYTES: Final = 1024 * KIB
+CHUNK_PIECE_BYTES: Final = 1 * MIB  # of a chunk file, written and synced at once where no rate limiter decides
+SMALL_EXTENT_BYTES: Final = 1 * MIB  # extents below this are worth compacting
+S3_CONNECT_SECONDS: Final = 5
+S3_REQUEST_SECONDS: Final = 60
+S3_MAX_RETRY_SECONDS: Final = 10
+S3_JOIN_ON_THREAD_BYTES: Final = 1 * MIB  # a larger chunk is joined on a thread: the join holds up the event loop
+INDEX_WAL_COPY_BYTES: Final = 4 * MIB  # committed to SQLite's WAL before it is copied into the database
+MAX_INDEX_WAL_FILE_BYTES: Final = 64 * MIB
+INDEX_LOCK_TIMEOUT_SECONDS: Final = 10.0
+INDEX_REWRITE_BYTES: Final = 4 * MIB  # of a WAL, read and written again at once when an index is opened
+INDEX_ROW_OVERHEAD_BYTES: Final = 64  # what a row adds to the WAL beside its key and value, about
 
 # -- controller --------------------------------------------------------------------------------
 # (bounds and intervals of this part)

@@ -30,7 +30,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
-from sarit.core.limits import MIB
+from sarit.core.limits import (
+    INDEX_LOCK_TIMEOUT_SECONDS,
+    INDEX_REWRITE_BYTES,
+    INDEX_ROW_OVERHEAD_BYTES,
+    INDEX_WAL_COPY_BYTES,
+    MAX_INDEX_WAL_FILE_BYTES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,12 +51,7 @@ SCHEMA_VERSION: Final = 1
 ROWS_PER_STATEMENT: Final = (128, 16, 1)
 KEYS_PER_QUERY: Final = (64, 8, 2, 1)
 MAX_KEYS_PER_READ: Final = 4096
-WAL_COPY_BYTES: Final = 4 * MIB
-MAX_WAL_FILE_BYTES: Final = 64 * MIB
 CACHE_KIB: Final = 4096
-LOCK_WAIT_SECONDS: Final = 10.0
-_REWRITE_BYTES: Final = 4 * MIB
-_ROW_OVERHEAD_BYTES: Final = 64
 
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _ALIVE_AFTER: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -84,7 +85,7 @@ def map_error(error: sqlite3.Error, doing: str) -> SaritError:
 
 
 def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=LOCK_WAIT_SECONDS, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=INDEX_LOCK_TIMEOUT_SECONDS, isolation_level=None)
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     connection.execute("PRAGMA synchronous=FULL")
     return connection
@@ -107,7 +108,7 @@ def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
         if _pragma(connection, "journal_mode=WAL") != "wal":
             raise Unavailable(f"the file system of {path} does not support SQLite's WAL mode")
         connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.execute(f"PRAGMA journal_size_limit={MAX_WAL_FILE_BYTES}")
+        connection.execute(f"PRAGMA journal_size_limit={MAX_INDEX_WAL_FILE_BYTES}")
         connection.execute("BEGIN IMMEDIATE")
         _rewrite_wal(files, f"{path}-wal")  # beneath the lock: nobody else writes to it
         if fresh:
@@ -132,7 +133,7 @@ def _rewrite_wal(files: Files, wal: str) -> None:
     file = files.open(wal, "write")
     try:
         at = 0
-        while piece := file.pread(_REWRITE_BYTES, at):
+        while piece := file.pread(INDEX_REWRITE_BYTES, at):
             file.pwrite([piece], at)
             at += len(piece)
         file.datasync()
@@ -205,7 +206,7 @@ def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> int
     _in_statements(connection, _UPSERTS, flat, 2)
     connection.execute("COMMIT")
     rows = len(batch.puts) + len(batch.deletes)
-    return sum(map(len, flat)) + rows * _ROW_OVERHEAD_BYTES
+    return sum(map(len, flat)) + rows * INDEX_ROW_OVERHEAD_BYTES
 
 
 def _in_statements(connection: sqlite3.Connection, statements: dict[int, str], values: list[bytes], width: int) -> None:
@@ -284,7 +285,7 @@ class SqliteIndex:
 
         added = await self._on(self._writer, call, "commit")
         self._wal_bytes += added  # only now: other commits have added theirs meanwhile
-        if self._wal_bytes >= WAL_COPY_BYTES and not self._gone:
+        if self._wal_bytes >= INDEX_WAL_COPY_BYTES and not self._gone:
             self._wal_bytes = 0
             self._writer.submit(self._copy_wal, lambda _, __: None)
 

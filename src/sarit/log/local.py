@@ -23,11 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Fenced, Unavailable
-from sarit.core.limits import (
-    LOG_FILE_BYTES,
-    LOG_WATERMARK_SECONDS,
-    MAX_RECYCLED_LOG_FILES,
-)
+from sarit.core.limits import LOG_FILE_BYTES, LOG_WATERMARK_SECONDS, MAX_RECYCLED_LOG_FILES
 from sarit.log.allocator import LogFileAllocator, WritableFile
 from sarit.log.file_manager import LogFileManager
 from sarit.log.reading import LogFile, find_tail, list_files, replay

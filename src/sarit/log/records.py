@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import KIB, MAX_FRAME_BYTES
+from sarit.core.limits import LOG_CRC_HOLD_LOCK_BYTES, LOG_JOIN_BELOW_BYTES, MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,12 +36,6 @@ TAG_BYTES: Final = 4
 RECORD_ALIGNMENT: Final = 8
 _ZEROS: Final = bytes(BLOCK_BYTES)
 
-# Up to this size parts are joined: a call per part costs more than the copy.
-_SMALL_PART_BYTES: Final = 4 * KIB
-# Letting go of the interpreter lock means queueing for it again, which takes longer (with the loop busy, a whole switch
-# interval) than the checksum of a MiB: 50 us.
-_HOLD_LOCK_BYTES: Final = 1024 * KIB
-
 
 def aligned(position: int, alignment: int = RECORD_ALIGNMENT) -> int:
     """The next multiple of `alignment` (a power of two) at or above `position`."""
@@ -50,7 +44,7 @@ def aligned(position: int, alignment: int = RECORD_ALIGNMENT) -> int:
 
 def extend_crc(crc: int, part: Buffer) -> int:
     """CRC-32C of what gave `crc` followed by `part`."""
-    return crc32c(part, crc, 0 if len(part) <= _HOLD_LOCK_BYTES else 1)
+    return crc32c(part, crc, 0 if len(part) <= LOG_CRC_HOLD_LOCK_BYTES else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +141,7 @@ class GroupEncoder:
     def _add_payload(self, crc: int, payload: Sequence[Buffer]) -> int:
         small: list[Buffer] = []
         for part in payload:
-            if len(part) <= _SMALL_PART_BYTES:
+            if len(part) <= LOG_JOIN_BELOW_BYTES:
                 small.append(part)
                 continue
             if small:

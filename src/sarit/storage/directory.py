@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
-from sarit.core.limits import MIB
+from sarit.core.limits import CHUNK_PIECE_BYTES
 from sarit.storage.chunk_file import ChunkFile, Pieces
 from sarit.storage.incoming import Claim, claim, sweep
 from sarit.storage.names import check_name, check_prefix
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SUFFIX: Final = ".chunk"
-PIECE_BYTES: Final = 1 * MIB
 WRITERS: Final = 3
 READERS: Final = 3
 MAX_OPEN_FILES_PER_READER: Final = 64
@@ -194,7 +193,7 @@ class DirectoryChunks:
         lane = min(self._writers, key=_load)
         lane.load += 1
         try:
-            size = PIECE_BYTES if limiter is None or not pieces.left else await limiter(pieces.left)
+            size = CHUNK_PIECE_BYTES if limiter is None or not pieces.left else await limiter(pieces.left)
             if size >= pieces.left:
                 # A thousand segments that grow slowly make hundreds of these a second: each hand-over counts.
                 await lane.run(partial(chunk.write, pieces.take(size)))

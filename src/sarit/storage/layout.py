@@ -25,13 +25,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import CHUNK_TARGET_BYTES, MIB
+from sarit.core.limits import CHUNK_TARGET_BYTES, SMALL_EXTENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 EXTENT_VERSION: Final = 1
-SMALL_EXTENT_BYTES: Final = 1 * MIB
 """Extents below this are worth joining."""
 JOIN_EXTENTS: Final = 8
 """So many adjacent small extents are joined even when they make no large one."""

@@ -20,7 +20,7 @@ import obstore
 from obstore import exceptions, store
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import MIB
+from sarit.core.limits import S3_CONNECT_SECONDS, S3_JOIN_ON_THREAD_BYTES, S3_MAX_RETRY_SECONDS, S3_REQUEST_SECONDS
 from sarit.storage.names import check_name, check_prefix
 
 if TYPE_CHECKING:
@@ -31,19 +31,15 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer, Env, Worker
     from sarit.storage.port import WriteLimiter
 
-CONNECT_SECONDS: Final = 5
-REQUEST_SECONDS: Final = 60
 MAX_RETRIES: Final = 2
-MAX_RETRY_SECONDS: Final = 10
-_JOIN_ON_THREAD_BYTES: Final = 1 * MIB
 
 _CLIENT: Final[ClientConfig] = {
-    "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-    "timeout": timedelta(seconds=REQUEST_SECONDS),
+    "connect_timeout": timedelta(seconds=S3_CONNECT_SECONDS),
+    "timeout": timedelta(seconds=S3_REQUEST_SECONDS),
 }
 _RETRY: Final[RetryConfig] = {
     "max_retries": MAX_RETRIES,
-    "retry_timeout": timedelta(seconds=MAX_RETRY_SECONDS),
+    "retry_timeout": timedelta(seconds=S3_MAX_RETRY_SECONDS),
     "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=2), "base": 2},
 }
 
@@ -76,7 +72,7 @@ class ObjectChunks:
         """See `ChunkStorage`."""
         check_name(name)
         self._require()
-        if sum(map(len, parts)) < _JOIN_ON_THREAD_BYTES:
+        if sum(map(len, parts)) < S3_JOIN_ON_THREAD_BYTES:
             data = b"".join(parts)
         else:  # A large join gives up the GIL: on a thread it does not hold up the loop.
             data = await self._joiner.run(lambda: b"".join(parts))

@@ -10,14 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, SaritError, Unavailable
-from sarit.core.limits import CACHE_BYTES, LOG_FILE_BYTES, MAX_DIRTY_BYTES, MIB
+from sarit.core.limits import (
+    CACHE_BYTES,
+    FREE_SPACE_INTERVAL_SECONDS,
+    LAST_CHECKPOINT_TIMEOUT_SECONDS,
+    LATE_WRITES_SECONDS,
+    LOG_FILE_BYTES,
+    MAX_DIRTY_BYTES,
+    MAX_REOPEN_SECONDS,
+    MIB,
+    ORPHAN_SWEEP_RETRY_SECONDS,
+    REOPEN_SECONDS,
+)
 from sarit.core.names import placement_key
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
 from sarit.store.container.recovery import Opened, open_container, sweep_orphans
 from sarit.store.container.tables import Tables
 from sarit.store.flow_control.memory_budget import MemoryBudget
-from sarit.store.flow_control.rate_limiter import FlushRateLimiter, RateLimiters, ReadRateLimiter
+from sarit.store.flow_control.read_limiter import ReadRateLimiter
+from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
 from sarit.store.tiering.flusher import FlushLimits
 
 if TYPE_CHECKING:
@@ -30,14 +42,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.store")
 
-_REOPEN_SECONDS = 0.1
-_MAX_REOPEN_SECONDS = 5.0
-_SWEEP_RETRY_SECONDS = 30.0
-# For so long a chunk may still appear that a lost owner sent off: a few times what one request may take.
-_LATE_WRITES_SECONDS = 180.0
 _BUDGET_POLL_SECONDS = 0.05
-_DISK_POLL_SECONDS = 0.2
-_STOP_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class StoreLimits:
     cache_bytes: int = CACHE_BYTES
     chunk_cache_bytes: int = 64 * MIB
     disk_reserve_bytes: int = 64 * MIB
-    late_writes_seconds: float = _LATE_WRITES_SECONDS
+    late_writes_seconds: float = LATE_WRITES_SECONDS
     container: ContainerLimits = field(default_factory=ContainerLimits)
     flush: FlushLimits = field(default_factory=FlushLimits)
 
@@ -130,7 +135,9 @@ class SegmentStore:
         flushed = asyncio.gather(*flushes, return_exceptions=True)
         hurried = asyncio.ensure_future(self._flush_skipped.wait())
         try:
-            await asyncio.wait((flushed, hurried), timeout=_STOP_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (flushed, hurried), timeout=LAST_CHECKPOINT_TIMEOUT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
             for flush, (_, opened) in zip(flushes, serving, strict=True):
                 if not flush.done():
                     _log_not_flushed(opened, "it was told to hurry" if hurried.done() else "it takes too long")
@@ -206,7 +213,7 @@ class SegmentStore:
                 await part.close()
             except Exception as error:  # what it still holds, opening again will tell
                 _log.warning("container %d: %r cannot be closed: %s", failed.number, part, error)
-        delay = _REOPEN_SECONDS
+        delay = REOPEN_SECONDS
         while True:
             try:
                 await self._open(failed.number)
@@ -219,7 +226,7 @@ class SegmentStore:
             except Exception:  # else it would be told when somebody looks at a dead task
                 _log.critical("container %d cannot recover, by a bug", failed.number, exc_info=True)
             await asyncio.sleep(delay)
-            delay = min(delay * 2, _MAX_REOPEN_SECONDS)
+            delay = min(delay * 2, MAX_REOPEN_SECONDS)
 
     async def _sweep(self, opened: Opened) -> None:
         """Twice: what was on its way to long-term storage when its owner was lost may arrive after the first sweep.
@@ -237,7 +244,7 @@ class SegmentStore:
                 if str(error) != reported:
                     _log.warning("container %d: chunks never referenced are not all deleted yet: %s", number, error)
                 reported = str(error)
-            await asyncio.sleep(_SWEEP_RETRY_SECONDS if record_swept else self.limits.late_writes_seconds)
+            await asyncio.sleep(ORPHAN_SWEEP_RETRY_SECONDS if record_swept else self.limits.late_writes_seconds)
             record_swept = True
 
     async def _watch_budget(self) -> None:
@@ -256,7 +263,7 @@ class SegmentStore:
                         if not reported:
                             _log.warning("how much room %s has is not known: %s", self._data_dir, error)
                         reported = True
-                    next_look = now + _DISK_POLL_SECONDS
+                    next_look = now + FREE_SPACE_INTERVAL_SECONDS
                 if not self.budget.over_append_limit:
                     for opened in self.opened():
                         opened.container.release_throttled()

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from sarit.core.limits import READ_BLOCK_BYTES
+from sarit.core.limits import LARGE_PIECE_BYTES, READ_BLOCK_BYTES, SMALL_PIECE_BYTES
 from sarit.env.real import RealFiles
 from sarit.env.real_files import DIRECT_BACKGROUND_WRITE_BYTES, DIRECT_WRITE_BYTES, SCAN_PIECE_BYTES
-from sarit.store.flow_control.rate_limiter import LARGE_PIECE_BYTES, SMALL_PIECE_BYTES
 
 
 @pytest.fixture

@@ -9,12 +9,11 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Exists, NotFound, Unavailable
+from sarit.core.limits import MIB
 from sarit.env.real import real_env
 from sarit.storage import directory
 from sarit.storage.chunk_file import Pieces
-from sarit.storage.directory import PIECE_BYTES, open_directory
-
-MIB = 1 << 20
+from sarit.storage.directory import CHUNK_PIECE_BYTES, open_directory
 
 
 class RecordingFile:
@@ -88,7 +87,7 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
         chunks = await open_directory(str(tmp_path), env)
         await chunks.write("e1/warm", [b"x"])
         disk.calls.clear()
-        await chunks.write("e1/a", [bytes(PIECE_BYTES + PIECE_BYTES // 2), bytes(PIECE_BYTES)])
+        await chunks.write("e1/a", [bytes(CHUNK_PIECE_BYTES + CHUNK_PIECE_BYTES // 2), bytes(CHUNK_PIECE_BYTES)])
         names = [name for name, _ in disk.calls]
         synced = ["pwrite", "datasync", "forget"] * 3
         assert names == ["open-create", "close", "open-blocks", *synced, "close", "make_dirs", "rename_new", "sync_dir"]
@@ -109,7 +108,7 @@ def test_a_chunk_of_one_piece_is_one_call_on_the_thread(tmp_path, disk, env, mon
         real = directory._Lane.run
         monkeypatch.setattr(directory._Lane, "run", lambda lane, call: (calls.append(call), real(lane, call))[1])
         disk.calls.clear()
-        await chunks.write("e1/a", [bytes(PIECE_BYTES // 2), bytes(PIECE_BYTES // 2)])
+        await chunks.write("e1/a", [bytes(CHUNK_PIECE_BYTES // 2), bytes(CHUNK_PIECE_BYTES // 2)])
         assert len(calls) == 1
         names = [name for name, _ in disk.calls]
         written = ["pwrite", "datasync", "forget", "close", "make_dirs", "rename_new", "sync_dir"]
@@ -236,7 +235,7 @@ def test_an_unmounted_directory_is_not_an_empty_one(tmp_path, env):
 def test_a_cancelled_write_is_whole_or_nothing_and_its_name_is_free_again(tmp_path, env, turns):
     async def main():
         chunks = await open_directory(str(tmp_path), env)
-        writing = asyncio.ensure_future(chunks.write("a", [bytes(2 * PIECE_BYTES)]))
+        writing = asyncio.ensure_future(chunks.write("a", [bytes(2 * CHUNK_PIECE_BYTES)]))
         for _ in range(turns):
             await asyncio.sleep(0)
         writing.cancel()
@@ -244,7 +243,7 @@ def test_a_cancelled_write_is_whole_or_nothing_and_its_name_is_free_again(tmp_pa
             await writing
         await chunks.close()
         written = tmp_path / "a.chunk"
-        assert not written.exists() or written.stat().st_size == 2 * PIECE_BYTES
+        assert not written.exists() or written.stat().st_size == 2 * CHUNK_PIECE_BYTES
         assert left_over(tmp_path) == []
         assert not chunks._being_written
 
@@ -254,7 +253,7 @@ def test_a_cancelled_write_is_whole_or_nothing_and_its_name_is_free_again(tmp_pa
 def test_a_small_chunk_that_is_cancelled_in_line_is_not_written(tmp_path, env):
     async def main():
         chunks = await open_directory(str(tmp_path), env, writers=1)
-        first = asyncio.ensure_future(chunks.write("a", [bytes(2 * PIECE_BYTES)]))
+        first = asyncio.ensure_future(chunks.write("a", [bytes(2 * CHUNK_PIECE_BYTES)]))
         await asyncio.sleep(0)
         held = threading.Event()
         chunks._writers[0].run(held.wait)

@@ -104,13 +104,13 @@ def run_and_check(workload: Workload) -> None:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr(directory, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(directory, "CHUNK_PIECE_BYTES", 4096)
 
 
 @pytest.mark.parametrize("piece_bytes", [4096, 1 << 20])
 @pytest.mark.parametrize("seed", range(12))
 def test_power_cuts(seed, piece_bytes, monkeypatch):
-    monkeypatch.setattr(directory, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(directory, "CHUNK_PIECE_BYTES", piece_bytes)
     workload = Workload(seed)
     run_and_check(workload)
     assert workload.failed == 0

@@ -14,7 +14,7 @@ from tests.unit.store.test_unencodable import SOURCE, TARGET, World, opened, rec
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(stores, "_REOPEN_SECONDS", 0)
+    monkeypatch.setattr(stores, "REOPEN_SECONDS", 0)
 
 
 class Bug(Exception):

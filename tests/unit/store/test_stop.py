@@ -24,10 +24,10 @@ async def _two_segments(world: World):
     return store
 
 
-@pytest.mark.parametrize("patience", [10.0, 0.05])
-def test_a_stop_during_a_checkpoint_loses_nothing(patience, monkeypatch) -> None:
+@pytest.mark.parametrize("timeout", [10.0, 0.05])
+def test_a_stop_during_a_checkpoint_loses_nothing(timeout, monkeypatch) -> None:
     """The checkpoint under way has captured what the last one does not see any more (simulation seed 17)."""
-    monkeypatch.setattr(store_module, "_STOP_SECONDS", patience, raising=False)
+    monkeypatch.setattr(store_module, "LAST_CHECKPOINT_TIMEOUT_SECONDS", timeout, raising=False)
 
     async def main() -> None:
         limits = replace(SMALL, containers=1, flush=replace(SMALL.flush, inline_below_bytes=1))
@@ -110,7 +110,7 @@ def test_a_stop_takes_no_longer_for_many_containers(hurried) -> None:
             await asyncio.sleep(1)
             store.skip_flush()
         await stopping
-        assert loop.time() - started < (2 if hurried else store_module._STOP_SECONDS + 1)
+        assert loop.time() - started < (2 if hurried else store_module.LAST_CHECKPOINT_TIMEOUT_SECONDS + 1)
         world.storage.faults.unavailable = False
         store = await world.start()
         for name in by_container.values():

@@ -22,7 +22,7 @@ LARGEST, SMALLEST = (1 << 63) - 1, NULL_ATTRIBUTE_VALUE
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(stores, "_REOPEN_SECONDS", 0)
+    monkeypatch.setattr(stores, "REOPEN_SECONDS", 0)
 
 
 async def opened():

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sarit.store.container.segment import Segment
     from sarit.store.container.writer_session import ReplySink
     from sarit.store.flow_control.memory_budget import MemoryBudget
-    from sarit.store.flow_control.rate_limiter import RateLimiters
+    from sarit.store.flow_control.write_limiter import RateLimiters
     from sarit.wire.append import Append as WireAppend
 
 _COMPACTION_POLL_SECONDS = 0.01
@@ -90,7 +90,7 @@ class Container:
         """Recovery is done: take operations."""
 
         def durable(began: float, size: int) -> None:
-            self.rate_limiters.read.appended(began, size)
+            self.rate_limiters.read.observe_appends(began, size)
             self.account()  # a deletion or truncation gave room, and with long-term storage away nothing else tells
 
         self.group_commit = GroupCommit(self.env, self.log, self.state, self._failed, durable)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
     from sarit.storage.port import ChunkStorage
     from sarit.store.container.container import Container
-    from sarit.store.flow_control.rate_limiter import ReadRateLimiter
+    from sarit.store.flow_control.read_limiter import ReadRateLimiter
 
 _MAX_RELOADS = 5
 # Readers of a segment that are further apart do not share what is cached.

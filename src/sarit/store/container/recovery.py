@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sarit.log.port import LogProvider
     from sarit.storage.port import ChunkStorage
     from sarit.store.flow_control.memory_budget import MemoryBudget
-    from sarit.store.flow_control.rate_limiter import RateLimiters
+    from sarit.store.flow_control.write_limiter import RateLimiters
 
 _SCAN_ROWS = 1000
 _FRAMES_PER_TURN = 16

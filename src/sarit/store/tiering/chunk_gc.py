@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
-from sarit.core.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
+from sarit.core.limits import CHUNK_GC_CYCLE_SECONDS, MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.index import keys
 from sarit.index.port import WriteBatch
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PER_CYCLE: Final = 1000
-_CYCLE_SECONDS: Final = 1.0
 _MOST_FAILURES: Final = 3
 
 
@@ -59,7 +58,7 @@ class ChunkGC:
         low, high = keys.kind_range(keys.GARBAGE)
         rows = await container.index.scan(self._next or low, high, _PER_CYCLE)
         clock, failures = container.env.clock, 0
-        end = clock.monotonic() + _CYCLE_SECONDS
+        end = clock.monotonic() + CHUNK_GC_CYCLE_SECONDS
         batch = WriteBatch()
         self._next = None
         for group in deletion_groups([key for key, _ in rows]):

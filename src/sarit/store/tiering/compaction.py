@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
-from sarit.core.limits import CHUNK_TARGET_BYTES, MIB
+from sarit.core.limits import CHUNK_TARGET_BYTES, MAX_COMPACTED_BYTES_PER_CYCLE, SMALL_EXTENT_BYTES
 from sarit.index import keys
 from sarit.index.port import WriteBatch
-from sarit.storage.layout import JOIN_EXTENTS, SMALL_EXTENT_BYTES, ChunkList, Extent, plan_compaction
+from sarit.storage.layout import JOIN_EXTENTS, ChunkList, Extent, plan_compaction
 from sarit.store.tiering.checkpoint import record_resolved_chunks
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ NameChunk = Callable[["Segment", int], tuple[str, int]]
 
 _log = logging.getLogger("sarit.store")
 
-MAX_BYTES_PER_CYCLE: Final = 64 * MIB
 MAX_SEGMENTS_PER_CYCLE: Final = 64
 
 
@@ -71,7 +70,7 @@ class Compactor:
     async def run(self, next_name: NameChunk) -> None:
         """Join what is worth joining now, up to the bounds of one cycle.  Raises what the index raises."""
         ready = [segment for segment, count in self._small.items() if count >= JOIN_EXTENTS]
-        budget = MAX_BYTES_PER_CYCLE
+        budget = MAX_COMPACTED_BYTES_PER_CYCLE
         for segment_id in ready[:MAX_SEGMENTS_PER_CYCLE]:
             if budget <= 0:
                 return
@@ -103,7 +102,7 @@ class Compactor:
         chunks = await self._container.metadata.chunks(segment)
         done = 0
         for run in plan_compaction(chunks, small_bytes=self._small_bytes, target_bytes=CHUNK_TARGET_BYTES):
-            if done >= MAX_BYTES_PER_CYCLE or (done and self._container.budget.over_soft_limit):
+            if done >= MAX_COMPACTED_BYTES_PER_CYCLE or (done and self._container.budget.over_soft_limit):
                 self._small[segment.id] = JOIN_EXTENTS
                 break
             await self._join(segment, chunks, run, next_name)

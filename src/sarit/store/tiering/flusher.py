@@ -25,8 +25,16 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, SaritError, Unavailable
-from sarit.core.limits import CHUNK_TARGET_BYTES, FLUSH_INTERVAL_SECONDS, INLINE_BELOW_BYTES, MIB
-from sarit.storage.layout import SMALL_EXTENT_BYTES, Extent
+from sarit.core.limits import (
+    CHUNK_RETRY_SECONDS,
+    CHUNK_TARGET_BYTES,
+    FLUSH_INTERVAL_SECONDS,
+    FLUSH_TRIGGER_BYTES,
+    INLINE_BELOW_BYTES,
+    MAX_CHUNK_RETRY_SECONDS,
+    SMALL_EXTENT_BYTES,
+)
+from sarit.storage.layout import Extent
 from sarit.storage.names import epoch_prefix
 from sarit.store.tiering.checkpoint import BatchBuilder, add_chunk_extents, adjacent_runs
 from sarit.store.tiering.chunk_gc import ChunkGC
@@ -41,8 +49,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SNAPSHOTS_PER_TURN = 200
-_RETRY_SECONDS = 0.5
-_MAX_RETRY_SECONDS = 10.0
 _SCAN_ROWS = 1000
 _COMMITS_REMEMBERED = 10_000
 _INTERVAL_FACTOR = 2
@@ -54,7 +60,7 @@ class FlushLimits:
     """When to flush, and what is small; tests shrink them."""
 
     interval_seconds: float = FLUSH_INTERVAL_SECONDS
-    trigger_bytes: int = 48 * MIB
+    trigger_bytes: int = FLUSH_TRIGGER_BYTES
     chunk_bytes: int = CHUNK_TARGET_BYTES
     inline_below_bytes: int = INLINE_BELOW_BYTES
     concurrent_writes: int = 3
@@ -222,7 +228,7 @@ class Flusher:
         container = self._container
         try:
             parts = [part for snapshot in run for part in snapshot.parts or ()]
-            delay = _RETRY_SECONDS
+            delay = CHUNK_RETRY_SECONDS
             while True:
                 name, sequence = self._name_chunk(item.segment, run[0].offset)
                 try:
@@ -237,7 +243,7 @@ class Flusher:
                     self.statistics.storage_errors += 1
                     await self._reclaim_early()
                     await asyncio.sleep(delay)
-                    delay = min(delay * 2, _MAX_RETRY_SECONDS)
+                    delay = min(delay * 2, MAX_CHUNK_RETRY_SECONDS)
             self._report_storage(None)
             self.statistics.chunks += 1
             self.statistics.chunk_bytes += sum(snapshot.block.length for snapshot in run)

@@ -137,7 +137,7 @@ def test_deletes_that_take_long_do_not_keep_a_checkpoint_waiting(monkeypatch):
             await asyncio.sleep(0.05)
 
         world.storage.delete = slowly
-        monkeypatch.setattr("sarit.store.tiering.chunk_gc._CYCLE_SECONDS", 0.1)
+        monkeypatch.setattr("sarit.store.tiering.chunk_gc.CHUNK_GC_CYCLE_SECONDS", 0.1)
         for _ in range(50):
             before = len(deleted)
             await opened.flusher.garbage.collect()

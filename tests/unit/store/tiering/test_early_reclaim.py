@@ -32,7 +32,7 @@ class FullChunks(MemoryChunks):
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(flushing, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(flushing, "CHUNK_RETRY_SECONDS", 0.01)
 
 
 def run(main):

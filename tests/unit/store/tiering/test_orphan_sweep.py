@@ -167,7 +167,7 @@ def test_a_compaction_given_up_on_stop_leaves_no_chunk(monkeypatch) -> None:
     async def main() -> None:
         world = _world()
         world.limits = replace(world.limits, flush=replace(world.limits.flush, interval_seconds=0.01))
-        monkeypatch.setattr("sarit.store.store._STOP_SECONDS", 0.1)
+        monkeypatch.setattr("sarit.store.store.LAST_CHECKPOINT_TIMEOUT_SECONDS", 0.1)
         store = await world.start()
         await store.container(NAME).create(NAME)
         (opened,) = store.opened()
@@ -201,7 +201,7 @@ def test_a_compaction_given_up_on_stop_leaves_no_chunk(monkeypatch) -> None:
 
 def test_an_orphan_that_cannot_be_deleted_does_not_keep_the_others(monkeypatch, caplog) -> None:
     """It is told of once, and swept when it can be."""
-    monkeypatch.setattr("sarit.store.store._SWEEP_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("sarit.store.store.ORPHAN_SWEEP_RETRY_SECONDS", 0.01)
 
     async def main():
         world = _world()
@@ -271,7 +271,7 @@ def test_a_sweep_beside_another_takes_nothing_that_was_committed() -> None:
 @pytest.mark.parametrize("part", ["flush", "compaction"])
 def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_start(part, monkeypatch) -> None:
     """It had been garbage, and collected, before it was there."""
-    monkeypatch.setattr("sarit.store.tiering.flusher._RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("sarit.store.tiering.flusher.CHUNK_RETRY_SECONDS", 0.0)
 
     async def main():
         world = _world()

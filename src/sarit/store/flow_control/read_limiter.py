@@ -1,0 +1,163 @@
+"""Limits the rate at which a node reads chunks, so that a reader of a backlog does not delay appends.
+
+A reader that catches up takes all of a small machine (docs/decisions/0305).  The limiter holds the latency of appends
+at a target by AIMD on the read rate, evaluated every READ_LIMIT_INTERVAL_SECONDS:
+
+- While no appends arrive, reads are unlimited.
+- When appends begin, reads start at the minimum rate.
+- The latency of appends is a moving average (EWMA).  While it stays below the target, the rate grows.  The increments
+  grow too: near the limit few intervals probe it, and far from the limit the rate is high within seconds.
+- When the average exceeds the target, the rate is cut to _DECREASE times what was read, at once.
+
+The latency target is APPEND_LATENCY_FACTOR times the baseline, which is learned while nobody reads, and never below
+FAST_APPEND_SECONDS.
+
+The minimum rate gives each reader READ_TO_APPEND_RATIO times the rate of the appends, so that every reader catches up.
+No read waits longer than MAX_READ_WAIT_SECONDS for its turn, however many readers there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.limits import (
+    APPENDS_IDLE_SECONDS,
+    FAST_APPEND_SECONDS,
+    MAX_READ_WAIT_SECONDS,
+    MIB,
+    MIN_READ_BYTES_PER_SECOND,
+    RATE_LIMITER_SLACK_SECONDS,
+    READ_LIMIT_INTERVAL_SECONDS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from sarit.env.ports import Clock
+
+APPEND_LATENCY_FACTOR: Final = 1.3
+READ_TO_APPEND_RATIO: Final = 2
+# Fewer groups of appends than this in an interval, with hardly one in flight at a time, are no load to protect.
+_LOAD_GROUPS: Final = 10
+_LOAD_IN_FLIGHT: Final = 0.1
+# AIMD: the factor after harm, and the growth per interval without harm, which rises by the step up to the maximum.
+_DECREASE: Final = 0.7
+_INCREASE_STEP: Final = 0.001
+_MAX_INCREASE: Final = 0.05
+# EWMA weights of one interval: of append latency while reads go on, of the append rate, and of the baseline latency
+# (its first intervals count more).  One interval alone decides nothing: beside a flush five in a row may be slow and
+# the next five not.
+_LATENCY_WEIGHT: Final = 0.2
+_RATE_WEIGHT: Final = 0.1
+_BASELINE_WEIGHT: Final = 0.03
+
+
+@dataclass(slots=True)
+class _Interval:
+    """What happened since `since`.  `latency` is the sum over `groups`, in seconds; `appended` and `read` are bytes."""
+
+    since: float
+    groups: int = 0
+    latency: float = 0.0
+    appended: int = 0
+    read: int = 0
+    readers: set[Hashable] = field(default_factory=set)
+
+
+class ReadRateLimiter:
+    """One for all readers of a node's chunks: they share its rate."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._next = 0.0
+        self._rate = inf
+        self._increases = 0
+        self._latency = self._baseline = FAST_APPEND_SECONDS
+        self._baseline_intervals = 0
+        self._append_rate = 0.0
+        self._readers = 1
+        self._last_append = -inf
+        self._interval = _Interval(clock.monotonic())
+
+    def __repr__(self) -> str:
+        return f"<ReadRateLimiter {self._rate / MIB:.0f} MiB/s>"
+
+    @property
+    def bytes_per_second(self) -> float:
+        """The current rate; infinite while reads are unlimited."""
+        return self._rate
+
+    def observe_appends(self, began: float, size: int) -> None:
+        """A group of appends of `size` bytes became durable now; the first of them arrived at `began`."""
+        now = self._clock.monotonic()
+        interval = self._current_interval(now)
+        interval.groups += 1
+        interval.latency += now - began
+        interval.appended += size
+        self._last_append = now
+
+    async def __call__(self, size: int, reader: Hashable) -> None:
+        """Wait until `size` bytes of a chunk may be read.  `reader` identifies a place that is read."""
+        now = self._clock.monotonic()
+        interval = self._current_interval(now)
+        interval.read += size
+        interval.readers.add(reader)
+        start = min(max(self._next, now - RATE_LIMITER_SLACK_SECONDS), now + MAX_READ_WAIT_SECONDS)
+        self._next = start + size / self._rate
+        if start > now:
+            await asyncio.sleep(start - now)
+
+    def _current_interval(self, now: float) -> _Interval:
+        interval = self._interval
+        if now - interval.since >= READ_LIMIT_INTERVAL_SECONDS:
+            self._evaluate(interval, now)
+            interval = self._interval = _Interval(now)
+        return interval
+
+    def _evaluate(self, interval: _Interval, now: float) -> None:
+        """Set the rate from what the last interval showed."""
+        seconds = now - interval.since
+        minimum = self._min_rate(interval, seconds)
+        if not interval.groups:
+            # Appends slower than an interval do not show in each.
+            if now - self._last_append >= APPENDS_IDLE_SECONDS:
+                self._rate = inf
+            return
+        mean = interval.latency / interval.groups
+        # Neither a read in this interval nor one granted earlier whose turn falls into it.
+        without_reads = not interval.read and self._next <= interval.since
+        few = interval.groups < _LOAD_GROUPS * seconds / READ_LIMIT_INTERVAL_SECONDS
+        if few and interval.latency < _LOAD_IN_FLIGHT * seconds:
+            self._rate = inf
+        elif self._rate == inf:
+            self._restart(minimum)
+        elif interval.read:
+            self._latency += _LATENCY_WEIGHT * (mean - self._latency)
+            if self._latency > max(FAST_APPEND_SECONDS, APPEND_LATENCY_FACTOR * self._baseline):
+                self._restart(min(self._rate, interval.read / seconds) * _DECREASE)
+            elif 2 * interval.read > self._rate * seconds:  # a rate that is not used shows nothing
+                self._increases += 1
+                self._rate *= 1 + min(_MAX_INCREASE, _INCREASE_STEP * self._increases)
+            self._rate = max(self._rate, minimum)
+        elif without_reads:
+            self._restart(max(minimum, self._rate * _DECREASE))  # the next reader starts slowly again
+        if without_reads:
+            self._baseline_intervals += 1
+            self._baseline += max(_BASELINE_WEIGHT, 1 / self._baseline_intervals) * (mean - self._baseline)
+
+    def _restart(self, rate: float) -> None:
+        """Read at `rate`, and judge by the latency from now on."""
+        self._rate = rate
+        self._increases = 0
+        self._latency = self._baseline
+
+    def _min_rate(self, interval: _Interval, seconds: float) -> float:
+        """The rate, in bytes a second, at which every reader catches up with the appends."""
+        weight = min(1.0, _RATE_WEIGHT * seconds / READ_LIMIT_INTERVAL_SECONDS)
+        self._append_rate += weight * (interval.appended / seconds - self._append_rate)
+        # A reader that moves to another place counts as two for one interval: take the smaller of two intervals.
+        readers, self._readers = min(self._readers, len(interval.readers)), len(interval.readers)
+        return max(MIN_READ_BYTES_PER_SECOND, READ_TO_APPEND_RATIO * self._append_rate) * max(1, readers)

@@ -1,0 +1,67 @@
+"""Limits the rate at which a node writes chunks, so that a flush does not delay appends.
+
+A burst of chunk writes takes processor time, memory bandwidth and disk from the appends that arrive meanwhile.  Their
+acknowledgements took ten times as long without a limit (docs/decisions/0303).
+
+The rate follows the dirty bytes: all of them are written within about FLUSH_SPREAD_SECONDS, so the rate settles at the
+rate of the appends.  Over the soft limit of the memory budget the rate is unlimited and the pieces are larger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from sarit.core.limits import (
+    FLUSH_SPREAD_SECONDS,
+    LARGE_PIECE_BYTES,
+    MIB,
+    MIN_FLUSH_BYTES_PER_SECOND,
+    RATE_LIMITER_SLACK_SECONDS,
+    SMALL_PIECE_BYTES,
+)
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Clock
+    from sarit.store.flow_control.memory_budget import MemoryBudget
+    from sarit.store.flow_control.read_limiter import ReadRateLimiter
+
+
+class FlushRateLimiter:
+    """One for all containers of a node: they share its rate."""
+
+    def __init__(self, clock: Clock, budget: MemoryBudget) -> None:
+        self._clock = clock
+        self._budget = budget
+        self._next = 0.0
+
+    def __repr__(self) -> str:
+        return f"<FlushRateLimiter {self.bytes_per_second() / MIB:.0f} MiB/s>"
+
+    def bytes_per_second(self) -> float:
+        """The current target rate; infinite while memory runs short."""
+        if self._budget.over_soft_limit:
+            return inf
+        return max(MIN_FLUSH_BYTES_PER_SECOND, self._budget.dirty_bytes / FLUSH_SPREAD_SECONDS)
+
+    async def __call__(self, left: int) -> int:
+        """Wait until the next piece of a chunk may be written.  Returns its size in bytes, at most `left`."""
+        rate = self.bytes_per_second()
+        size = min(left, LARGE_PIECE_BYTES if rate == inf else SMALL_PIECE_BYTES)
+        now = self._clock.monotonic()
+        # Timers are coarse and may fire late.  A delay up to the slack is caught up; a longer pause earns no burst.
+        start = max(self._next, now - RATE_LIMITER_SLACK_SECONDS)
+        self._next = start + size / rate
+        if start > now:
+            await asyncio.sleep(start - now)
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimiters:
+    """The rate limiters of a node: one for writes of chunks, one for reads of chunks."""
+
+    flush: FlushRateLimiter
+    read: ReadRateLimiter
