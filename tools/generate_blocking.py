@@ -1,4 +1,4 @@
-"""Generate the blocking face of the client from the asyncio classes.
+"""Generate the blocking client from the asyncio classes.
 
     python -m tools.generate_blocking            write src/sarit/client/blocking/*.py
     python -m tools.generate_blocking --check    exit 1 when a generated file is stale

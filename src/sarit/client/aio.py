@@ -9,7 +9,7 @@
         async for event in client.reader("demo/numbers", end="tail"):
             ...
 
-A client belongs to the event loop it was made on.  The blocking face is `sarit.connect`.
+A client belongs to the event loop it was made on.  The blocking client is `sarit.connect`.
 """
 
 from __future__ import annotations

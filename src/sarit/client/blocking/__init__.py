@@ -1,1 +1,1 @@
-"""The blocking face: the asyncio client behind a thread of its own."""
+"""The blocking client: the asyncio client on the event loop of a background thread.  Mostly generated."""

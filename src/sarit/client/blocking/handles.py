@@ -76,7 +76,7 @@ class Stream:
         parallel: int = batch.DEFAULT_PARALLEL,
         skip_truncated: bool = False,
     ) -> BatchReader:
-        """Everything between two cuts, all segments at once, in no order; see `reading/batch.py`.
+        """Everything between two cuts, `parallel` segments at once, in no order.
 
         Raises NotFound, Invalid, Truncated (unless `skip_truncated`)."""
         return BatchReader(
@@ -99,7 +99,7 @@ class Stream:
         return self._run(self._inner.fetch_event(pointer))
 
     def time_windows(self) -> TimeWindows:
-        """Which times positions of one reader lie between; see `times.py`."""
+        """Between which times the positions of one reader lie."""
         return TimeWindows(self._thread, self._inner.time_windows())
 
 

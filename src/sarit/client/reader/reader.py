@@ -157,7 +157,7 @@ class EventReader:
         """Whether, at last sight, there was nothing more to read right now."""
         if not self._opened or self._ready or self._rest is not None or self.waiting_events() is not None:
             return False
-        # The blocking face asks on another thread, while the loop begins successors: they are not at hand yet, then.
+        # The blocking client asks on another thread while the loop begins successors: they may not be there yet.
         sources = map(self._sources.get, self._progress.unfinished())
         return all(source is not None and source.fetch.all_taken for source in sources)
 

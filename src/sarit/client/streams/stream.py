@@ -75,7 +75,7 @@ class Stream:
         parallel: int = batch.DEFAULT_PARALLEL,
         skip_truncated: bool = False,
     ) -> BatchReader:
-        """Everything between two cuts, all segments at once, in no order; see `reading/batch.py`.
+        """Everything between two cuts, `parallel` segments at once, in no order.
 
         Raises NotFound, Invalid, Truncated (unless `skip_truncated`)."""
         first, last = await self._cut(start), await self._cut(end)
@@ -108,5 +108,5 @@ class Stream:
     # -- event time -----------------------------------------------------------------------------
 
     def time_windows(self) -> TimeWindows:
-        """Which times positions of one reader lie between; see `times.py`."""
+        """Between which times the positions of one reader lie."""
         return TimeWindows(self._session, self.name)

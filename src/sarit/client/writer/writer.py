@@ -9,7 +9,7 @@ lets the lanes send (`appender.py` says when).  The pump runs
 * when the intake is full (the room is used up): high throughput.
 
 The intake is flat: an event as `bytes`, before it its key as `str` if it has one, or a `Bulk` from `write_many`.  It
-is extended and cut at the front, both atomic under the GIL, and never replaced, so that the blocking face may fill it
+is extended and cut at the front, both atomic under the GIL, and never replaced, so that the blocking client may fill it
 from other threads while the loop's thread empties it.  `_idle` is written by the pump before it looks at the intake
 a last time, and read by `write` after it has appended: no wake-up is lost.
 

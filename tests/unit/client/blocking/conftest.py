@@ -1,4 +1,4 @@
-"""A client on the fake store, behind a thread."""
+"""A blocking client on the fake store."""
 
 import pytest
 

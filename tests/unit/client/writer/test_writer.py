@@ -290,7 +290,7 @@ async def test_an_event_that_comes_while_the_pump_falls_asleep_is_not_left_behin
     writer = world.client.writer("s/t")
     writer.write(b"1")
     await writer.flush()
-    writer.bind_foreign_thread(writer.dispatch_soon, writer._dispatch_full, lambda: None)  # as the blocking face does
+    writer.bind_foreign_thread(writer.dispatch_soon, writer._dispatch_full, lambda: None)  # as the blocking client does
     dispatch = writer._partitioner.dispatch
 
     def pump_while_another_thread_writes(urgent: bool) -> None:

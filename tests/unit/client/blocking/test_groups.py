@@ -1,4 +1,4 @@
-"""The blocking face of reader groups, on a node of its own thread."""
+"""Reader groups of the blocking client, on a real node: each method once."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def client(tmp_path):
         yield made
 
 
-def test_every_method_has_its_twin(client):
+def test_group_and_reader_methods_work_blocking(client):
     client.create_stream("s/t", segments=2)
     with client.writer("s/t") as writer:
         for number in range(30):

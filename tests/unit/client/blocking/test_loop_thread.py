@@ -1,4 +1,4 @@
-"""Calls that another thread, the collector, or Ctrl-C ends."""
+"""Calls that end because of another thread, the garbage collector, or Ctrl-C."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ FIRST = SegmentId(0, 0)
 
 
 def outcome(work):
-    """Start `work` on a thread; what it returned or raised, when asked for."""
+    """Start `work` on a thread; the result is a function that waits for its result or error."""
     found = []
 
     def go() -> None:
@@ -36,7 +36,7 @@ def outcome(work):
     return ended
 
 
-def test_closing_the_client_ends_the_calls_of_other_threads(world: World) -> None:
+def test_close_ends_calls_of_other_threads(world: World) -> None:
     world.controller.create("s/t")
     asked = threading.Event()
 
@@ -53,17 +53,17 @@ def test_closing_the_client_ends_the_calls_of_other_threads(world: World) -> Non
     assert isinstance(waiting(), Invalid)
 
 
-def test_a_call_that_begins_as_the_loop_ends_is_refused() -> None:
+def test_call_that_begins_as_the_loop_ends_is_refused() -> None:
     thread = LoopThread()
-    at_the_door = threading.Semaphore(0)
+    arrived = threading.Semaphore(0)
 
     def last_turn() -> None:
         thread.loop.stop()
         for _ in range(20):
-            at_the_door.acquire()
+            arrived.acquire()
 
     def begin() -> None:
-        at_the_door.release()
+        arrived.release()
         thread.run(asyncio.sleep(3600))
 
     thread.call(last_turn)
@@ -72,30 +72,30 @@ def test_a_call_that_begins_as_the_loop_ends_is_refused() -> None:
     thread.close()
 
 
-def test_a_second_close_does_not_stop_what_the_first_lets_end() -> None:
-    """The first stop ends the loop's turn; what is cancelled then takes another, which the second must leave alone."""
+def test_second_close_does_not_stop_cancelled_tasks_of_the_first() -> None:
+    """The first close stops the loop, then runs it until the cancelled tasks end; a second stop must not end that."""
     thread = LoopThread()
-    ending, seconds = threading.Event(), threading.Event()
+    ending, second_close = threading.Event(), threading.Event()
 
-    async def reluctant() -> None:
+    async def slow_to_end() -> None:
         try:
             await asyncio.sleep(3600)
         finally:
             ending.set()
-            await asyncio.to_thread(seconds.wait, 10)
+            await asyncio.to_thread(second_close.wait, 10)
 
-    call = outcome(lambda: thread.run(reluctant()))
+    call = outcome(lambda: thread.run(slow_to_end()))
     thread.run(asyncio.sleep(0))
     closers = [outcome(thread.close)]
     assert ending.wait(10)
     closers.append(outcome(thread.close))
-    seconds.set()
+    second_close.set()
     assert isinstance(call(), Invalid)
     assert [closer() for closer in closers] == [None, None]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_an_exit_on_the_loop_s_thread_ends_all_calls() -> None:
+def test_system_exit_on_the_loop_ends_all_calls() -> None:
     thread = LoopThread()
 
     def leave() -> None:
@@ -109,18 +109,18 @@ def test_an_exit_on_the_loop_s_thread_ends_all_calls() -> None:
     assert not thread.alive
 
 
-def test_an_iterator_that_is_collected_on_the_loop_s_thread_does_not_stop_it(world: World) -> None:
+def test_iterator_collected_on_the_loop_thread_does_not_block_the_loop(world: World) -> None:
     world.controller.create("s/t")
     with world.blocking.writer("s/t") as writer:
         writer.write(b"1")
     batches = world.blocking.segment_batches("s/t", FIRST)
     next(batches)
-    world.thread.call(batches.close)  # as the collector does with what it finds there
+    world.thread.call(batches.close)  # as the garbage collector does
     assert outcome(lambda: world.blocking.list_scopes)() is not None
     assert not isinstance(outcome(lambda: world.blocking.stream_cut_tail("s/t"))(), Exception)
 
 
-def test_a_blocking_call_on_the_loop_s_own_thread_is_refused(world: World) -> None:
+def test_blocking_call_on_the_loop_thread_is_refused(world: World) -> None:
     refused = []
 
     def inside() -> None:
@@ -134,14 +134,14 @@ def test_a_blocking_call_on_the_loop_s_own_thread_is_refused(world: World) -> No
     assert "own thread" in str(refused[0])
 
 
-def test_a_write_at_its_bound_does_not_wait_for_a_thread_that_is_no_more(world: World) -> None:
-    """As in a process that was forked: the writer is there, its thread is not."""
+def test_write_at_its_bound_raises_when_the_loop_thread_is_gone(world: World) -> None:
+    """As in a forked process: it has the writer, but not its thread."""
     world.controller.create("s/t")
     writer = world.blocking.writer("s/t", buffer_bytes=1000)
     writer.flush()
     world.thread.run(world.store.stop())
     world.thread.close()
-    writer._inner._failure = None  # of which a forked process would not know
+    writer._inner._failure = None  # a forked process would not see it
 
     def write_on() -> None:
         for _ in range(10):
@@ -150,7 +150,7 @@ def test_a_write_at_its_bound_does_not_wait_for_a_thread_that_is_no_more(world: 
     assert "forked" in str(outcome(write_on)())
 
 
-def test_a_write_at_its_bound_learns_that_the_writer_was_left(world: World) -> None:
+def test_write_at_its_bound_raises_when_the_writer_is_abandoned(world: World) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 1000.0
     writer = world.blocking.writer("s/t", buffer_bytes=1000)
@@ -168,7 +168,7 @@ def test_a_write_at_its_bound_learns_that_the_writer_was_left(world: World) -> N
 
 
 class Interrupted(loop_thread.Future):
-    """Ctrl-C comes to the one who waits for the result, at the moment the test has chosen."""
+    """Ctrl-C interrupts the caller that waits for the result, at the moment the test chooses."""
 
     moment = threading.Event()
 
@@ -177,7 +177,7 @@ class Interrupted(loop_thread.Future):
         raise KeyboardInterrupt
 
 
-def test_ctrl_c_waits_until_what_it_interrupted_has_ended(world: World, monkeypatch) -> None:
+def test_ctrl_c_waits_for_the_end_of_the_interrupted_task(world: World, monkeypatch) -> None:
     ended = []
 
     async def work() -> None:
@@ -195,20 +195,20 @@ def test_ctrl_c_waits_until_what_it_interrupted_has_ended(world: World, monkeypa
         patch.setattr(loop_thread, "Future", Interrupted)
         world.thread.run(work())
     assert ended
-    assert monotonic() - began < 30  # when it has ended, and not when patience has
+    assert monotonic() - began < 30  # at the end of the task, not after the grace period
 
 
-def test_ctrl_c_consumes_no_bytes(world: World, monkeypatch) -> None:
+def test_ctrl_c_during_a_read_consumes_no_bytes(world: World, monkeypatch) -> None:
     world.controller.create("s/b")
     with world.blocking.byte_writer("s/b") as writer:
         writer.write(b"0123456789")
     reader = world.blocking.byte_reader("s/b")
     assert reader.read(2) == b"01"
-    right = reader._inner.fill
+    original = reader._inner.fill
 
     async def filled() -> None:
         try:
-            await right()
+            await original()
         finally:
             Interrupted.moment.set()
 
@@ -223,18 +223,18 @@ def test_ctrl_c_consumes_no_bytes(world: World, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("read", ["read_events", "read_arrow"])
-def test_ctrl_c_consumes_nothing(world: World, monkeypatch, read: str) -> None:
-    """It comes when the events are there already and the caller has not got them yet."""
+def test_ctrl_c_during_a_read_consumes_no_events(world: World, monkeypatch, read: str) -> None:
+    """It comes when the events have arrived and the caller does not have them yet."""
     world.controller.create("s/t")
     with world.blocking.writer("s/t") as writer:
         writer.write(b"1")
     reader = world.blocking.reader("s/t")
     method = {"read_events": "next_events", "read_arrow": "next_table"}[read]
-    right = getattr(reader._inner, method)
+    original = getattr(reader._inner, method)
 
     async def found():
         try:
-            return await right()
+            return await original()
         finally:
             Interrupted.moment.set()
 

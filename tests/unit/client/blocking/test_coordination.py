@@ -1,4 +1,4 @@
-"""The blocking faces of coordination: each method once, and waiting from another thread."""
+"""Shared state in the blocking client, on a real node: each method once, and waiting on another thread."""
 
 import threading
 
@@ -17,7 +17,7 @@ def client(tmp_path_factory):
         yield made
 
 
-def test_a_revisioned_stream(client) -> None:
+def test_revisioned_stream_methods_work_blocking(client) -> None:
     stream = client.coordination.revisioned("s/r")
     first = stream.write_conditionally(sarit.Revision(0), b"one")
     stream.write_unconditionally(b"two")
@@ -31,7 +31,7 @@ def test_a_revisioned_stream(client) -> None:
     assert stream.fetch_latest() > first
 
 
-def test_a_synchronizer(client) -> None:
+def test_synchronizer_methods_work_blocking(client) -> None:
     made = client.coordination.synchronizer("s/count", int, lambda state, update, _: state + int(update))
     assert not made.known
     with pytest.raises(sarit.NotFound):
@@ -46,7 +46,7 @@ def test_a_synchronizer(client) -> None:
     assert made.state == 11
 
 
-def test_an_election_and_a_membership(client) -> None:
+def test_election_and_membership_methods_work_blocking(client) -> None:
     coordination = client.coordination
     with coordination.leader_election("s/leader", "one", lease_seconds=LEASE) as one:
         token = one.lead()
@@ -66,7 +66,7 @@ def test_an_election_and_a_membership(client) -> None:
         assert member.changed(before)[0].data == "new"
 
 
-def test_shared_settings(client) -> None:
+def test_shared_configuration_methods_work_blocking(client) -> None:
     with client.coordination.shared_configuration("s/settings", {"a": 1}) as settings:
         watching = settings.watch()
         assert next(watching) == {"a": 1}

@@ -1,4 +1,4 @@
-"""The blocking face: other threads, the same promises."""
+"""The blocking client on the fake store: writers, readers, byte streams, errors, the names of the package."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from tests.unit.client.world import World
 from tests.unit.client.writer.test_writer import by_key
 
 
-def test_threads_share_a_writer_and_each_ones_order_is_kept(world: World) -> None:
+def test_writer_shared_by_threads_keeps_each_threads_order(world: World) -> None:
     world.controller.create("s/t", 3)
     with world.blocking.writer("s/t", buffer_bytes=1 << 20) as writer:
 
@@ -30,7 +30,7 @@ def test_threads_share_a_writer_and_each_ones_order_is_kept(world: World) -> Non
     assert by_key(world.everything()) == expected
 
 
-def test_write_waits_at_its_bound(world: World) -> None:
+def test_write_blocks_at_buffer_bytes(world: World) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 0.002
     bound = 1 << 20
@@ -45,7 +45,7 @@ def test_write_waits_at_its_bound(world: World) -> None:
     writer.close()
 
 
-def test_a_single_event_goes_out_without_flush(world: World) -> None:
+def test_single_event_is_sent_without_flush(world: World) -> None:
     world.controller.create("s/t")
     writer = world.blocking.writer("s/t")
     reader = world.blocking.reader("s/t")
@@ -55,7 +55,7 @@ def test_a_single_event_goes_out_without_flush(world: World) -> None:
     writer.close()
 
 
-def test_events_one_by_one_batches_and_tables(world: World) -> None:
+def test_reader_gives_events_lists_and_record_batches(world: World) -> None:
     world.controller.create("s/t", 2)
     events = [b"%d" % number for number in range(1000)]
     with world.blocking.writer("s/t") as writer:
@@ -82,7 +82,7 @@ def test_events_one_by_one_batches_and_tables(world: World) -> None:
     assert sum(batch.num_rows for batch in found) == 1000
 
 
-def test_failures_come_to_the_caller(world: World) -> None:
+def test_failures_are_raised_to_the_caller(world: World) -> None:
     with pytest.raises(NotFound, match="s/none"):
         world.blocking.reader("s/none")
     stream = world.controller.create("s/t")
@@ -101,7 +101,7 @@ def test_failures_come_to_the_caller(world: World) -> None:
         writer.flush()
 
 
-def test_byte_streams(world: World) -> None:
+def test_byte_stream_is_written_and_read(world: World) -> None:
     world.controller.create("s/b")
     with world.blocking.byte_writer("s/b") as writer:
         for _ in range(100):
@@ -118,26 +118,26 @@ def test_byte_streams(world: World) -> None:
         nowhere.flush()
 
 
-def test_so_many_bytes_are_never_put_together_over_a_gap(world: World) -> None:
+def test_read_exactly_does_not_join_bytes_across_a_truncation(world: World) -> None:
     world.controller.create("s/b")
     segment = world.store.segments["s/b/0.#epoch.0"]
     with world.blocking.byte_writer("s/b") as writer:
         writer.write(b"0123456789")
 
-    async def go_on_and_truncate() -> None:
+    async def append_and_truncate() -> None:
         world.store.drop_all()
         segment.append([b"ABCDEFGHIJKLMNOPQRST"])
         segment.start = 15
 
-    with world.blocking.byte_reader("s/b", skip_truncated=True) as reader, ThreadPoolExecutor(1) as beside:
-        reading = beside.submit(reader.read_exactly, 12)
+    with world.blocking.byte_reader("s/b", skip_truncated=True) as reader, ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(reader.read_exactly, 12)
         while reader.tell() < 10:
             threading.Event().wait(0.001)
-        world.blocking._thread.run(go_on_and_truncate())
+        world.blocking._thread.run(append_and_truncate())
         assert (reading.result(30), reader.tell()) == (b"FGHIJKLMNOPQ", 27)
 
 
-def test_a_closed_client_says_so(world: World) -> None:
+def test_closed_client_refuses_calls(world: World) -> None:
     world.controller.create("s/t")
     writer = world.blocking.writer("s/t")
     world.blocking.close()
@@ -148,7 +148,7 @@ def test_a_closed_client_says_so(world: World) -> None:
     world.blocking.close()
 
 
-def test_nobody_at_home() -> None:
+def test_connect_raises_when_no_controller_answers() -> None:
     with pytest.raises(Unavailable, match=r"no Sarit controller answers at 127\.0\.0\.1:1 .*sarit standalone"):
         sarit.connect("127.0.0.1:1")
     with pytest.raises(Invalid, match="HOST:PORT"):
@@ -163,7 +163,7 @@ def test_connect_names_the_new_argument_for_a_retired_one() -> None:
             connect(address="127.0.0.1:1", nothing=1.0)
 
 
-def test_names_of_the_package_are_there_when_asked_for() -> None:
+def test_package_exports_every_name_in_all() -> None:
     assert sorted(set(sarit.__all__)) == sarit.__all__
     for name in sarit.__all__:
         assert getattr(sarit, name) is not None
