@@ -21,11 +21,11 @@ from sarit.log.local import LocalLogProvider
 from sarit.storage.directory import open_directory
 from sarit.store.container.container import ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
-from sarit.store.container.recovery import open_container, sweep_orphans
 from sarit.store.container.tables import Tables
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
+from sarit.store.store import open_container
 from sarit.store.tiering.flusher import FlushLimits
 from simulation.crashes.machine import DirectThreads, Machine, NestedLoop, SimulatedClock, SimulatedRandom, simulate
 from simulation.crashes.model import Model, Seen
@@ -34,7 +34,7 @@ from simulation.crashes.workload import ATTRIBUTES, KEYS, Workload
 
 if TYPE_CHECKING:
     from sarit.index.port import Index
-    from sarit.store.container.recovery import Opened
+    from sarit.store.store import Opened
     from simulation.disk import SimulatedDisk
 
 FILE_BYTES: Final = 16 * 1024
@@ -181,7 +181,7 @@ async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, num
     begun = model.matching(seen)
     assert begun is not None, f"life {number}: {model.difference(seen)}"
     model.go_on_from(begun)
-    tasks = [asyncio.ensure_future(opened.flusher.run()), asyncio.ensure_future(sweep_orphans(opened))]
+    tasks = [asyncio.ensure_future(opened.flusher.run()), asyncio.ensure_future(opened.orphan_sweep.run())]
     await Workload(opened.container, model, rng, number).run()
     if number % 2:  # the process dies
         machine.kill()

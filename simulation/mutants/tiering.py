@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Unavailable
 from sarit.node import ownership
-from sarit.store import store
-from sarit.store.container import recovery
 from sarit.store.container.reads import ChunkReader
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.flusher import Flusher
+from sarit.store.tiering.orphan_sweep import OrphanSweep
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
@@ -69,12 +68,12 @@ def refused_chunk_counted_as_written() -> Iterator[None]:
 @contextmanager
 def sweep_deletes_committed_chunks() -> Iterator[None]:
     """The sweep after recovery takes the last chunk that was committed for one that was not."""
-    right = recovery._settled
+    right = OrphanSweep._resolved
 
-    async def wrong(opened: Any, epoch: int) -> int:
-        return await right(opened, epoch) - 1
+    async def wrong(self: Any, epoch: int) -> int:
+        return await right(self, epoch) - 1
 
-    with patched(recovery, recovery._settled, wrong):
+    with patched(OrphanSweep, OrphanSweep._resolved, wrong):
         yield
 
 
@@ -83,10 +82,10 @@ def sweep_deletes_committed_chunks() -> Iterator[None]:
 def orphans_not_swept() -> Iterator[None]:
     """Chunks that were written and never committed stay for ever."""
 
-    async def wrong(opened: Any, *, record_swept: bool) -> int:
+    async def wrong(self: Any, *, record_swept: bool = True) -> int:
         return 0
 
-    with patched(store, recovery.sweep_orphans, wrong):
+    with patched(OrphanSweep, OrphanSweep.run, wrong):
         yield
 
 
@@ -94,12 +93,12 @@ def orphans_not_swept() -> Iterator[None]:
 @contextmanager
 def late_chunks_not_swept() -> Iterator[None]:
     """An epoch is swept once only: what it had sent off, and arrives later, stays for ever."""
-    right = recovery.sweep_orphans
+    right = OrphanSweep.run
 
-    async def wrong(opened: Any, *, record_swept: bool) -> int:
-        return 0 if record_swept else await right(opened, record_swept=True)
+    async def wrong(self: Any, *, record_swept: bool = True) -> int:
+        return 0 if record_swept else await right(self, record_swept=True)
 
-    with patched(store, recovery.sweep_orphans, wrong):
+    with patched(OrphanSweep, OrphanSweep.run, wrong):
         yield
 
 

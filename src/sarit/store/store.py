@@ -25,12 +25,13 @@ from sarit.core.limits import (
 from sarit.core.names import placement_key
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
-from sarit.store.container.recovery import Opened, open_container, sweep_orphans
+from sarit.store.container.recovery import delete_transients, read_checkpoint, replay_log
 from sarit.store.container.tables import Tables
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.flusher import Flusher, FlushLimits
+from sarit.store.tiering.orphan_sweep import OrphanSweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -57,6 +58,40 @@ class StoreLimits:
     late_writes_seconds: float = LATE_WRITES_SECONDS
     container: ContainerLimits = field(default_factory=ContainerLimits)
     flush: FlushLimits = field(default_factory=FlushLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A container that serves, and the background work that its owner must run."""
+
+    container: Container
+    flusher: Flusher
+    orphan_sweep: OrphanSweep
+
+
+async def open_container(
+    number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: MemoryBudget,
+    rate_limiters: RateLimiters, limits: ContainerLimits, flush: FlushLimits,
+    on_failure: Callable[[Container, BaseException], None],
+) -> Opened:  # fmt: skip
+    """Recover a container and let it serve.  Raises Corrupt, Unavailable, Fenced."""
+    log = await logs.open(number)
+    index = None
+    try:
+        index = await indexes.open(number)
+        checkpoint = await read_checkpoint(index)
+        container = Container(number, env, log, index, storage, budget, rate_limiters, limits, on_failure)
+        await replay_log(container, checkpoint)
+        container.serve()
+        flusher = Flusher(container, flush, checkpoint.chunk_sequence)
+        flusher.checkpoint_frame = checkpoint.frame
+        await delete_transients(container)
+        return Opened(container, flusher, OrphanSweep(container, checkpoint))
+    except BaseException:
+        await log.close()
+        if index is not None:
+            await index.close()
+        raise
 
 
 class HostedContainer:
@@ -235,7 +270,7 @@ class SegmentStore:
         number, record_swept, reported = opened.container.number, False, ""
         while True:
             try:
-                swept = await sweep_orphans(opened, record_swept=record_swept)
+                swept = await opened.orphan_sweep.run(record_swept=record_swept)
                 if swept:
                     _log.info("container %d: deleted %d chunks never referenced", number, swept)
                 if record_swept:

@@ -12,7 +12,6 @@ from sarit.core.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider
 from sarit.storage.names import epoch_prefix
-from sarit.store.container.recovery import sweep_orphans
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 NAME = "a/b/0.#epoch.0"
@@ -58,7 +57,7 @@ def test_orphans_of_an_epoch_that_could_not_be_swept_are_swept_later() -> None:
         whole = await read_all(store, NAME)
         store = await world.crash(store)
         (opened,) = store.opened()
-        await sweep_orphans(opened)
+        await opened.orphan_sweep.run()
         assert not set(orphans) & set(world.storage.chunks)
         assert len(world.storage.chunks) == 8
         assert await read_all(store, NAME) == whole
@@ -255,9 +254,9 @@ def test_a_sweep_beside_another_takes_nothing_that_was_committed() -> None:
                 yield found
 
         world.storage.list = slowly
-        first = asyncio.ensure_future(sweep_orphans(opened))
+        first = asyncio.ensure_future(opened.orphan_sweep.run())
         await listing.wait()
-        second = asyncio.ensure_future(sweep_orphans(opened))
+        second = asyncio.ensure_future(opened.orphan_sweep.run())
         for _ in range(100):
             await asyncio.sleep(0)
         go_on.set()
@@ -297,7 +296,7 @@ def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_s
         world.storage.chunks[failed[0]] = b"late"
         store = await world.crash(store)
         (opened,) = store.opened()
-        await sweep_orphans(opened)
+        await opened.orphan_sweep.run()
         assert failed[0] not in world.storage.chunks
         assert await read_all(store, NAME) == b"x" * 5000
         marks = keys.meta_key("failed/")
@@ -330,7 +329,7 @@ def test_orphans_are_deleted_several_at_a_time_and_no_more_than_the_bound() -> N
         world.storage.delete = slowly
         store = await world.crash(store)
         (opened,) = store.opened()
-        await sweep_orphans(opened)
+        await opened.orphan_sweep.run()
         assert not orphans & set(world.storage.chunks)
         assert most == MAX_CHUNK_DELETIONS_IN_FLIGHT
         await store.stop()

@@ -8,7 +8,6 @@ import pytest
 from sarit.core.errors import Unavailable
 from sarit.index import keys
 from sarit.store.container import metadata_cache as metadata
-from sarit.store.container.recovery import sweep_orphans
 from sarit.store.container.segment import AttributeUpdate
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
@@ -58,7 +57,7 @@ def test_a_compaction_that_is_not_committed_leaves_no_chunk():
         opened.container.index.commit = commit
         store = await world.crash(store)
         (opened,) = store.opened()
-        await sweep_orphans(opened)
+        await opened.orphan_sweep.run()
         segment = await opened.container.metadata.require(NAME)
         extents = await opened.container.metadata.chunks(segment)
         assert set(world.storage.chunks) == {extent.chunk for extent in extents}

@@ -1,0 +1,110 @@
+"""Deletes orphans: chunks that older epochs of a container wrote and never committed.
+
+A chunk of an older epoch is an orphan in three cases:
+1. Its number is above the highest number that a commit of its epoch resolved (referenced or recorded as garbage).
+2. Its epoch committed nothing.
+3. Its write was reported as failed.  It was garbage at once, but may have appeared after the garbage was deleted.
+
+A write of a lost owner may arrive late.  So epochs are swept at least twice, and recorded as swept only when
+nothing of theirs can arrive any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sarit.core.coverage_probes import coverage_probe
+from sarit.core.errors import Corrupt, Unavailable
+from sarit.index import keys
+from sarit.index.port import WriteBatch
+from sarit.storage.names import epoch_prefix
+from sarit.store.tiering.checkpoint import failed_write_key, resolved_key
+from sarit.store.tiering.chunk_gc import delete_chunks, deletion_groups
+
+if TYPE_CHECKING:
+    from sarit.store.container.container import Container
+    from sarit.store.container.recovery import Checkpoint
+
+_SCAN_ROWS = 1000
+
+
+class OrphanSweep:
+    """The sweep of one container, which was recovered from `checkpoint`."""
+
+    def __init__(self, container: Container, checkpoint: Checkpoint) -> None:
+        self._container = container
+        self._checkpoint = checkpoint
+        # One sweep at a time: one that records epochs as swept deletes the numbers that another would judge by.
+        self._lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<OrphanSweep of {self._container!r}>"
+
+    async def run(self, *, record_swept: bool = True) -> int:
+        """Delete the orphans of older epochs; how many were deleted.
+
+        `record_swept`: no write of these epochs can still arrive, so record that they need no other sweep.  A chunk
+        that cannot be deleted does not keep the others from being deleted.
+
+        Raises Unavailable when long-term storage is unavailable or some chunks cannot be deleted: try again."""
+        async with self._lock:
+            return await self._sweep(record_swept)
+
+    async def _sweep(self, record_swept: bool) -> int:
+        container, swept_key = self._container, keys.meta_key("swept-epoch")
+        # Read again each time: the commit that records epochs as swept deletes their resolved numbers.
+        (row,) = await container.index.get([swept_key])
+        before = 0 if row is None else keys.parse_attribute_value(row)
+        if before >= container.log.epoch - 1:
+            return 0  # also when the log was lost and its epochs began again: they are not those that were swept
+        swept, failed = 0, list[Unavailable]()
+        for epoch in range(before + 1, container.log.epoch):
+            for names in deletion_groups(await self._orphans(epoch)):
+                errors = [error for error in await delete_chunks(container.storage, names) if error is not None]
+                swept += len(names) - len(errors)
+                failed += errors
+        if failed:
+            raise Unavailable(f"{len(failed)} cannot be deleted: {failed[0]}") from failed[0]
+        if not record_swept:
+            return swept
+        batch = WriteBatch()
+        batch.puts[swept_key] = keys.attribute_value(container.log.epoch - 1)
+        batch.range_deletes.append((resolved_key(0), resolved_key(container.log.epoch)))
+        batch.range_deletes.append((failed_write_key(0, 0), failed_write_key(container.log.epoch, 0)))
+        await container.index.commit(batch)
+        return swept
+
+    async def _orphans(self, epoch: int) -> list[str]:
+        """The chunks of an older epoch that nothing references."""
+        resolved, failed = await self._resolved(epoch), await self._failed_writes(epoch)
+        orphans = []
+        async for name, _ in self._container.storage.list(epoch_prefix(self._container.number, epoch)):
+            sequence = name.rpartition("/")[2].partition("-")[0]
+            if not sequence.isdigit():
+                raise Corrupt(f"long-term storage holds {name!r}, which is no chunk of this node")
+            if int(sequence) > resolved or int(sequence) in failed:
+                orphans.append(name)
+        if orphans:
+            coverage_probe("orphans_swept")
+        return orphans
+
+    async def _resolved(self, epoch: int) -> int:
+        """The highest chunk number that commits of an older epoch resolved; 0 when it committed nothing."""
+        (row,) = await self._container.index.get([resolved_key(epoch)])
+        if row is not None:
+            return keys.parse_attribute_value(row)
+        since = self._checkpoint.resolved_from
+        # Epochs before `since` did not record theirs: there, nothing above the highest number of all is referenced.
+        return 0 if since is not None and epoch >= since else self._checkpoint.chunk_sequence
+
+    async def _failed_writes(self, epoch: int) -> set[int]:
+        """The chunk numbers of an older epoch whose writes were reported as failed."""
+        numbers: set[int] = set()
+        at, end = failed_write_key(epoch, 0), failed_write_key(epoch + 1, 0)
+        while True:
+            rows = await self._container.index.scan(at, end, _SCAN_ROWS)
+            numbers.update(int(keys.parse_meta_key(key).rpartition("/")[2]) for key, _ in rows)
+            if len(rows) < _SCAN_ROWS:
+                return numbers
+            at = keys.after(rows[-1][0])
