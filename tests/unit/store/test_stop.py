@@ -25,7 +25,7 @@ async def _two_segments(world: World):
 
 
 @pytest.mark.parametrize("timeout", [10.0, 0.05])
-def test_a_stop_during_a_checkpoint_loses_nothing(timeout, monkeypatch) -> None:
+def test_stop_during_checkpoint_loses_nothing(timeout, monkeypatch) -> None:
     """The checkpoint under way has captured what the last one does not see any more (simulation seed 17)."""
     monkeypatch.setattr(store_module, "LAST_CHECKPOINT_TIMEOUT_SECONDS", timeout, raising=False)
 
@@ -54,7 +54,7 @@ def test_a_stop_during_a_checkpoint_loses_nothing(timeout, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("change", ["seal", "truncate"])
-def test_a_change_without_bytes_is_not_evicted_before_it_is_in_the_index(change) -> None:
+def test_change_without_bytes_is_not_evicted_before_commit(change) -> None:
     async def main() -> None:
         flush = replace(SMALL.flush, interval_seconds=1000, trigger_bytes=1 << 30)
         limits = replace(SMALL, containers=1, flush=flush, container=replace(SMALL.container, max_segments=0))
@@ -86,7 +86,7 @@ def test_a_change_without_bytes_is_not_evicted_before_it_is_in_the_index(change)
 
 
 @pytest.mark.parametrize("hurried", [False, True])
-def test_a_stop_takes_no_longer_for_many_containers(hurried) -> None:
+def test_stop_of_many_containers_takes_no_longer_than_of_one(hurried) -> None:
     """Long-term storage is away, so that none can be flushed."""
 
     async def main() -> None:

@@ -29,7 +29,7 @@ async def opened(world=None):
     return world, store, writer
 
 
-def test_acknowledges_in_order_with_previous_numbers_and_offsets():
+def test_acknowledgements_come_in_order_with_previous_number_and_offset():
     async def main():
         _, store, writer = await opened()
         assert writer.session.last == NULL_ATTRIBUTE_VALUE
@@ -59,7 +59,7 @@ def test_nothing_is_readable_or_acknowledged_before_it_is_durable():
     run(main())
 
 
-def test_a_second_session_of_the_writer_ends_the_first():
+def test_second_session_of_a_writer_ends_the_first():
     async def main():
         _, store, first = await opened()
         first.append(b"x", 1)
@@ -75,7 +75,7 @@ def test_a_second_session_of_the_writer_ends_the_first():
     run(main())
 
 
-def test_conditional_append_checks_number_then_offset_and_keeps_the_number_when_refused():
+def test_refused_conditional_append_leaves_event_number_unchanged():
     async def main():
         _, store, writer = await opened()
         writer.append(b"abc", 1, expected_offset=0)
@@ -90,7 +90,7 @@ def test_conditional_append_checks_number_then_offset_and_keeps_the_number_when_
     run(main())
 
 
-def test_sealed_segment_takes_no_append_but_a_set_up():
+def test_sealed_segment_refuses_appends_but_accepts_writer_setup():
     async def main():
         _, store, writer = await opened()
         writer.append(b"abc", 1)
@@ -108,7 +108,7 @@ def test_sealed_segment_takes_no_append_but_a_set_up():
     run(main())
 
 
-def test_truncation_is_bounded_and_monotone():
+def test_truncation_offset_must_be_within_segment_and_rising():
     async def main():
         world, store, writer = await opened()
         for number in range(1, 21):
@@ -171,7 +171,7 @@ def test_merge_moves_bytes_from_memory_and_from_chunks():
     run(main())
 
 
-def test_merge_refuses_what_it_cannot_do_whole():
+def test_merge_refuses_sealed_target_truncated_source_and_itself():
     async def main():
         _, store, _ = await opened()
         container = store.container(SEGMENT)
@@ -189,7 +189,7 @@ def test_merge_refuses_what_it_cannot_do_whole():
     run(main())
 
 
-def test_a_name_is_used_again_by_a_new_segment():
+def test_deleted_name_can_be_created_again():
     async def main():
         world, store, writer = await opened()
         container = store.container(SEGMENT)
@@ -230,7 +230,7 @@ def test_transient_segments_do_not_survive_a_restart():
     run(main())
 
 
-def test_after_a_failed_log_nobody_is_told_success_and_the_container_recovers():
+def test_failed_log_acknowledges_nothing_and_container_recovers():
     async def main():
         world, store, writer = await opened()
         writer.append(b"kept", 1)
@@ -253,7 +253,7 @@ def test_after_a_failed_log_nobody_is_told_success_and_the_container_recovers():
     run(main())
 
 
-def test_appends_wait_while_long_term_storage_is_away_and_none_is_lost():
+def test_appends_wait_while_long_term_storage_is_unavailable():
     async def main():
         world = World(limits=replace(SMALL, max_dirty_bytes=15_000))
         _, store, writer = await opened(world)
@@ -310,7 +310,7 @@ def test_random_appends_with_crashes_and_evictions(seed):
     run(main())
 
 
-def test_of_two_creations_at_once_one_is_told_it_exists_once_that_is_durable():
+def test_concurrent_creation_gets_exists_once_durable():
     async def main():
         world = World()
         store = await world.start()
@@ -326,7 +326,7 @@ def test_of_two_creations_at_once_one_is_told_it_exists_once_that_is_durable():
     run(main())
 
 
-def test_segments_that_were_only_read_leave_memory_again():
+def test_segments_only_read_are_evicted():
     async def main():
         world = World()
         store = await world.start()

@@ -6,10 +6,10 @@ import pytest
 
 from sarit.core.errors import NotFound, Unavailable
 from sarit.store import store as stores
+from tests.unit.store.container.test_encoding_limits import SOURCE, TARGET, World, opened, recovered, serves
 from tests.unit.store.flow_control.test_append_gate import LIMITS
 from tests.unit.store.harness import Replies, Writer
 from tests.unit.store.server.test_connection import run
-from tests.unit.store.test_unencodable import SOURCE, TARGET, World, opened, recovered, serves
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ async def two_of_whom_one_raises():
     return store, container, first, second, woken
 
 
-def test_an_answer_that_raises_keeps_none_from_the_others():
+def test_callback_that_raises_does_not_stop_other_replies():
     async def main():
         bugs = complaints()
         store, container, first, second, woken = await two_of_whom_one_raises()
@@ -88,7 +88,7 @@ def test_an_answer_that_raises_keeps_none_from_the_others():
     run(main())
 
 
-def test_a_failure_that_one_cannot_take_is_told_to_all_and_recovered_from():
+def test_failure_callback_that_raises_does_not_stop_others_or_recovery():
     async def main():
         bugs = complaints()
         store, container, first, second, woken = await two_of_whom_one_raises()
@@ -109,7 +109,7 @@ def test_a_failure_that_one_cannot_take_is_told_to_all_and_recovered_from():
     run(main())
 
 
-def test_appends_held_back_are_all_told_and_of_no_segment_that_is_missing():
+def test_throttled_appends_are_all_refused_with_unavailable_on_failure():
     """What failed may be that a chunk, or a table of the controller, is not there: their segment is."""
 
     async def main():

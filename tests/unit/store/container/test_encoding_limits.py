@@ -64,7 +64,7 @@ async def serves(store):
     ],
     ids=["above int64", "below int64", "too many"],
 )
-def test_a_merge_that_cannot_be_written_is_refused_and_changes_nothing(before, updates):
+def test_merge_that_cannot_be_encoded_is_refused_and_changes_nothing(before, updates):
     async def main():
         world, store = await opened()
         requests = ControlHandler(store)
@@ -82,7 +82,7 @@ def test_a_merge_that_cannot_be_written_is_refused_and_changes_nothing(before, u
     asyncio.run(main())
 
 
-def test_the_most_attributes_a_merge_may_set_are_written_and_read_again():
+def test_merge_with_most_attributes_is_recovered():
     async def main():
         world, store = await opened()
         updates = (AttributeUpdate(KEY, REPLACE, 7, 0),) * MAX_MERGE_ATTRIBUTES
@@ -94,7 +94,7 @@ def test_the_most_attributes_a_merge_may_set_are_written_and_read_again():
     asyncio.run(main())
 
 
-def test_an_operation_that_cannot_be_encoded_ends_in_a_recovery(caplog):
+def test_operation_that_cannot_be_encoded_fails_container(caplog):
     caplog.set_level(logging.CRITICAL, "sarit.store")
 
     async def main():
@@ -119,7 +119,7 @@ def test_an_operation_that_cannot_be_encoded_ends_in_a_recovery(caplog):
     asyncio.run(main())
 
 
-def test_a_writer_waits_for_no_event_number_that_nothing_will_settle():
+def test_writer_setup_fails_when_pending_event_number_has_no_operation():
     async def main():
         _, store = await opened()
         container = store.container(TARGET)
@@ -134,7 +134,7 @@ def test_a_writer_waits_for_no_event_number_that_nothing_will_settle():
 
 
 @pytest.mark.parametrize("bug", [AssertionError("it cannot be"), KeyError(7)], ids=repr)
-def test_a_recovery_that_meets_a_bug_is_told_and_tried_again(bug, monkeypatch, caplog):
+def test_recovery_that_hits_a_bug_is_logged_and_retried(bug, monkeypatch, caplog):
     async def main():
         _, store = await opened()
         failed = store.container(TARGET)
@@ -158,7 +158,7 @@ def test_a_recovery_that_meets_a_bug_is_told_and_tried_again(bug, monkeypatch, c
     asyncio.run(main())
 
 
-def test_a_recovery_that_meets_damage_is_told_and_given_up(monkeypatch, caplog):
+def test_recovery_that_hits_corruption_is_logged_and_abandoned(monkeypatch, caplog):
     async def main():
         _, store = await opened()
         failed = store.container(TARGET)

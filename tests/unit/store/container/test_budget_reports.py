@@ -58,7 +58,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_deleted_lets_appends_go_on_at_once(change):
+def test_deletion_and_truncation_release_throttled_appends_at_once(change):
     """They waited for the next report of anything at all: with long-term storage away, for ever."""
 
     async def main():
@@ -77,7 +77,7 @@ def test_what_is_deleted_lets_appends_go_on_at_once(change):
     asyncio.run(main())
 
 
-def test_an_append_that_goes_on_is_refused_behind_the_acknowledgements_of_the_frame_that_gave_room():
+def test_released_append_is_refused_after_the_acknowledgements_of_the_frame_that_freed_memory():
     async def main():
         async with exhausted() as store:
             container = store.container(BIG)
@@ -95,7 +95,7 @@ def test_an_append_that_goes_on_is_refused_behind_the_acknowledgements_of_the_fr
     asyncio.run(main())
 
 
-def test_a_container_that_failed_is_charged_no_more():
+def test_failed_container_has_no_charge():
     """A chunk written as it failed charged all it had held again, to a container that nobody may open for long."""
 
     async def main():
@@ -120,7 +120,7 @@ def test_a_container_that_failed_is_charged_no_more():
     asyncio.run(main())
 
 
-def test_nor_for_an_append_that_comes_behind_the_failure():
+def test_append_after_failure_adds_no_charge():
     async def main():
         async with exhausted() as store:
             container = store.container(OTHER)

@@ -9,8 +9,8 @@ from sarit.core.limits import MAX_TABLE_PAGE_BYTES, NO_VERSION
 from sarit.store.container import range_scan_cache as range_ends
 from sarit.store.container.container import ContainerLimits
 from sarit.store.container.range_scan_cache import RangeScanCache
+from tests.unit.store.container.test_tables import TABLE, opened, run, stored
 from tests.unit.store.harness import SMALL, World
-from tests.unit.store.test_tables import TABLE, opened, run, stored
 
 KIB = 1024
 
@@ -34,7 +34,7 @@ async def checkpointed(store):
     return container.container.index
 
 
-def test_a_page_of_any_limit_reads_little_more_than_a_page(monkeypatch):
+def test_scan_with_any_limit_reads_about_one_page(monkeypatch):
     """Any number may be asked for: the table was read whole for the first page of it."""
 
     async def main():
@@ -54,7 +54,7 @@ def test_a_page_of_any_limit_reads_little_more_than_a_page(monkeypatch):
     run(main())
 
 
-def test_a_delta_of_any_limit_is_read_in_pieces(monkeypatch):
+def test_delta_with_any_limit_is_read_in_pieces(monkeypatch):
     async def main():
         _, store, tables = await opened()
         count = 3000
@@ -71,7 +71,7 @@ def test_a_delta_of_any_limit_is_read_in_pieces(monkeypatch):
     run(main())
 
 
-def test_a_page_of_a_delta_reads_little_more_than_a_page(monkeypatch):
+def test_delta_page_reads_about_one_page(monkeypatch):
     """256 entries were read for it, whatever their size: of a MiB each, one small request took 256."""
 
     async def main():
@@ -104,7 +104,7 @@ def test_a_page_of_a_delta_reads_little_more_than_a_page(monkeypatch):
     run(main())
 
 
-def test_small_pages_behind_many_removals_are_found_in_few_pieces(monkeypatch):
+def test_small_page_after_many_removals_needs_few_reads(monkeypatch):
     async def main():
         store, tables, index = await stored(range(1000))
         await tables.update(TABLE, [(b"k%d" % number, None, NO_VERSION) for number in range(1000) if number != 999])
@@ -115,7 +115,7 @@ def test_small_pages_behind_many_removals_are_found_in_few_pieces(monkeypatch):
     run(main())
 
 
-def test_a_short_range_is_read_once_a_generation(monkeypatch):
+def test_short_range_is_read_once_per_generation(monkeypatch):
     async def main():
         store, tables, index = await stored([1, 2, 3])
         pieces = watched(monkeypatch, index)
@@ -141,7 +141,7 @@ def test_a_short_range_is_read_once_a_generation(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_is_known_of_ranges_is_what_there_is(seed, monkeypatch):
+def test_range_scan_cache_matches_index(seed, monkeypatch):
     monkeypatch.setattr(range_ends, "MAX_CACHED_RANGES", 3)
     monkeypatch.setattr(range_ends, "MAX_CACHED_RANGE_ROWS", 5)
     chance, ends, generation = random.Random(seed), RangeScanCache(), 0

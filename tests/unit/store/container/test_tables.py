@@ -32,7 +32,7 @@ async def stored(numbers):
     return store, tables, container.container.index
 
 
-def test_what_was_removed_takes_no_place_in_memory():
+def test_removed_entries_use_no_cache_memory():
     async def main():
         store, tables, _ = await stored(range(3))
         entries = store.container(TABLE).metadata.entries
@@ -62,7 +62,7 @@ def test_versions_rise_across_keys_and_are_positions():
     run(main())
 
 
-def test_conditions_are_judged_before_the_batch_and_all_or_none():
+def test_batch_conditions_are_checked_before_it_and_all_or_none():
     async def main():
         _, _, tables = await opened()
         (version,) = await tables.update(TABLE, [(b"map", b"0", NOT_EXISTS)])
@@ -94,7 +94,7 @@ def test_two_conditional_updates_in_flight_have_one_winner():
     run(main())
 
 
-def test_removal_of_what_is_not_there():
+def test_removal_of_absent_key():
     async def main():
         _, _, tables = await opened()
         await tables.update(TABLE, [(b"k", None, NO_VERSION), (b"k", None, NOT_EXISTS)])
@@ -105,7 +105,7 @@ def test_removal_of_what_is_not_there():
     run(main())
 
 
-def test_limits_and_key_length():
+def test_sizes_and_fixed_key_length_are_checked():
     async def main():
         _, store, tables = await opened(key_length=4)
         for key, value in ((b"abc", b""), (b"", b""), (b"abcd", b"x" * (1 << 20))):
@@ -130,7 +130,7 @@ def test_limits_and_key_length():
     run(main())
 
 
-def test_a_delta_read_leaves_nothing_out_when_all_it_looked_at_is_replaced_meanwhile(monkeypatch):
+def test_delta_misses_nothing_when_all_scanned_entries_are_replaced(monkeypatch):
     async def main():
         store, tables, index = await stored(range(4))
         right = index.scan
@@ -153,7 +153,7 @@ def test_a_delta_read_leaves_nothing_out_when_all_it_looked_at_is_replaced_meanw
     run(main())
 
 
-def test_a_page_is_of_one_moment(monkeypatch):
+def test_scan_page_is_of_one_moment(monkeypatch):
     """Of two keys put one after the other, the second is never seen without the first."""
 
     async def main():
@@ -241,7 +241,7 @@ def test_delta_reads_reach_every_update_in_pages():
     run(main())
 
 
-def test_a_scan_skips_nothing_when_the_table_changes_while_the_index_is_read(monkeypatch):
+def test_scan_skips_nothing_when_table_changes_during_index_read(monkeypatch):
     """A removal and a put beyond the page came meanwhile: the page was of the put, and all between was left out
     (simulation seed 964673795)."""
 

@@ -26,7 +26,7 @@ async def _no_pace(length, reader) -> None:
 
 
 @pytest.mark.parametrize(("chunk_bytes", "most"), [(100, 1), (2 * MIB, 1), (2 * MIB + 1, 2), (32 * MIB, 3)])
-def test_nothing_is_begun_for_what_lies_behind_the_end_of_a_chunk(chunk_bytes, most) -> None:
+def test_readahead_stops_at_end_of_chunk(chunk_bytes, most) -> None:
     """A task was made for each block of the readahead, though the chunk was over."""
 
     async def main() -> None:

@@ -11,7 +11,7 @@ NAME = "scope/stream/0.#epoch.0"
 
 
 @pytest.mark.parametrize("part", ["log", "index"])
-def test_closing_that_fails_does_not_keep_a_container_down(part):
+def test_container_reopens_after_close_fails(part):
     async def main():
         world = World()
         store = await world.start()

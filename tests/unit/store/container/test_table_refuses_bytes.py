@@ -25,7 +25,7 @@ async def with_a_table(world):
     return store
 
 
-def test_a_table_takes_no_writer_and_no_truncation():
+def test_table_refuses_writers_and_truncation():
     async def main():
         world = World(BY_HAND)
         store = await with_a_table(world)
@@ -41,7 +41,7 @@ def test_a_table_takes_no_writer_and_no_truncation():
     asyncio.run(main())
 
 
-def test_on_the_wire_both_are_illegal_arguments_and_the_connection_lives():
+def test_table_append_gets_illegal_argument_and_connection_survives():
     async def main():
         async with serving() as server:
             client = await server.client()
@@ -59,7 +59,7 @@ def test_on_the_wire_both_are_illegal_arguments_and_the_connection_lives():
     run(main())
 
 
-def test_chunks_that_a_table_was_given_once_go_with_it():
+def test_chunks_of_old_table_are_deleted_with_it():
     """Versions before this one let a writer append to a table."""
 
     async def main():

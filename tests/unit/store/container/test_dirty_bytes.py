@@ -78,7 +78,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_entered_leaves(seed):
+def test_dirty_bytes_match_the_blocks_of_random_operations(seed):
     async def main():
         world = World(limits=LIMITS)
         history = History(seed, await world.start(), world)
@@ -95,7 +95,7 @@ def test_what_entered_leaves(seed):
     asyncio.run(main())
 
 
-def test_small_appends_are_held_back_by_what_memory_holds_for_them():
+def test_small_appends_are_throttled_by_charged_memory():
     """The bound was for payload alone: at 100 bytes an append, memory held seven times as much."""
 
     async def main():

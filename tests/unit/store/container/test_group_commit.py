@@ -25,7 +25,7 @@ def frame_sizes(world):
     return [len(frame.payload) for frame in world.logs.stored[0].frames.values()]
 
 
-def test_what_does_not_fit_into_the_frame_that_gathers_begins_the_next(monkeypatch):
+def test_operation_that_overflows_batch_begins_next_frame(monkeypatch):
     monkeypatch.setattr(group_commit, "MAX_FRAME_BYTES", 1000)
     monkeypatch.setattr(group_commit, "MAX_OPERATION_BYTES", 1000 - FRAME_HEADER.size)
 
@@ -47,13 +47,13 @@ def test_what_does_not_fit_into_the_frame_that_gathers_begins_the_next(monkeypat
     asyncio.run(main())
 
 
-def test_the_largest_append_fits_a_frame():
+def test_largest_append_fits_frame():
     parts = [b""]
     size = Append(1, 0, [bytes(MAX_APPEND_BYTES)], MAX_APPEND_BYTES, WRITER, 1, 1).encode(parts)
     assert FRAME_HEADER.size + size <= MAX_FRAME_BYTES
 
 
-def test_a_larger_append_ends_its_connection_and_nothing_behind_it_counts(monkeypatch):
+def test_append_over_limit_ends_connection_and_later_appends_are_dropped(monkeypatch):
     monkeypatch.setattr(append_requests, "MAX_APPEND_BYTES", 1000)
 
     async def main():
@@ -72,7 +72,7 @@ def test_a_larger_append_ends_its_connection_and_nothing_behind_it_counts(monkey
     asyncio.run(main())
 
 
-def test_the_largest_batch_of_a_table_fits_a_frame_and_a_larger_one_is_refused():
+def test_largest_table_batch_fits_frame_and_larger_is_refused():
     async def main():
         world = World(BY_HAND)
         store = await world.start()

@@ -52,27 +52,27 @@ def fields(operation):
     return operation
 
 
-def test_every_operation_both_ways():
+def test_every_operation_survives_encode_and_decode():
     wall_ms, operations = decode_frame(memoryview(frame(*OPERATIONS)))
     assert wall_ms == 1234
     assert [fields(o) for o in operations] == [fields(o) for o in OPERATIONS]
 
 
-def test_the_example_on_paper():
+def test_encoding_matches_documented_example():
     sealed = bytes.fromhex("01 0000000000000001 00000001 03 0000000000000007")
     wall_ms, operations = decode_frame(memoryview(sealed))
     assert (wall_ms, list(operations)) == (1, [Seal(7)])
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: type(o).__name__)
-def test_a_frame_cut_anywhere_is_corrupt(operation):
+def test_frame_cut_anywhere_is_corrupt(operation):
     whole = frame(operation)
     for size in range(len(whole)):
         with pytest.raises(Corrupt):
             list(decode_frame(memoryview(whole[:size]))[1])
 
 
-def test_unknown_versions_types_and_left_over_bytes_are_corrupt():
+def test_unknown_version_type_and_trailing_bytes_are_corrupt():
     whole = frame(Seal(7))
     head = FRAME_HEADER.size
     for bad in (b"\x02" + whole[1:], whole + b"\0", whole[:head] + b"\x63" + whole[head + 1 :]):

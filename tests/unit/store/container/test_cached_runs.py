@@ -12,7 +12,7 @@ from sarit.store.flow_control.memory_budget import MemoryBudget
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 
-def test_a_run_of_blocks_is_read_to_its_first_hole() -> None:
+def test_slice_of_blocks_ends_at_first_hole() -> None:
     blocks = [Block(0, 4, [b"abcd"]), Block(4, 4, [b"efgh"]), Block(12, 4, [b"mnop"])]
     assert b"".join(slice_blocks(blocks, 2, 100)) == b"cdefgh"
     assert slice_blocks(blocks, 8, 100) == []
@@ -30,7 +30,7 @@ def test_cached_runs_have_no_holes() -> None:
     assert budget.cached_bytes == 12 + 3 * BLOCK_OVERHEAD_BYTES
 
 
-def test_what_was_merged_from_chunks_is_not_skipped_by_readers_of_the_cache() -> None:
+def test_cache_reader_does_not_skip_bytes_merged_from_chunks() -> None:
     """Readers were given bytes of a later place (simulation seed 1247284)."""
 
     async def main() -> None:

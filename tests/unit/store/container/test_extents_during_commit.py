@@ -10,7 +10,7 @@ NAME = "scope/stream/0.#epoch.0"
 
 
 @pytest.mark.parametrize("reload", [False, True], ids=["first look", "read again"])
-def test_extents_read_while_a_commit_is_under_way(reload):
+def test_extents_read_during_commit_are_not_used(reload):
     async def main():
         store = await World().start()
         container = store.container(NAME)
