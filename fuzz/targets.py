@@ -18,8 +18,8 @@ from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SegmentId, StreamName
 from sarit.index import keys as index_keys
-from sarit.log.reading import RunReader, parse_file_name
-from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, FileHeader, GroupEncoder
+from sarit.log.reading import RunReader
+from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, FileHeader, GroupEncoder, parse_file_name
 from sarit.storage import layout
 from sarit.storage.layout import Extent
 from sarit.store.container import operations as ops

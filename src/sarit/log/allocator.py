@@ -1,9 +1,12 @@
-"""Makes, retires and recycles log files.  Blocking; one thread at a time.
+"""Allocates and recycles log files.  Blocking; one thread at a time.
 
-Two orders must hold (docs/formats/durable-log.md, Directory).  A file is named `.log` only
-after its header is synced, and is used only after the directory is.  A retired file is
-written again only after the directory was synced under its name `.spare`: else a crash could
-bring the old name back over the new content.
+A recycled file keeps its blocks, so that the next log file needs no allocation.  On the disk its name ends in `.spare`.
+
+Two orders matter (docs/formats/durable-log.md, Directory):
+
+1. Sync the header, then rename the file to `.log`, then sync the directory, then use the file.
+2. Rename a truncated file to `.spare`, then sync the directory, then write to it.  Otherwise a crash could bring the
+   old name back over the new content.
 """
 
 from __future__ import annotations
@@ -14,8 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.log.reading import LOG, NEW, RECYCLED, file_name
-from sarit.log.records import BLOCK_BYTES, FRAME, SALT_BYTES, FileHeader, GroupEncoder
+from sarit.log.records import BLOCK_BYTES, FRAME, LOG, NEW, RECYCLED, SALT_BYTES, FileHeader, GroupEncoder, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,7 @@ NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(slots=True)
 class WritableFile:
-    """A log file of this owner: its name and header are durable."""
+    """A log file of this owner, whose name and header are durable.  `position` and `capacity` are in bytes."""
 
     file: File
     path: str
@@ -39,7 +41,7 @@ class WritableFile:
 
 
 class LogFileAllocator:
-    """The files of one log's directory, except those being written or read."""
+    """The files of one log's directory, except those that are being written or read."""
 
     def __init__(
         self, files: Files, random: Random, directory: str, container: int, file_bytes: int, max_recycled: int
@@ -49,20 +51,20 @@ class LogFileAllocator:
         self._directory = directory
         self._container = container
         self._file_bytes = file_bytes
-        self._max_spares = max_recycled
+        self._max_recycled = max_recycled
         self.next_sequence = 1
         self.recycled: list[str] = []
 
     def __repr__(self) -> str:
-        return f"<LogFileAllocator {self._directory} next {self.next_sequence}, {len(self.recycled)} spares>"
+        return f"<LogFileAllocator {self._directory} next {self.next_sequence}, {len(self.recycled)} recycled>"
 
     def make(
         self, epoch: int, base: int, durable: int, carried: Sequence[Record] = (), *, opening: bool = False
     ) -> WritableFile:
-        """The next log file, with copies of `carried` in it.
+        """Make the next log file, with copies of the `carried` records in it.
 
-        The last spare is for the first file of an epoch (`opening`): a full disk must not keep
-        the log from being opened again.  Raises OSError; NO_SPACE_ERRNOS leaves all as it was."""
+        The last recycled file is reserved for the first file of an epoch (`opening`), so that the log can be opened
+        on a full disk.  Raises OSError; one of NO_SPACE_ERRNOS leaves everything as it was."""
         sequence = self._take_sequence()
         header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(SALT_BYTES))
         recycled = len(self.recycled) > (not opening)
@@ -81,7 +83,7 @@ class LogFileAllocator:
             file.pwrite([header.block(), *group.parts], 0)
             file.datasync()
             self._files.rename(source, path)
-            recycled = False  # it has its new name: a spare no more
+            recycled = False  # it has its new name: it must not return to the list
             self._files.sync_dir(self._directory)
             capacity = max(file.size(), self._file_bytes)
         except OSError as error:
@@ -92,7 +94,7 @@ class LogFileAllocator:
         return WritableFile(file, path, header, capacity, position, carried[0].number if carried else None)
 
     def reserve(self) -> bool:
-        """See that there is a spare: room for the next open when the disk is full.  False when it is full now."""
+        """Make sure that one recycled file exists, for an opening on a full disk.  False when the disk is full now."""
         if self.recycled:
             return True
         sequence = self._take_sequence()
@@ -106,10 +108,10 @@ class LogFileAllocator:
         return True
 
     def recycle(self, paths: Sequence[str]) -> None:
-        """Turn files into spares, as many as may be kept; remove the others.  Raises OSError."""
+        """Recycle files, up to the maximum; remove the others.  Raises OSError."""
         recycled: list[str] = []
         for path in paths:
-            if len(self.recycled) + len(recycled) >= self._max_spares:
+            if len(self.recycled) + len(recycled) >= self._max_recycled:
                 self._files.remove(path)
                 continue
             recycled.append(f"{path.rpartition('.')[0]}.{RECYCLED}")
@@ -119,16 +121,16 @@ class LogFileAllocator:
 
     @property
     def recycled_count(self) -> int:
-        """How many there are; may be asked for on another thread."""
+        """How many recycled files there are; may be read on another thread."""
         return len(self.recycled)
 
     def release_recycled(self) -> None:
-        """Remove all spares but the one that the next opening needs.  Raises OSError."""
+        """Remove all recycled files, except the one that the next opening needs.  Raises OSError."""
         while len(self.recycled) > 1:
             self._files.remove(self.recycled.pop(0))
 
     def discard(self, paths: Sequence[str]) -> None:
-        """Remove files that were never finished."""
+        """Remove files whose allocation a crash interrupted."""
         for path in paths:
             self._files.remove(path)
 
@@ -147,7 +149,7 @@ class LogFileAllocator:
             file.allocate(self._file_bytes)
             file.datasync()
         except OSError:
-            with contextlib.suppress(OSError):  # the next open removes it
+            with contextlib.suppress(OSError):  # the next opening removes it
                 self._files.remove(path)
             raise
         finally:

@@ -1,8 +1,11 @@
-"""Keeps log files coming and going, on a thread of its own, so that no append waits for a directory.
+"""Manages the files of a log from the event loop, on a thread of their own, so that no append waits for a directory.
 
-The next file is made when the current one is half full, a spare is held in reserve, truncated files
-are retired.  On a full disk making is tried again, and at once when files were retired;
-frames that wait meanwhile give up after LOG_SPACE_TIMEOUT_SECONDS.
+- The next file is made while the current one is half full.
+- One recycled file is held in reserve for the next opening.
+- Truncated files are recycled.
+
+On a full disk the allocation is retried every LOG_SPACE_RETRY_SECONDS, and at once after files were recycled.  Frames
+that wait for a file fail after LOG_SPACE_TIMEOUT_SECONDS.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LogFileManager:
-    """The event loop's side.  `made` gets each new file, `failed` the reason why the log must end."""
+    """The event loop's side.  `made` is called with each new file, `failed` with the error that ends the log."""
 
     def __init__(
         self, name: str, worker: Worker, maker: LogFileAllocator, header: FileHeader,
@@ -39,18 +42,18 @@ class LogFileManager:
         self._making = False
         self._closing = False
         self._stopped = False
-        # Whether there was no room for the next file when it was tried last.
+        # Whether the last attempt to make the next file found no space.
         self.short_of_space = False
         self._durable = 0
         self._space_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
-        state = "starved" if self._space_timer else "making" if self._making else "idle"
+        state = "waiting for space" if self._space_timer else "making" if self._making else "idle"
         return f"<LogFileManager of {self._name}, {state}>"
 
     def prepare(self, durable: int) -> None:
-        """Make the next file; `durable` is the last frame known durable."""
+        """Make the next file, unless that is under way; `durable` is the last frame known durable."""
         self._durable = durable
         if self._making or self._stopped or self._retry_timer is not None:
             return
@@ -59,34 +62,34 @@ class LogFileManager:
         self._worker.submit(lambda: self._maker.make(header.epoch, header.base, durable), self._made)
 
     def require_file(self, durable: int) -> None:
-        """Frames wait for the next file."""
+        """Frames wait for the next file: make it within LOG_SPACE_TIMEOUT_SECONDS, or end the log."""
         if self._space_timer is None and not self._stopped:
             self._space_timer = self._loop.call_later(LOG_SPACE_TIMEOUT_SECONDS, self._fail_out_of_space)
         self.prepare(durable)
 
     def reserve(self) -> None:
-        """See that a spare is in reserve, if there is room for one."""
+        """Make sure that one recycled file is in reserve, if the disk has space for it."""
         if not self._stopped:
             self._worker.submit(self._maker.reserve, self._reserved)
 
     def recycle(self, paths: Sequence[str]) -> None:
-        """Turn files that are not needed any more into spares."""
+        """Recycle files that are not needed any more."""
         if not self._stopped:
             self._worker.submit(lambda: self._maker.recycle(paths), self._retired)
 
     def release_recycled(self) -> None:
-        """Remove all spares but one."""
+        """Remove all recycled files but one."""
         if not self._stopped and self._maker.recycled_count > 1:
             self._worker.submit(self._maker.release_recycled, self._reserved)
 
     def stop_waiting(self) -> None:
-        """The log is being closed: wait for room no longer."""
+        """The log is being closed: fail frames that wait for space, now and from now on."""
         self._closing = True
         if self._space_timer is not None and self._retry_timer is not None:
             self._fail_out_of_space()
 
     def stop(self) -> None:
-        """Start nothing new."""
+        """Start no further work."""
         self._stopped = True
         for timer in (self._space_timer, self._retry_timer):
             if timer is not None:
@@ -94,7 +97,7 @@ class LogFileManager:
         self._space_timer = self._retry_timer = None
 
     async def close(self) -> None:
-        """End the thread, after what it is doing."""
+        """End the thread once its current call has returned."""
         self.stop()
         await self._worker.close()
 
@@ -123,7 +126,7 @@ class LogFileManager:
 
     def _fail_out_of_space(self) -> None:
         self.stop()
-        self._on_failed(Unavailable(f"{self._name} has no room: the disk is full"))
+        self._on_failed(Unavailable(f"{self._name} has no space for the next file: the disk is full"))
 
     def _reserved(self, _: object, error: BaseException | None) -> None:
         if error is not None:

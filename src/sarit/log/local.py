@@ -1,16 +1,20 @@
-"""The durable log on local files: the side of the event loop.
+"""The durable log on local files: the event loop's side.
 
-Theory of operation.  `append` queues a frame; the log's own thread (`writer.py`) takes all that
-are queued, writes them at once and syncs once, and reports them here in order.  A second
-thread (`file_manager.py`, `allocator.py`) makes the next file while the current one fills, keeps a
-spare in reserve and recycles truncated files, so that no append waits for an allocation or a directory.
+Theory of operation.  `append` queues a frame.  The log's thread (`writer.py`) takes all queued frames, writes them at
+once, syncs once and reports them here in order: group commit.  A second thread (`file_manager.py`, `allocator.py`)
+makes the next file while the current one fills, holds one recycled file in reserve and recycles truncated files.  So no
+append waits for an allocation or a directory.
 
-Opening fences: the owner before (in this process) is failed, its threads end and its descriptors
-close before a byte is read; owners in other processes are kept out by the lock on the directory.
+Opening fences earlier owners.  An owner in this process is failed, its threads end and its descriptors close before the
+first byte is read.  Owners in other processes are excluded by the lock on the directory.
 
-Warnings.  (1) After the first failure the log is dead, for good; recover by opening again.
-(2) When the next file cannot be made because the disk is full, frames wait: truncation gives
-files back.  After LOG_SPACE_TIMEOUT_SECONDS they fail with Unavailable, which ends the log too.
+Idle logs write a *durable watermark record*: it says that every frame up to its number is durable.  Recovery then need
+not copy those frames, and can tell rot from a torn tail.
+
+Warnings.  (1) After the first failure the log is dead: a failed sync leaves the content of the file undefined, and
+only opening again reads what is there.  (2) When the disk is full and the next file cannot be made, frames wait for a
+truncation to recycle files.  After LOG_SPACE_TIMEOUT_SECONDS they fail with Unavailable, which ends the log, too.
+
 Format and recovery: docs/formats/durable-log.md.
 """
 
@@ -26,8 +30,8 @@ from sarit.core.errors import Fenced, Unavailable
 from sarit.core.limits import LOG_FILE_BYTES, LOG_WATERMARK_SECONDS, MAX_RECYCLED_LOG_FILES
 from sarit.log.allocator import LogFileAllocator, WritableFile
 from sarit.log.file_manager import LogFileManager
-from sarit.log.reading import LogFile, find_tail, list_files, replay
-from sarit.log.records import BLOCK_BYTES
+from sarit.log.reading import find_tail, list_files, replay
+from sarit.log.records import BLOCK_BYTES, LogFile
 from sarit.log.writer import LogWriter, Outcome, QueuedFrame
 
 if TYPE_CHECKING:
@@ -39,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OpenedFiles:
-    """What opening found and made.  `empty`: files of earlier epochs without a frame."""
+    """What opening found and made.  `empty`: files of earlier epochs without a frame; `end`: the last frame."""
 
     lock: File
     logs: list[LogFile]
@@ -54,7 +58,7 @@ def open_files(
 ) -> OpenedFiles:
     """Lock the directory, find the end of the log, begin a new epoch.  Blocking.
 
-    Raises Corrupt, Unavailable (another process has it), OSError."""
+    Raises Corrupt, Unavailable (another process owns the log), OSError."""
     files = env.files
     files.make_dirs(directory)
     lock = files.open(directory, "read")
@@ -67,7 +71,7 @@ def open_files(
         maker.next_sequence = listing.last_sequence + 1
         maker.discard(listing.unfinished)
         if listing.recycled:
-            files.sync_dir(directory)  # a crash may have come before: their old names must not return
+            files.sync_dir(directory)  # a crash may have preceded the sync: their old names must not return
             maker.recycled.extend(listing.recycled)
         file = maker.make(listing.last_epoch + 1, tail.durable, tail.end, tail.carried, opening=True)
     except BaseException:
@@ -98,7 +102,7 @@ class LocalLogProvider:
             if before is not None:
                 before.fence()
                 await before.close()
-            # Not to be torn apart by a cancellation: the thread would go on and keep the lock.
+            # A cancellation must not interrupt the opening: its thread would go on and hold the lock.
             opening = asyncio.ensure_future(self._open(container))
             try:
                 log = await asyncio.shield(opening)
@@ -197,7 +201,7 @@ class LocalLog:
             self._loop.call_soon(done, Unavailable(f"{self._name} is closed"))
             return
         if number != self._last + 1:
-            # A log restored without its files goes on where the checkpoint says.
+            # Only the first frame may skip numbers: a log restored without its files goes on after the checkpoint.
             assert number > self._last, f"frame {number} after {self._last}"
             assert not self._any_appended, f"frame {number} after {self._last}"
         self._any_appended = True
@@ -220,7 +224,7 @@ class LocalLog:
         elif outcome.needs_file and self._writer.next_file is None:
             self._file_manager.require_file(self._writer.durable)
         elif self._writer.queue and not self._writer.submitted and not self._ended:
-            self._submit_commit()  # before anybody is told: the disk should not wait for the loop
+            self._submit_commit()  # before the callbacks: the disk should not wait for the event loop
         if outcome.frames and not self._failed:
             self._arm_watermark()
             if self._writer.next_file is None and self._writer.file.position * 2 > self._writer.file.capacity:
@@ -230,7 +234,7 @@ class LocalLog:
         for frame in outcome.frames:
             try:
                 frame.done(outcome.error)
-            except Exception as failure:  # one owner's bug must not keep results from the rest
+            except Exception as failure:  # a bug in one callback must not keep the others from their results
                 bug = bug or failure
         if bug is not None:
             raise bug
@@ -248,7 +252,7 @@ class LocalLog:
             self._worker.submit(self._writer.write_watermark, self._finished)
 
     def _end(self, error: BaseException) -> None:
-        """Fail what is queued and all that comes."""
+        """Fail what is queued and everything later."""
         self._failed = True
         self._file_manager.stop()
         self._writer.fail(error)
@@ -263,7 +267,7 @@ class LocalLog:
             self._submit_commit()
 
     def truncate(self, below: int) -> None:
-        """Frames below a number are not needed: their files become spares."""
+        """Recycle the files whose frames all have numbers less than `below`."""
         self._below = max(self._below, below)
         if self._failed or self._closed:
             return
@@ -274,13 +278,13 @@ class LocalLog:
             self._file_manager.recycle(paths)
 
     def release_recycled_files(self) -> None:
-        """Remove all spare files but the one that the next opening needs."""
+        """Remove all recycled files, except the one that the next opening needs."""
         if not (self._failed or self._closed):
             self._file_manager.release_recycled()
 
     @property
     def short_of_space(self) -> bool:
-        """Whether the next file is due and the disk has no room for it."""
+        """Whether the next file is due and the disk has no space for it."""
         return self._file_manager.short_of_space
 
     def backlog_bytes(self) -> int:
@@ -292,16 +296,16 @@ class LocalLog:
     # -- the end ------------------------------------------------------------------------------
 
     def fence(self) -> None:
-        """Somebody opened the log again: what is not with the disk yet fails with Fenced."""
+        """A later owner opened the log: frames that are not written yet fail with Fenced."""
         self._end(Fenced(f"{self._name} was opened by a later owner"))
 
     def abandon(self) -> None:
-        """Close without waiting for it, failing what is queued."""
+        """Close in the background; what is queued fails."""
         self.fence()
         self._begin_closing()
 
     async def close(self) -> None:
-        """Finish what is queued, end the threads, release the files.  May be called again."""
+        """Write what is queued, end the threads, release the files.  May be called again."""
         await asyncio.shield(self._begin_closing())
 
     def _begin_closing(self) -> asyncio.Future[None]:
@@ -320,7 +324,7 @@ class LocalLog:
             self._watermark_timer.cancel()
         try:
             self._finished(await self._worker.run(self._writer.finish), None)
-        finally:  # else nobody could open this log again
+        finally:  # without this, nobody could open this log again
             await self._worker.close()
             await self._file_manager.close()
             next_file = self._writer.next_file

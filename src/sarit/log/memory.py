@@ -1,7 +1,6 @@
-"""A durable log in memory: what was acknowledged survives the object, as a disk would keep it.
+"""A durable log in memory: acknowledged frames survive the log object, as they would on a disk.
 
-The twin of `log/local.py` for tests of what stands above the log.  Faults are switched on by
-its fields; `crash` forgets what was not durable.
+The fake of `log/local.py` for tests of the layers above the log.  Faults are switched on by the fields of the provider.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class StoredLog:
-    """What the disk holds of one container's log."""
+    """The durable part of one container's log."""
 
     epoch: int = 0
     frames: dict[int, Frame] = field(default_factory=dict)
@@ -59,7 +58,7 @@ class MemoryLog:
         return self._epoch
 
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
-        """Durable after the provider's delay, unless it fails or crashes before."""
+        """Durable after the provider's delay, unless a fault is switched on."""
         frame = Frame(number, self._epoch, memoryview(b"".join(payload)))
         self._loop.call_later(self._provider.delay_seconds, self._finish, frame, done)
 
@@ -84,7 +83,7 @@ class MemoryLog:
                 yield self._stored.frames[number]
 
     def truncate(self, below: int) -> None:
-        """Drop frames below a number."""
+        """Drop frames with a number less than `below`."""
         for number in [number for number in self._stored.frames if number < below]:
             del self._stored.frames[number]
 

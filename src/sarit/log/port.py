@@ -1,7 +1,7 @@
 """Tier 1: the durable log of one container, used for recovery alone.
 
-The unit is a *frame*: the operations a container batched into one append, numbered by the
-container 1, 2, 3 ... without gaps over the life of the container (epochs included).
+The unit is a *frame*: the operations that a container batched into one append.  The container numbers its frames
+1, 2, 3 ... without gaps over its whole life, across epochs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FrameDone = Callable[[BaseException | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame as recovery finds it."""
+    """One frame as recovery reads it."""
 
     number: int
     epoch: int
@@ -30,36 +30,36 @@ class DurableLog(Protocol):
 
     @property
     def epoch(self) -> int:
-        """This owner's epoch: higher than that of every owner before."""
+        """This owner's epoch: higher than that of every earlier owner."""
 
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
         """Queue a frame; `done(None)` on the loop once it is durable, in order of number.
 
-        After the first failure every later `done` gets an error too, and the log is dead: its
-        owner must close it and recover by opening again.
+        After the first failure the log is dead: every later `done` gets an error, too.  The owner must close it
+        and recover by opening it again.
         """
 
     def replay(self, after: int) -> AsyncIterator[Frame]:
         """Durable frames with a number greater than `after`, in order.
 
-        To be consumed once, before the first append.  Raises Corrupt for rot or a gap.
+        Consume it once, before the first append.  Raises Corrupt (damaged or missing frames), Unavailable.
         """
 
     def truncate(self, below: int) -> None:
-        """Frames with a number less than `below` are not needed any more.  Best effort, in time."""
+        """Frames with a number less than `below` are not needed any more; their files are recycled in time."""
 
     @property
     def short_of_space(self) -> bool:
-        """Whether the disk has no room to go on in soon: only what gives room back should be appended."""
+        """Whether the next file is due and the disk has no space for it: append only what frees space."""
 
     def backlog_bytes(self) -> int:
-        """Bytes held by frames not truncated yet."""
+        """Bytes of the files that hold frames not truncated yet."""
 
     def release_recycled_files(self) -> None:
-        """The disk is nearly full: give back what is kept for later, but not what opening again needs."""
+        """The disk is nearly full: remove the recycled files, except the one that the next opening needs."""
 
     async def close(self) -> None:
-        """Finish what is queued, end the thread, release the files."""
+        """Write what is queued, end the threads, release the files."""
 
 
 class LogProvider(Protocol):

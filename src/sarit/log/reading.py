@@ -1,16 +1,19 @@
-"""Reads the durable log's files: headers, runs, the tail, replay.  Blocking; decides, changes nothing.
+"""Reads the durable log's files: headers, runs, the tail, replay.  Blocking; changes nothing.
 
-A crash leaves a *torn tail*: records written and never synced, lost or damaged in any
-combination.  Rot is damage to what was synced.  They look alike; what tells them apart is the
-`durable` number that every later record and header carries: a missing frame at or below the
-highest one seen was durable once, so the log is Corrupt, and nothing may be dropped.
+A *run* is the sequence of valid records from the start of a file, with consecutive frame numbers.
+
+Torn tail versus rot.  A crash leaves a torn tail: records that were written and never synced, each lost or damaged or
+intact.  Rot is damage to records that were synced.  Both look alike: a record fails its checksum.  The `durable` number
+in every later record and header tells them apart.  It says which frames were known durable when it was written.  So a
+missing frame at or below the highest such number was durable once: the log is Corrupt, and nothing may be dropped.
+
 See docs/formats/durable-log.md, Reading and Opening.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt
@@ -19,51 +22,24 @@ from sarit.log.port import Frame
 from sarit.log.records import (
     BLOCK_BYTES,
     FRAME,
+    NEW,
     RECORD_ALIGNMENT,
     RECORD_HEADER_BYTES,
+    RECYCLED,
     TAG_AT,
     FileHeader,
+    LogFile,
     Record,
     Window,
     aligned,
     first_number,
+    parse_file_name,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.env.ports import File, Files
-
-LOG: Final = "log"
-RECYCLED: Final = "spare"
-NEW: Final = "new"
-
-
-def file_name(sequence: int, kind: str) -> str:
-    """Name of a file of the log's directory; `kind` is LOG, SPARE or NEW."""
-    return f"{sequence:012d}.{kind}"
-
-
-def parse_file_name(name: str) -> tuple[int, str] | None:
-    """(sequence, kind); None for a name that is none of ours."""
-    stem, _, kind = name.partition(".")
-    if kind not in (LOG, RECYCLED, NEW) or len(stem) < 12 or not (stem.isascii() and stem.isdigit()):
-        return None
-    return int(stem), kind
-
-
-@dataclass(slots=True)
-class LogFile:
-    """A file that may hold frames.
-
-    `size` is in bytes, without what was preallocated where that is known.  `first` is read
-    without its checksum: a hint which file holds what.  `last` is the highest frame that may be in it."""
-
-    path: str
-    header: FileHeader
-    size: int
-    first: int | None
-    last: int = 0
 
 
 @dataclass(slots=True)
@@ -133,7 +109,7 @@ class RunReader:
         self.torn = False
 
     def next_records(self) -> list[Record]:
-        """The records of the next window; may be none.  `ended` tells that the run is over."""
+        """The records of the next window; may be none.  Afterwards `ended` says whether the run is over."""
         asked = max(self._read_bytes, self._need)
         data = self._file.pread(asked, self.position)
         window = Window(data, self.position, self._tag, self._seed, self._epoch)
@@ -166,7 +142,7 @@ class RunReader:
         return True
 
     def durable_past_end(self) -> int:
-        """The highest `durable` of valid records behind the end of the run; 0 when there is none."""
+        """The highest `durable` of valid records after the end of the run; 0 when there is none.  Sets `torn`."""
         assert self.ended
         position, highest = self.position, 0
         while True:
@@ -182,14 +158,14 @@ class RunReader:
                     at = max(at, found.end - position)
             if len(data) < self._read_bytes:
                 return highest
-            position += len(data) - (RECORD_HEADER_BYTES - 1)  # a header may lie across the border
+            position += len(data) - (RECORD_HEADER_BYTES - 1)  # a header may cross the border of the window
 
     def _record_at(self, window: Window, at: int) -> Record | None:
         position = window.position + at
         if at < 0 or position % RECORD_ALIGNMENT:
             return None
         found = window.record(at)
-        while isinstance(found, int) and found > 0:  # its header, or its payload, goes on behind the window
+        while isinstance(found, int) and found > 0:  # its header or its payload continues after the window
             data = self._file.pread(found, position)
             if len(data) < found:
                 return None
@@ -201,8 +177,8 @@ class RunReader:
 class Tail:
     """Where the log ends.
 
-    `mark`: every frame up to it is known to have been durable.  `carried`: the frames above
-    it, which the next epoch copies.  `empty`: files without a frame."""
+    `end`: the last frame.  `durable`: every frame up to it is known to have been durable.  `carried`: the frames above
+    `durable`, which the next epoch copies into its first file.  `empty`: files without a frame."""
 
     end: int = 0
     durable: int = 0
@@ -211,7 +187,7 @@ class Tail:
 
 
 def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTES) -> Tail:
-    """Read the newest files back to the first with a run.  Raises Corrupt, OSError."""
+    """Read the newest files, backwards up to the first that holds a frame.  Raises Corrupt, OSError."""
     tail = Tail()
     for at in range(len(logs) - 1, -1, -1):
         log = logs[at]
@@ -231,7 +207,7 @@ def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTE
     if tail.end < tail.durable:
         raise Corrupt(
             f"{logs[-1].path}: frames {tail.end + 1} to {tail.durable} of the durable log were on the disk once and "
-            "are lost or damaged: restore this container from a copy"
+            "are lost or damaged: restore this container from a backup"
         )
     for log, following in zip(reversed(logs), [None, *reversed(logs)], strict=False):
         if following is None:
@@ -267,7 +243,7 @@ def replay(
             return
         following = next((later.first for later in logs[at + 1 :] if later.first is not None), None)
         if following is not None and following <= expected:
-            continue  # none of its frames is asked for
+            continue  # all its frames are at or below `after`
         valid_to = min(
             (later.header.base for later in logs[at + 1 :] if later.header.epoch > log.header.epoch), default=end
         )

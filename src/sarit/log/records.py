@@ -1,7 +1,6 @@
-"""The bytes of the durable log: file headers and records.  Pure.
+"""The format of the durable log: file names, file headers and records.  Pure.
 
-Layout and reasons: docs/formats/durable-log.md.  The checksum is computed here, record by
-record, on whatever thread calls: the log's own.
+Layout and reasons: docs/formats/durable-log.md.  The checksums are computed here, on the caller's thread: the log's.
 """
 
 from __future__ import annotations
@@ -27,6 +26,11 @@ SALT_BYTES: Final = 12
 FRAME: Final = 1
 WATERMARK: Final = 2
 
+# What the name of a file ends in, by its state: in use, recycled, not finished.
+LOG: Final = "log"
+RECYCLED: Final = "spare"
+NEW: Final = "new"
+
 _HEADER = struct.Struct(">8sHHIQQQQ12sI")
 _RECORD = struct.Struct(">I4sB3xIQQQQ")
 HEADER_BYTES: Final = _HEADER.size
@@ -37,19 +41,35 @@ RECORD_ALIGNMENT: Final = 8
 _ZEROS: Final = bytes(BLOCK_BYTES)
 
 
+def file_name(sequence: int, kind: str) -> str:
+    """Name of a file of the log's directory; `kind` is LOG, SPARE or NEW."""
+    return f"{sequence:012d}.{kind}"
+
+
+def parse_file_name(name: str) -> tuple[int, str] | None:
+    """(sequence, kind); None for a name that is none of ours."""
+    stem, _, kind = name.partition(".")
+    if kind not in (LOG, RECYCLED, NEW) or len(stem) < 12 or not (stem.isascii() and stem.isdigit()):
+        return None
+    return int(stem), kind
+
+
 def aligned(position: int, alignment: int = RECORD_ALIGNMENT) -> int:
-    """The next multiple of `alignment` (a power of two) at or above `position`."""
+    """The least multiple of `alignment` (a power of two) that is not below `position`."""
     return (position + alignment - 1) & -alignment
 
 
 def extend_crc(crc: int, part: Buffer) -> int:
-    """CRC-32C of what gave `crc` followed by `part`."""
+    """The CRC-32C of the bytes that gave `crc`, followed by `part`."""
     return crc32c(part, crc, 0 if len(part) <= LOG_CRC_HOLD_LOCK_BYTES else 1)
 
 
 @dataclass(frozen=True, slots=True)
 class FileHeader:
-    """Whose file this is, and what was known when it was begun."""
+    """Whose file this is, and what was known when it was made.
+
+    `base`: the last frame of the log before this epoch.  `durable`: every frame up to it was durable.  `salt`: random, new
+    each time the file is used, so that records of an earlier use are not valid in it."""
 
     container: int
     sequence: int
@@ -60,27 +80,27 @@ class FileHeader:
 
     @property
     def tag(self) -> bytes:
-        """What every record of this life carries."""
+        """The part of the salt that every record of this file carries."""
         return self.salt[:TAG_BYTES]
 
     def pack(self) -> bytes:
-        """The 64 bytes; see `block` for the whole block."""
+        """The 64 bytes of the header; `block` has the padding, too."""
         fields = (self.container, self.sequence, self.epoch, self.base, self.durable, self.salt)
         body = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, *fields, 0)[:-4]
         return body + extend_crc(0, body).to_bytes(4, "big")
 
     def block(self) -> bytes:
-        """The header block as it lies at the head of the file."""
+        """The first block of the file."""
         return self.pack().ljust(BLOCK_BYTES, b"\0")
 
     @property
     def crc(self) -> int:
-        """The header's own checksum, from which those of its records start."""
+        """The checksum of the header; those of the records are seeded with it."""
         return int.from_bytes(self.pack()[-4:], "big")
 
     @staticmethod
     def parse(block: bytes, name: str) -> FileHeader:
-        """Read a header; `name` is for messages.  Raises Corrupt, also for a newer version."""
+        """Parse a header; `name` is for messages.  Raises Corrupt, also for a newer version."""
         if len(block) < HEADER_BYTES or not block.startswith(MAGIC):
             raise Corrupt(f"{name} is not a log file: its header is damaged")
         *_, crc = fields = _HEADER.unpack_from(block)
@@ -92,9 +112,23 @@ class FileHeader:
         return FileHeader(container, sequence, epoch, base, durable, salt)
 
 
+@dataclass(slots=True)
+class LogFile:
+    """A file that may hold frames.
+
+    `size` is in bytes, without preallocated blocks where the end is known.  `first` is read without verifying its
+    checksum: it only says where to look.  `last` is the highest frame that may be in the file."""
+
+    path: str
+    header: FileHeader
+    size: int
+    first: int | None
+    last: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record found valid.  `payload` lies in the window it was read from."""
+    """A valid record.  `payload` is a view of the window it was read from."""
 
     kind: int
     epoch: int
@@ -106,12 +140,12 @@ class Record:
 
 
 def record_bytes(payload_bytes: int) -> int:
-    """What a record takes in the file, padding included."""
+    """Bytes that a record takes in the file, with its header and padding."""
     return aligned(RECORD_HEADER_BYTES + payload_bytes)
 
 
 class GroupEncoder:
-    """Puts the records of one group into parts for one write, without joining large ones."""
+    """Encodes the records of one group as parts of one write; large payloads are not copied."""
 
     def __init__(self, header: FileHeader, position: int) -> None:
         assert position % BLOCK_BYTES == 0
@@ -122,7 +156,7 @@ class GroupEncoder:
         self.parts: list[Buffer] = []
 
     def add(self, kind: int, epoch: int, number: int, durable: int, payload: Sequence[Buffer]) -> None:
-        """Append a record.  Payloads above MAX_FRAME_BYTES are a bug."""
+        """Append a record.  A payload above MAX_FRAME_BYTES is a bug."""
         length = 0
         for part in payload:
             length += len(part)
@@ -167,7 +201,7 @@ class GroupEncoder:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Bytes of a log file from `position` on, and how to tell its records."""
+    """Bytes of a log file from `position` on, and what identifies its records."""
 
     data: bytes
     position: int
@@ -176,7 +210,7 @@ class Window:
     epoch: int
 
     def record(self, at: int) -> Record | int:
-        """The record at index `at`; else how many bytes it would need (0: none starts there)."""
+        """The valid record at index `at`; else the number of bytes it would need (0: no record starts there)."""
         if len(self.data) - at < RECORD_HEADER_BYTES:
             return RECORD_HEADER_BYTES
         crc, tag, kind, length, epoch, number, durable, position = _RECORD.unpack_from(self.data, at)
@@ -195,27 +229,7 @@ class Window:
 
 
 def first_number(head: bytes, tag: bytes) -> int | None:
-    """The number in a record's header; a hint, as its checksum is not looked at."""
+    """The frame number in a record's header, without verifying its checksum."""
     if len(head) < RECORD_HEADER_BYTES or head[TAG_AT : TAG_AT + TAG_BYTES] != tag:
         return None
     return int(_RECORD.unpack_from(head)[5])
-
-
-__all__ = [
-    "BLOCK_BYTES",
-    "FRAME",
-    "HEADER_BYTES",
-    "RECORD_ALIGNMENT",
-    "RECORD_HEADER_BYTES",
-    "SALT_BYTES",
-    "TAG_AT",
-    "WATERMARK",
-    "FileHeader",
-    "GroupEncoder",
-    "Record",
-    "Window",
-    "aligned",
-    "extend_crc",
-    "first_number",
-    "record_bytes",
-]

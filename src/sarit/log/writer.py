@@ -1,11 +1,15 @@
-"""The log's own thread: takes all frames queued, writes them at once, syncs once.
+"""The log's thread: takes all queued frames, writes them at once, syncs once.
 
-The event loop appends to `queue` and submits `commit` unless a submitted one has not begun yet
-(`submitted`); the thread resets that flag before it takes frames.  So every queued frame meets a
-commit, and while one sync runs the next commit already waits behind it.
+This is the second level of group commit.  At the first level a container batches operations into a frame while
+earlier frames are in flight (`store/container/group_commit.py`).  At this level the log batches frames into a *group*
+while the disk syncs the group before: one write and one sync make all its frames durable.
 
-After the first failure nothing is written again: what the file holds then is undefined, and a second
-sync on the same descriptor may report a success that is none.
+The event loop appends to `queue` and submits `commit`, unless a submitted commit has not begun yet (`submitted`).
+The thread resets that flag before it takes frames.  So every queued frame is seen by a commit, and the next commit is
+queued for the thread while the sync of this one runs.
+
+After the first failure nothing is written again.  The content of the file is undefined then, and a second sync of the
+same descriptor may report success for pages that the kernel has dropped.
 """
 
 from __future__ import annotations
@@ -18,8 +22,7 @@ from typing import TYPE_CHECKING
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import SaritError, Unavailable
 from sarit.core.limits import LOG_GROUP_BYTES
-from sarit.log.reading import LogFile
-from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, GroupEncoder, aligned, record_bytes
+from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, GroupEncoder, LogFile, aligned, record_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class QueuedFrame:
-    """A frame on its way to the disk."""
+    """A frame that waits for its commit."""
 
     __slots__ = ("done", "number", "payload")
 
@@ -42,7 +45,10 @@ class QueuedFrame:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a commit did.  With an `error` all `frames` failed, else all are durable."""
+    """What a commit did: with an `error` all `frames` failed, without one all are durable.
+
+    `closed`: files that the commit filled.  `needs_file`: nothing was written, the file is
+    full and there is no next one."""
 
     frames: list[QueuedFrame] = field(default_factory=list)
     error: BaseException | None = None
@@ -51,13 +57,14 @@ class Outcome:
 
 
 class LogWriter:
-    """Everything here runs on the log's thread, except that the loop fills `queue` and sets `next_file`."""
+    """Runs on the log's thread; only `queue`, `submitted` and `next_file` are set by the event loop."""
 
     def __init__(self, name: str, epoch: int, file: WritableFile, durable: int) -> None:
         self._name = name
         self._epoch = epoch
         self._file = file
         self._failure: BaseException | None = None
+        # The last frame known durable, and the highest that a watermark record or a file header says so of.
         self.durable = durable
         self.watermark = durable
         self.queue: deque[QueuedFrame] = deque()
@@ -78,13 +85,13 @@ class LogWriter:
         outcome = Outcome()
         try:
             self._commit(outcome)
-        except BaseException as error:  # whatever it was: what reached the disk is unknown now
+        except BaseException as error:  # whatever it was: the content of the disk is unknown now
             self.fail(error)
         self._refuse(outcome)
         return outcome
 
     def write_watermark(self) -> Outcome:
-        """Record that everything written is durable."""
+        """Write a record that says that everything written is durable."""
         outcome = Outcome()
         try:
             self._write_watermark()
@@ -94,7 +101,7 @@ class LogWriter:
         return outcome
 
     def fail(self, error: BaseException) -> None:
-        """End the log: this and everything later fails.  The first reason stays."""
+        """End the log: this commit and all later ones fail.  The first error is the one reported."""
         if self._failure is None:
             if not isinstance(error, SaritError):
                 cause = error
@@ -103,9 +110,10 @@ class LogWriter:
             self._failure = error
 
     def finish(self) -> Outcome:
-        """Mark, and release the file.  Nothing is queued any more."""
+        """Write the watermark and close the file.  The queue must be empty."""
+        assert not self.queue, self
         outcome = self.write_watermark()
-        with suppress(OSError):  # everything was synced, or failed already
+        with suppress(OSError):  # everything was synced, or has failed already
             self._file.file.close()
         return outcome
 
@@ -128,22 +136,26 @@ class LogWriter:
                 coverage_probe("log_writer_waited_for_file")
                 return
             coverage_probe("log_rolled")
-            # Every group before this one is synced: the file is whole.
+            # Every group before this one is synced: nothing in the closed file is torn.
             outcome.closed.append(LogFile(file.path, file.header, file.position, file.first, self.durable))
             file.file.close()
             file, self.next_file = self.next_file, None
             self._file = file
-        room = min(file.capacity - file.position, LOG_GROUP_BYTES)
+        limit = min(file.capacity - file.position, LOG_GROUP_BYTES)
         group = GroupEncoder(file.header, file.position)
         used = 0
         while self.queue:
             frame = self.queue[0]
             used += record_bytes(sum(map(len, frame.payload)))
-            if outcome.frames and aligned(used, BLOCK_BYTES) > room:
+            if outcome.frames and aligned(used, BLOCK_BYTES) > limit:
                 break
             outcome.frames.append(self.queue.popleft())
             group.add(FRAME, self._epoch, frame.number, self.durable, frame.payload)
         length = group.finish()
+        # Before the write; the reader checks the same of what it reads: numbers follow each other, in whole blocks.
+        assert outcome.frames[0].number > self.durable, (outcome.frames[0].number, self)
+        assert outcome.frames[-1].number - outcome.frames[0].number == len(outcome.frames) - 1, self
+        assert file.position % BLOCK_BYTES == 0, file
         file.file.pwrite_durably(group.parts, file.position)
         if file.first is None:
             file.first = outcome.frames[0].number
@@ -155,7 +167,7 @@ class LogWriter:
             return
         file = self._file
         if file.position + BLOCK_BYTES > file.capacity:
-            return  # it would need a block that a full disk may not have; the next file's records say the same
+            return  # the block may not be preallocated, and the disk full; the records of the next file say the same
         group = GroupEncoder(file.header, file.position)
         group.add(WATERMARK, self._epoch, self.durable, self.durable, ())
         length = group.finish()

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from sarit.core.errors import Corrupt
-from sarit.log.reading import RunReader, file_name, find_tail, list_files, parse_file_name, replay
-from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, FileHeader, GroupEncoder
+from sarit.log.reading import RunReader, find_tail, list_files, replay
+from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, FileHeader, GroupEncoder, file_name, parse_file_name
 from simulation.disk import SimulatedDisk
 from tests.unit.log.world import payload_of
 
