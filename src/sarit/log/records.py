@@ -68,8 +68,8 @@ def extend_crc(crc: int, part: Buffer) -> int:
 class FileHeader:
     """Whose file this is, and what was known when it was made.
 
-    `base`: the last frame of the log before this epoch.  `durable`: every frame up to it was durable.  `salt`: random, new
-    each time the file is used, so that records of an earlier use are not valid in it."""
+    `base`: the last frame of the log before this epoch.  `durable`: every frame up to it was durable.  `salt`: random,
+    new each time the file is used, so that records of an earlier use are not valid in it."""
 
     container: int
     sequence: int
