@@ -8,11 +8,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.framing import parse_events
-from sarit.client.groups import codec, updates
+from sarit.client.groups import codec
 from sarit.client.groups.position import Checkpoint, Position
+from sarit.client.groups.state import (
+    AcquireSegment,
+    AddReader,
+    CheckpointPublished,
+    CheckpointReader,
+    CreateCheckpoint,
+    ReleaseSegment,
+    RemoveReader,
+    SegmentCompleted,
+    UpdateDistance,
+)
 from sarit.client.groups.values import GroupConfig, GroupSegment, KeyPart
 from sarit.client.streams import watermarks as client_watermarks
-from sarit.client.sync import configuration, roster
+from sarit.client.sync import configuration, membership_list
 from sarit.client.sync.revisioned import Revision
 from sarit.client.sync.synchronizer import decode_entry, encode_initial, encode_updates
 from sarit.controller.model import watermarks as controller_watermarks
@@ -53,13 +64,13 @@ def _entry(data: bytes) -> None:
 
 
 def _roster(data: bytes) -> None:
-    held = roster.decode(data)
-    assert roster.decode(roster.encode(held)) == held
+    held = membership_list.decode(data)
+    assert membership_list.decode(membership_list.encode(held)) == held
 
 
 def _roster_update(data: bytes) -> None:
-    held = roster.apply(roster.Roster(1000, 1, {}, {}), roster.join("a", "b"), _REVISION)
-    roster.encode(roster.apply(held, data, _REVISION))
+    held = membership_list.apply(membership_list.Roster(1000, 1, {}, {}), membership_list.join("a", "b"), _REVISION)
+    membership_list.encode(membership_list.apply(held, data, _REVISION))
 
 
 def _settings_update(data: bytes) -> None:
@@ -71,15 +82,15 @@ def _mark_entries(data: bytes) -> None:
 
 
 _UPDATES: Final = (
-    updates.AddReader("r"),
-    updates.RemoveReader("r", {_SEGMENT: 5}),
-    updates.AcquireSegment("r", _SEGMENT),
-    updates.ReleaseSegment("r", _SEGMENT, 7),
-    updates.UpdateDistance("r", 7, {_SEGMENT: 0}, {_SEGMENT: _WHOLE}),
-    updates.SegmentCompleted("r", _SEGMENT, {_NEXT: frozenset((_SEGMENT,))}, {_SEGMENT: _WHOLE, _NEXT: _WHOLE}),
-    updates.CheckpointReader("c", "r", {_SEGMENT: 5}),
-    updates.CreateCheckpoint("c"),
-    updates.CheckpointPublished(True),
+    AddReader("r"),
+    RemoveReader("r", {_SEGMENT: 5}),
+    AcquireSegment("r", _SEGMENT),
+    ReleaseSegment("r", _SEGMENT, 7),
+    UpdateDistance("r", 7, {_SEGMENT: 0}, {_SEGMENT: _WHOLE}),
+    SegmentCompleted("r", _SEGMENT, {_NEXT: frozenset((_SEGMENT,))}, {_SEGMENT: _WHOLE, _NEXT: _WHOLE}),
+    CheckpointReader("c", "r", {_SEGMENT: 5}),
+    CreateCheckpoint("c"),
+    CheckpointPublished(True),
 )
 _CONFIG: Final = GroupConfig({_STREAM: {SegmentId(0, 0): 5}}, {_STREAM: None})
 _MARK: Final = controller_watermarks.Watermark(5, 9, ((SegmentRange(0.0, 1.0, 0), 70),))
@@ -110,11 +121,16 @@ DECODERS: Final[dict[str, tuple[Callable[[bytes], object], tuple[type[Exception]
         (controller_watermarks.encode(_MARK),),
     ),
     "mark_entries": (_mark_entries, (Corrupt,), (controller_watermarks.encode_entry(_MARK) * 2,)),
-    "roster": (_roster, (Corrupt,), (roster.encode(roster.Roster(1000, 1, {}, {})),)),
+    "roster": (_roster, (Corrupt,), (membership_list.encode(membership_list.Roster(1000, 1, {}, {})),)),
     "roster_update": (
         _roster_update,
         (Corrupt,),
-        (roster.join("b", "c"), roster.leave(1), roster.beat(1), roster.describe(1, "d")),
+        (
+            membership_list.join("b", "c"),
+            membership_list.leave(1),
+            membership_list.beat(1),
+            membership_list.describe(1, "d"),
+        ),
     ),
     "settings": (configuration.decode, (Corrupt,), (configuration.encode({"a": [1, {"b": None}]}),)),
     "settings_update": (_settings_update, (Corrupt,), (b'{"set":{"a":5},"remove":["b"]}',)),

@@ -275,7 +275,7 @@ nor call the client.
                     "until": "the election calls it",
                 },
             ),
-            Facade("sarit.client.sync.election", "LeaderElection"),
+            Facade("sarit.client.sync.membership", "LeaderElection"),
             Facade(
                 "sarit.client.sync.configuration",
                 "SharedConfiguration",
@@ -306,7 +306,7 @@ nor call the client.
                 "ReaderGroup",
                 attributes={"name": ("str", '"scope/group".')},
             ),
-            Facade("sarit.client.groups.registry", "ReaderGroups"),
+            Facade("sarit.client.groups.group", "ReaderGroups"),
         ],
     ),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.groups import state as groups
-from sarit.client.groups.updates import AcquireSegment, CheckpointReader, RemoveReader
+from sarit.client.groups.state import AcquireSegment, CheckpointReader, RemoveReader
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sarit.client.groups.position import Checkpoint, Position
     from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch, GroupEvent
     from sarit.client.reader.pointers import EventPointer
+    from sarit.client.sync.membership_list import Member
     from sarit.client.sync.revisioned import Revision
-    from sarit.client.sync.roster import Member
     from sarit.client.tables.changes import Insert, Put, Remove, Replace
     from sarit.core.cuts import StreamCut
     from sarit.core.errors import (
@@ -64,7 +64,7 @@ _HOMES = {
     "sarit.client.reader.pointers": ("EventPointer",),
     "sarit.client.groups.position": ("Checkpoint", "Position"),
     "sarit.client.groups.reader": ("ArrowBatch", "CheckpointEvent", "EventBatch", "GroupEvent"),
-    "sarit.client.sync.roster": ("Member",),
+    "sarit.client.sync.membership_list": ("Member",),
     "sarit.client.sync.revisioned": ("Revision",),
     "sarit.client.blocking.handles": ("BatchReader", "Stream", "TimeWindows"),
     "sarit.client.blocking.transactions": ("Transaction", "TransactionalWriter"),

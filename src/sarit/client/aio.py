@@ -21,7 +21,7 @@ from sarit.client.core import segments
 from sarit.client.core.controller import ControllerClient, parse_address
 from sarit.client.core.session import RETRY_TIMEOUT_SECONDS, Session
 from sarit.client.core.values import SegmentInfo, StreamInfo, Successor
-from sarit.client.groups.registry import ReaderGroups
+from sarit.client.groups.group import ReaderGroups
 from sarit.client.reader.reader import EventReader
 from sarit.client.streams.byte_streams import ByteReader, ByteWriter
 from sarit.client.streams.stream import Stream

@@ -3,7 +3,6 @@
 # src/sarit/client/sync/revisioned.py
 # src/sarit/client/sync/synchronizer.py
 # src/sarit/client/sync/membership.py
-# src/sarit/client/sync/election.py
 # src/sarit/client/sync/configuration.py
 """Shared state of processes, for the blocking client.
 
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
     from sarit.client.sync.configuration import SharedConfiguration as AioSharedConfiguration
     from sarit.client.sync.configuration import Values
     from sarit.client.sync.coordination import Coordination as AioCoordination
-    from sarit.client.sync.election import LeaderElection as AioLeaderElection
+    from sarit.client.sync.membership import LeaderElection as AioLeaderElection
     from sarit.client.sync.membership import Membership as AioMembership
+    from sarit.client.sync.membership_list import Member
     from sarit.client.sync.revisioned import Revision
     from sarit.client.sync.revisioned import RevisionedStream as AioRevisionedStream
-    from sarit.client.sync.roster import Member
     from sarit.client.sync.synchronizer import StateSynchronizer as AioStateSynchronizer
     from sarit.core.names import StreamName
 

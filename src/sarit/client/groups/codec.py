@@ -17,9 +17,24 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sarit.client.groups import updates
 from sarit.client.groups.checkpoints import Checkpoints
-from sarit.client.groups.state import GroupState
+from sarit.client.groups.state import (
+    AcquireSegment,
+    AddReader,
+    CheckpointPublished,
+    CheckpointReader,
+    ClearCheckpointsBefore,
+    Compact,
+    CreateCheckpoint,
+    GroupState,
+    Init,
+    ReleaseSegment,
+    RemoveOutstandingCheckpoints,
+    RemoveReader,
+    SegmentCompleted,
+    UpdateDistance,
+    UpdatingConfig,
+)
 from sarit.client.groups.values import GroupConfig, GroupSegment, KeyPart
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SegmentId, StreamName, parse_segment_name
@@ -28,7 +43,7 @@ from sarit.core.versioned import Cursor, pack_int, pack_long, pack_signed, pack_
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from sarit.client.groups.updates import Update
+    from sarit.client.groups.state import Update
     from sarit.client.groups.values import Cut, Offsets, Ranges
 
     Payloads = dict[int, bytes]
@@ -201,7 +216,7 @@ def _decode_checkpoints(data: bytes) -> Checkpoints:
 # -- updates --------------------------------------------------------------------------------------
 
 
-def _encode_init(update: updates.Init) -> Payloads:
+def _encode_init(update: Init) -> Payloads:
     config = _buffer(encode_config(update.config))
     return {
         0: config + _offsets(update.start) + _offsets(update.ends),
@@ -210,16 +225,16 @@ def _encode_init(update: updates.Init) -> Payloads:
     }
 
 
-def _decode_init(revisions: Payloads) -> updates.Init:
+def _decode_init(revisions: Payloads) -> Init:
     cursor = Cursor(_revision(revisions, 0))
     config, start, ends = decode_config(_read_buffer(cursor)), _read_offsets(cursor), _read_offsets(cursor)
     ranges: dict[GroupSegment, KeyPart | None] = {}
     if 1 in revisions:
         start, ranges = _read_offsets_with_parts(Cursor(revisions[1]))
-    return updates.Init(config, start, ends, ranges, revisions.get(2) == b"\1")
+    return Init(config, start, ends, ranges, revisions.get(2) == b"\1")
 
 
-def _encode_compact(update: updates.Compact) -> Payloads:
+def _encode_compact(update: Compact) -> Payloads:
     state = update.state
     waits = ((_segment(s), _list(_LONG.pack(p.segment.packed) for p in sorted(w))) for s, w in state.future.items())
     base = (
@@ -239,7 +254,7 @@ def _encode_compact(update: updates.Compact) -> Payloads:
     return payloads
 
 
-def _decode_compact(revisions: Payloads) -> updates.Compact:
+def _decode_compact(revisions: Payloads) -> Compact:
     cursor = Cursor(_revision(revisions, 0))
     config = decode_config(_read_buffer(cursor))
     checkpoints = _decode_checkpoints(_read_buffer(cursor))
@@ -265,27 +280,27 @@ def _decode_compact(revisions: Payloads) -> updates.Compact:
         revisions.get(2) == b"\1",
         joined=_read_map(Cursor(revisions[3]), _read_text, _read_place) if 3 in revisions else {},
     )
-    return updates.Compact(state)
+    return Compact(state)
 
 
 def _of_stream(segment: GroupSegment, numbers: Iterable[int]) -> frozenset[GroupSegment]:
     return frozenset(GroupSegment(segment.stream, SegmentId.unpack(number)) for number in numbers)
 
 
-def _encode_distance(update: updates.UpdateDistance) -> Payloads:
+def _encode_distance(update: UpdateDistance) -> Payloads:
     base = pack_text(update.reader) + _LONG.pack(update.distance)
     return {0: base, 1: _offsets_with_parts(update.last_read, update.ranges)}
 
 
-def _decode_distance(revisions: Payloads) -> updates.UpdateDistance:
+def _decode_distance(revisions: Payloads) -> UpdateDistance:
     cursor = Cursor(_revision(revisions, 0))
     reader, distance = cursor.text(), _read_long(cursor)
     if 1 not in revisions:
-        return updates.UpdateDistance(reader, distance)
-    return updates.UpdateDistance(reader, distance, *_read_offsets_with_parts(Cursor(revisions[1])))
+        return UpdateDistance(reader, distance)
+    return UpdateDistance(reader, distance, *_read_offsets_with_parts(Cursor(revisions[1])))
 
 
-def _encode_completed(update: updates.SegmentCompleted) -> Payloads:
+def _encode_completed(update: SegmentCompleted) -> Payloads:
     successors = (
         (_segment(segment), _list(_LONG.pack(p.segment.packed) for p in sorted(predecessors)))
         for segment, predecessors in update.successors.items()
@@ -294,13 +309,13 @@ def _encode_completed(update: updates.SegmentCompleted) -> Payloads:
     return {0: pack_text(update.reader) + _segment(update.segment) + _map(successors), 1: _ranges(ranges)}
 
 
-def _decode_completed(revisions: Payloads) -> updates.SegmentCompleted:
+def _decode_completed(revisions: Payloads) -> SegmentCompleted:
     cursor = Cursor(_revision(revisions, 0))
     reader, segment = cursor.text(), _read_segment(cursor)
     successors = _read_map(cursor, _read_segment, lambda c: _read_list(c, _read_long))
     ranges = _read_map(Cursor(revisions[1]), _read_segment, _read_part) if 1 in revisions else {}
     following = {successor: _of_stream(successor, numbers) for successor, numbers in successors.items()}
-    return updates.SegmentCompleted(reader, segment, following, ranges)
+    return SegmentCompleted(reader, segment, following, ranges)
 
 
 def _simple(
@@ -312,58 +327,58 @@ def _simple(
 
 _Codec = tuple["Callable[[Any], Payloads]", "Callable[[Payloads], Update]"]
 _CODECS: Final[dict[type, tuple[int, _Codec]]] = {
-    updates.Init: (0, (_encode_init, _decode_init)),
-    updates.Compact: (1, (_encode_compact, _decode_compact)),
-    updates.AddReader: (2, _simple(lambda u: pack_text(u.reader), lambda c: updates.AddReader(c.text()))),
-    updates.RemoveReader: (
+    Init: (0, (_encode_init, _decode_init)),
+    Compact: (1, (_encode_compact, _decode_compact)),
+    AddReader: (2, _simple(lambda u: pack_text(u.reader), lambda c: AddReader(c.text()))),
+    RemoveReader: (
         3,
         _simple(
             lambda u: pack_text(u.reader) + _offsets(u.owned),
-            lambda c: updates.RemoveReader(c.text(), _read_offsets(c)),
+            lambda c: RemoveReader(c.text(), _read_offsets(c)),
         ),
     ),
-    updates.ReleaseSegment: (
+    ReleaseSegment: (
         4,
         _simple(
             lambda u: pack_text(u.reader) + _segment(u.segment) + _LONG.pack(u.offset),
-            lambda c: updates.ReleaseSegment(c.text(), _read_segment(c), _read_long(c)),
+            lambda c: ReleaseSegment(c.text(), _read_segment(c), _read_long(c)),
         ),
     ),
-    updates.AcquireSegment: (
+    AcquireSegment: (
         5,
         _simple(
             lambda u: pack_text(u.reader) + _segment(u.segment),
-            lambda c: updates.AcquireSegment(c.text(), _read_segment(c)),
+            lambda c: AcquireSegment(c.text(), _read_segment(c)),
         ),
     ),
-    updates.UpdateDistance: (6, (_encode_distance, _decode_distance)),
-    updates.SegmentCompleted: (7, (_encode_completed, _decode_completed)),
-    updates.CheckpointReader: (
+    UpdateDistance: (6, (_encode_distance, _decode_distance)),
+    SegmentCompleted: (7, (_encode_completed, _decode_completed)),
+    CheckpointReader: (
         8,
         _simple(
             lambda u: pack_text(u.checkpoint) + pack_text(u.reader) + _offsets(u.positions),
-            lambda c: updates.CheckpointReader(c.text(), c.text(), _read_offsets(c)),
+            lambda c: CheckpointReader(c.text(), c.text(), _read_offsets(c)),
         ),
     ),
-    updates.CreateCheckpoint: (
+    CreateCheckpoint: (
         9,
-        _simple(lambda u: pack_text(u.checkpoint), lambda c: updates.CreateCheckpoint(c.text())),
+        _simple(lambda u: pack_text(u.checkpoint), lambda c: CreateCheckpoint(c.text())),
     ),
-    updates.ClearCheckpointsBefore: (
+    ClearCheckpointsBefore: (
         10,
-        _simple(lambda u: pack_text(u.checkpoint), lambda c: updates.ClearCheckpointsBefore(c.text())),
+        _simple(lambda u: pack_text(u.checkpoint), lambda c: ClearCheckpointsBefore(c.text())),
     ),
-    updates.CheckpointPublished: (
+    CheckpointPublished: (
         11,
-        _simple(lambda u: bytes([u.published]), lambda c: updates.CheckpointPublished(bool(c.number(1)))),
+        _simple(lambda u: bytes([u.published]), lambda c: CheckpointPublished(bool(c.number(1)))),
     ),
-    updates.UpdatingConfig: (
+    UpdatingConfig: (
         12,
-        _simple(lambda u: bytes([u.updating]), lambda c: updates.UpdatingConfig(bool(c.number(1)))),
+        _simple(lambda u: bytes([u.updating]), lambda c: UpdatingConfig(bool(c.number(1)))),
     ),
-    updates.RemoveOutstandingCheckpoints: (
+    RemoveOutstandingCheckpoints: (
         13,
-        _simple(lambda _: b"", lambda _: updates.RemoveOutstandingCheckpoints()),
+        _simple(lambda _: b"", lambda _: RemoveOutstandingCheckpoints()),
     ),
 }
 _BY_ID: Final = {number: codec for number, codec in _CODECS.values()}

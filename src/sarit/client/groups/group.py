@@ -11,14 +11,13 @@ import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.client.groups import calls, starting
-from sarit.client.groups import coverage as cover
+from sarit.client.groups import calls, generations, stream_cuts
 from sarit.client.groups.checkpoints import SILENT
-from sarit.client.groups.membership import MIN_TIMEOUT_SECONDS
+from sarit.client.groups.heartbeat import MIN_TIMEOUT_SECONDS
 from sarit.client.groups.position import Checkpoint, Position
 from sarit.client.groups.reader import GroupReader
-from sarit.client.groups.shared import SharedState
-from sarit.client.groups.updates import (
+from sarit.client.groups.shared import GroupName, SharedState
+from sarit.client.groups.state import (
     ClearCheckpointsBefore,
     CreateCheckpoint,
     RemoveOutstandingCheckpoints,
@@ -27,15 +26,15 @@ from sarit.client.groups.updates import (
     UpdatingConfig,
 )
 from sarit.client.groups.values import GroupConfig, Retention
-from sarit.client.sync.follower import Follower
-from sarit.core.errors import Conflict, Invalid, Unavailable
-from sarit.core.names import StreamName, is_user_name
+from sarit.client.sync.synchronizer import Follower
+from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
+from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from sarit.client.core.session import Session
-    from sarit.client.groups.starting import Place
+    from sarit.client.groups.generations import Place
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets
     from sarit.core.cuts import StreamCut
@@ -152,7 +151,7 @@ class ReaderGroup:
         if positions is None:
             raise Conflict(f"checkpoint {name} of group {self.name} was given up, or the group was reset")
         await self._shared.tell(ClearCheckpointsBefore(name))
-        cuts = await cover.cuts_of(self._session, positions, exact=True)
+        cuts = await stream_cuts.cuts_of(self._session, positions, exact=True)
         return Checkpoint(name, {cut.stream: cut for cut in cuts})
 
     async def give_up_checkpoints(self) -> None:
@@ -164,14 +163,14 @@ class ReaderGroup:
     async def last_checkpoint(self) -> dict[StreamName, StreamCut] | None:
         """The cuts of the last completed checkpoint; None if there was none in this generation."""
         held = (await self._shared.fetch()).checkpoints.last
-        return None if held is None else {cut.stream: cut for cut in await cover.cuts_of(self._session, held)}
+        return None if held is None else {cut.stream: cut for cut in await stream_cuts.cuts_of(self._session, held)}
 
     async def unread_bytes(self) -> int:
         """How much there is behind the last checkpoint (behind where readers began, when there was none)."""
         state = await self._shared.fetch()
         at = state.checkpoints.last or state.positions()
-        ends = [cut for cut in starting.cuts_to(state.config) if cut is not None]
-        counted = await starting.unread(self._session, at, {cut.stream: cut for cut in ends})
+        ends = [cut for cut in generations.cuts_to(state.config) if cut is not None]
+        counted = await generations.unread(self._session, at, {cut.stream: cut for cut in ends})
         return counted
 
     async def update_retention_cut(self, *cuts: StreamCut) -> None:
@@ -194,7 +193,7 @@ class ReaderGroup:
 
         All readers have to be opened again; theirs raise Conflict.  `config`: other streams, ends and settings.
         Returns the new generation.  Raises Invalid (cuts of other streams)."""
-        for _ in range(starting.MAX_ATTEMPTS):
+        for _ in range(generations.MAX_ATTEMPTS):
             state = await self._shared.fetch()
             wanted = await self._wanted(state, to, config)
             if not await self._shared.update(
@@ -206,9 +205,9 @@ class ReaderGroup:
             try:
                 generation = await calls.update(self._session, *self._shared.name, wanted)
             except Conflict:
-                await starting.adopt(self._session, self._shared)
+                await generations.adopt(self._session, self._shared)
                 continue
-            await starting.begin_generation(self._session, self._shared, replace(wanted, generation=generation))
+            await generations.begin_generation(self._session, self._shared, replace(wanted, generation=generation))
             return generation
         raise Unavailable(f"group {self.name} is changed by too many others at once; try again")
 
@@ -221,11 +220,13 @@ class ReaderGroup:
         base = config or state.config
         if to is None and config is None:
             cuts = (
-                None if state.checkpoints.last is None else await cover.cuts_of(self._session, state.checkpoints.last)
+                None
+                if state.checkpoints.last is None
+                else await stream_cuts.cuts_of(self._session, state.checkpoints.last)
             )
             found = {cut.stream: cut for cut in cuts or ()}
         else:
-            found = starting.as_cuts(to)
+            found = generations.as_cuts(to)
         for stream in found:
             if stream not in base.starts:
                 raise Invalid(f"group {self.name} does not read {stream}")
@@ -271,3 +272,69 @@ class ReaderGroup:
 def _counts(state: GroupState, last: tuple[int, int] | None) -> tuple[int, int] | None:
     counts = (state.segment_count, len(state.assigned))
     return None if counts == last else counts
+
+
+class ReaderGroups:
+    """Belongs to one client.  Groups are named "scope/group"."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"ReaderGroups({self._session.controller!r})"
+
+    async def create(
+        self,
+        name: str,
+        streams: str | StreamName | Iterable[str | StreamName],
+        *,
+        start: Place = "head",
+        end: Place = None,
+        automatic_checkpoint: float | None = 30.0,
+        retention: str = "none",
+        max_outstanding_checkpoints: int = 3,
+    ) -> ReaderGroup:
+        """A group that reads these streams; the one there is, as it was made, if it reads the same streams.
+
+        `start`, `end`: "head", "tail" (as of now), a cut or its text, or several cuts; `end` None: follow the tail
+        until the streams are sealed.  `automatic_checkpoint`: every so many seconds; None: only those asked for.
+        `retention` ("none", "manual", "checkpoint"): of streams with a retention policy, what is kept for the group:
+        nothing, what it has not released, or what lies behind its last checkpoint.
+        Raises NotFound (scope, stream), Invalid, Exists (it reads other streams)."""
+        group = group_name(name)
+        names = [streams] if isinstance(streams, str | StreamName) else list(streams)
+        parsed = [found if isinstance(found, StreamName) else StreamName.parse(found) for found in names]
+        config = GroupConfig(
+            await generations.places(self._session, parsed, start),
+            await generations.places(self._session, parsed, end),
+            checkpoint_ms=generations.checkpoint_ms(automatic_checkpoint),
+            retention=generations.retention(retention),
+            max_outstanding=max_outstanding_checkpoints,
+        )
+        return ReaderGroup(self._session, (await generations.begin(self._session, group, config))[0])
+
+    async def open(self, name: str) -> ReaderGroup:
+        """A group that exists.  Raises NotFound."""
+        shared = await SharedState.open(self._session, group_name(name))
+        if not shared.copy.known:
+            raise NotFound(f"reader group {name} was not begun by its creator: create it again")
+        return ReaderGroup(self._session, shared)
+
+    async def list(self, scope: str) -> list[str]:
+        """The names of the groups of a scope.  Raises NotFound."""
+        found = [stream.stream async for stream in self._session.controller.streams(scope)]
+        return [f"{scope}/{s.removeprefix(READER_GROUP_PREFIX)}" for s in found if s.startswith(READER_GROUP_PREFIX)]
+
+    async def delete(self, name: str) -> None:
+        """Delete a group; its readers fail.  Raises NotFound."""
+        group = group_name(name)
+        config = await calls.config_of(self._session, *group)
+        await calls.delete(self._session, *group, config.group_id)
+
+
+def group_name(text: str) -> GroupName:
+    """Read "scope/group".  Raises Invalid."""
+    scope, _, group = text.partition("/")
+    if not is_user_name(group) or not scope:
+        raise Invalid(f"{text!r} is not SCOPE/GROUP (letters, digits, '.' and '-', at most 250 characters each)")
+    return GroupName(scope, group)

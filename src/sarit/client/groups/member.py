@@ -6,7 +6,7 @@ everything it handed out counts as consumed.
 
     passed a checkpoint?   write where we stand; complete segments that ended; give some away if we have too many
     a checkpoint is due?   hand it out: it counts as passed with the next call.  Silent ones are passed here
-    free segments?         wait as long as `balance.py` says, and take our share
+    free segments?         wait as long as `assignment.py` says, and take our share
 
 A segment is released or completed right behind a checkpoint only, as in Java: the user may store positions at
 checkpoints alone, and nobody else may go on behind what is not stored.  So that successors need not wait for the next
@@ -22,12 +22,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from sarit.client.groups import assignment as balance
-from sarit.client.groups import calls
-from sarit.client.groups import coverage as cover
+from sarit.client.groups import assignment, calls, stream_cuts
 from sarit.client.groups.checkpoints import is_silent
-from sarit.client.groups.membership import Presence
-from sarit.client.groups.updates import (
+from sarit.client.groups.heartbeat import Presence
+from sarit.client.groups.state import (
     AcquireSegment,
     CheckpointPublished,
     CheckpointReader,
@@ -220,7 +218,7 @@ class Member:
         held = state.checkpoints
         if state.config.retention != RELEASING or held.published or held.last is None:
             return
-        for cut in await cover.cuts_of(self._session, held.last):
+        for cut in await stream_cuts.cuts_of(self._session, held.last):
             try:
                 await calls.release(self._session, *self.shared.name, state.config, cut)
             except (Conflict, SaritError) as error:
@@ -240,7 +238,7 @@ class Member:
         def decide(state: GroupState) -> list[Update]:
             if not self._may_move(state):
                 return []
-            chosen = [s for s in balance.to_release(state, self.reader) if s in positions]
+            chosen = [s for s in assignment.to_release(state, self.reader) if s in positions]
             released: list[Update] = [ReleaseSegment(self.reader, s, positions[s]) for s in chosen]
             return [*released, self.distance(state)] if released else []
 
@@ -272,11 +270,11 @@ class Member:
         self._follow_state()
 
     def _release_due(self, state: GroupState, now: float) -> bool:
-        if not balance.to_release(state, self.reader):
+        if not assignment.to_release(state, self.reader):
             self._release_at = None
             return False
         if self._release_at is None:
-            self._release_at = now + balance.release_pause_seconds(state, self.reader)
+            self._release_at = now + assignment.release_pause_seconds(state, self.reader)
         return now >= self._release_at
 
     async def _acquire(self) -> None:
@@ -287,7 +285,7 @@ class Member:
         def decide(state: GroupState) -> list[Update]:
             if not self._may_move(state):
                 return []
-            taken: list[Update] = [AcquireSegment(self.reader, s) for s in balance.to_acquire(state, self.reader)]
+            taken: list[Update] = [AcquireSegment(self.reader, s) for s in assignment.to_acquire(state, self.reader)]
             return [*taken, self.distance(state)] if taken else []
 
         await self.shared.update(decide)
@@ -300,7 +298,7 @@ class Member:
             return False
         if self._free_since is None:
             self._free_since = now
-        self._acquire_at = self._free_since + balance.acquire_pause_seconds(state, self.reader)
+        self._acquire_at = self._free_since + assignment.acquire_pause_seconds(state, self.reader)
         return now >= self._acquire_at
 
     def distance(self, state: GroupState) -> UpdateDistance:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from sarit.client.groups.member import Member
 from sarit.client.groups.position import Position
 from sarit.client.groups.sources import Source, Sources
-from sarit.client.groups.updates import AddReader, RemoveReader, Update
-from sarit.client.groups.windows import GroupWindows
+from sarit.client.groups.state import AddReader, RemoveReader, Update
+from sarit.client.groups.stream_cuts import GroupWindows
 from sarit.client.reader.cursor import Events, arrow_schema, check_most
 from sarit.client.reader.pointers import EventPointer
 from sarit.core.errors import Conflict, Invalid, SaritError

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from sarit.client.groups import codec
-from sarit.client.groups.state import GroupState, apply
-from sarit.client.groups.updates import AddReader, Compact, Update
+from sarit.client.groups.state import AddReader, Compact, GroupState, Update, apply
 from sarit.client.sync.revisioned import Revision, RevisionedStream
 from sarit.client.sync.synchronizer import StateSynchronizer
 from sarit.core.errors import NotFound

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sarit.client.core.replies import expect
 from sarit.client.core.segments import ask_store, segment_infos
-from sarit.client.reader.boundaries import BoundaryWalk
-from sarit.client.reader.cursor import EventCursor, arrow_schema
+from sarit.client.reader.cursor import BoundaryWalk, EventCursor, arrow_schema
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.reader.progress import Progress
 from sarit.client.streams import history

@@ -6,10 +6,11 @@ to complete it (so a large event is joined once, not at each piece).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import struct
+from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.core.framing import arrow_events, missing_bytes, parse_events
-from sarit.core.errors import Invalid
+from sarit.client.core.framing import arrow_events, missing_bytes, parse_events, run_of
+from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from sarit.core.names import SegmentId
     from sarit.env.ports import Buffer
+
+_HEADER: Final = struct.Struct(">q")
 
 
 class Events:
@@ -167,3 +170,46 @@ class EventCursor:
         events = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
         offsets = begins[0] if len(begins) == 1 else np.concatenate(begins)
         return record_batch(schema, events, self.segment, offsets + start)
+
+
+class BoundaryWalk:
+    """`start` is a boundary, offsets in bytes.  `last` is the last boundary whose events before it came whole."""
+
+    __slots__ = ("_held", "_next", "_target", "_upto", "last")
+
+    def __init__(self, start: int, target: int) -> None:
+        self.last = start
+        self._next = start
+        self._upto = start
+        self._target = target
+        self._held = b""
+
+    def __repr__(self) -> str:
+        return f"BoundaryWalk(at {self.last}, to {self._target})"
+
+    @property
+    def found(self) -> bool:
+        """Whether `last` is at or behind the target."""
+        return self.last >= self._target
+
+    def feed(self, piece: Buffer) -> bool:
+        """Take the bytes that follow; True when the target was reached.  Raises Corrupt."""
+        data = self._held + bytes(piece)
+        base = self._upto - len(self._held)
+        self._upto += len(piece)
+        while True:
+            if self._next <= self._upto:
+                self.last = self._next
+            if self.found:
+                return True
+            at = self._next - base
+            if at + EVENT_HEADER_BYTES > len(data):
+                self._held = data[at:] if at < len(data) else b""
+                return False
+            count, length = run_of(data, at)
+            if not count:
+                (length,) = _HEADER.unpack_from(data, at)
+            if not 0 <= length < 1 << 31:
+                raise Corrupt(f"no event begins at {self._next}")
+            stride = EVENT_HEADER_BYTES + length
+            self._next += stride * max(min(count, -(-(self._target - self._next) // stride)), 1)

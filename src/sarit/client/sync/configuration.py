@@ -14,7 +14,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.sync.follower import Follower
+from sarit.client.sync.synchronizer import Follower
 from sarit.core.errors import Corrupt, Invalid, SaritError
 
 if TYPE_CHECKING:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sarit.client.sync import configuration
-from sarit.client.sync import roster as rosters
+from sarit.client.sync import configuration, membership_list
 from sarit.client.sync.configuration import SharedConfiguration
-from sarit.client.sync.election import LeaderElection
-from sarit.client.sync.membership import DEFAULT_LEASE_SECONDS, Membership, begin
+from sarit.client.sync.membership import DEFAULT_LEASE_SECONDS, LeaderElection, Membership, begin
 from sarit.client.sync.revisioned import Revision, RevisionedStream, open_or_create
 from sarit.client.sync.synchronizer import COMPACT_AFTER_BYTES, StateSynchronizer
 from sarit.core.names import StreamName
@@ -67,8 +65,10 @@ class Coordination:
         waits (`joined`).  `lease_seconds`: after how long a silent member is taken off; the same for all of a group.
         Raises Invalid also for these."""
         name = (name or self._session.env.random.bytes(8).hex()) if join else None
-        rosters.check_member(name or "-", data)
-        shared = await self.synchronizer(stream, rosters.decode, rosters.apply, snapshot=rosters.encode)
+        membership_list.check_member(name or "-", data)
+        shared = await self.synchronizer(
+            stream, membership_list.decode, membership_list.apply, snapshot=membership_list.encode
+        )
         await begin(shared, lease_seconds)
         return await Membership(self._session, shared, name, data).open()
 

@@ -16,16 +16,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.client.sync import roster as rosters
+from sarit.client.sync import membership_list
 from sarit.client.sync.failure_detector import FailureDetector
-from sarit.client.sync.follower import Follower
+from sarit.client.sync.synchronizer import Follower
 from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.client.core.session import Session
-    from sarit.client.sync.roster import Member, Roster
+    from sarit.client.sync.membership_list import Member, Roster
     from sarit.client.sync.synchronizer import StateSynchronizer
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ async def begin(shared: StateSynchronizer[Roster], lease_seconds: float) -> None
     if not MIN_LEASE_SECONDS <= lease_seconds <= MAX_LEASE_SECONDS:
         raise Invalid(f"a lease of {lease_seconds} s: it must be {MIN_LEASE_SECONDS} to {MAX_LEASE_SECONDS:.0f} s")
     lease_ms = round(lease_seconds * 1000)
-    await shared.initialize(rosters.encode(rosters.empty(lease_ms)))
+    await shared.initialize(membership_list.encode(membership_list.empty(lease_ms)))
     if shared.state.lease_ms != lease_ms:
         raise Invalid(
             f"the group {shared.stream.stream} has a lease of {shared.state.lease_ms / 1000} s, not {lease_seconds} s"
@@ -125,12 +125,12 @@ class Membership:
 
     async def describe(self, data: str) -> None:
         """Replace this member's data.  Raises Invalid (too long)."""
-        rosters.check_member(self._check_named(), data)
+        membership_list.check_member(self._check_named(), data)
         async with self._turn_lock:
             self._data = data
             number = self._number
             if number is not None:
-                await self._shared.update(lambda _: [rosters.describe(number, data)])
+                await self._shared.update(lambda _: [membership_list.describe(number, data)])
         self._follower.ring()
 
     async def rejoin(self) -> None:
@@ -138,8 +138,8 @@ class Membership:
         name = self._check_named()
 
         def decide(roster: Roster) -> list[bytes]:
-            leave = [] if roster.numbered(self._number) is None else [rosters.leave(self._number or 0)]
-            return [*leave, rosters.join(name, self._data)] if leave or name not in roster.members else []
+            leave = [] if roster.numbered(self._number) is None else [membership_list.leave(self._number or 0)]
+            return [*leave, membership_list.join(name, self._data)] if leave or name not in roster.members else []
 
         async with self._turn_lock:
             began = self._session.env.clock.monotonic()
@@ -166,7 +166,7 @@ class Membership:
         if number is not None:
             try:
                 async with asyncio.timeout(LEAVE_SECONDS):
-                    await self._shared.update(lambda r: [rosters.leave(number)] if r.numbered(number) else [])
+                    await self._shared.update(lambda r: [membership_list.leave(number)] if r.numbered(number) else [])
             except (SaritError, TimeoutError) as error:
                 log.info("%s leaves by the end of its lease: %s", self.name, error)
 
@@ -224,16 +224,16 @@ class Membership:
     def _steps(self, roster: Roster, silent: dict[int, int]) -> list[bytes]:
         """The updates that are due: members off that are still silent, then this one's beat or joining."""
         gone = {number for number, beats in silent.items() if roster.beats.get(number) == beats}
-        steps = [rosters.leave(number) for number in sorted(gone)]
+        steps = [membership_list.leave(number) for number in sorted(gone)]
         self._asked_in = False
         if self.name is None:
             return steps
         if self._number is not None and roster.numbered(self._number) is not None:
-            return [*steps, rosters.beat(self._number)]
+            return [*steps, membership_list.beat(self._number)]
         holder = roster.members.get(self.name)
-        if (holder is None or holder.number in gone) and len(roster.members) - len(gone) < rosters.MAX_MEMBERS:
+        if (holder is None or holder.number in gone) and len(roster.members) - len(gone) < membership_list.MAX_MEMBERS:
             self._asked_in = True
-            steps.append(rosters.join(self.name, self._data))
+            steps.append(membership_list.join(self.name, self._data))
         return steps
 
     def _note_loss(self) -> None:
@@ -244,3 +244,55 @@ class Membership:
     def _in(self, number: int, confirmed: float) -> None:
         self._number, self._confirmed = number, confirmed
         self._beat_due = confirmed + self.lease_seconds / BEATS_PER_LEASE
+
+
+class LeaderElection:
+    """One candidate.  Make one with `await client.coordination.leader_election(...)`."""
+
+    def __init__(self, membership: Membership) -> None:
+        self.membership = membership
+
+    def __repr__(self) -> str:
+        return f"LeaderElection({self.membership!r}, {'leads' if self.leading else 'follows'})"
+
+    @property
+    def leader(self) -> Member | None:
+        """Who leads, as last seen."""
+        return next(iter(self.membership.members), None)
+
+    @property
+    def token(self) -> int | None:
+        """The fencing token of this candidate's leadership; None while it does not lead."""
+        leader = self.leader
+        mine = leader is not None and leader.number == self.membership.number
+        return leader.number if leader is not None and mine and self.membership.holds else None
+
+    @property
+    def leading(self) -> bool:
+        """Whether this candidate leads, now.  Turns False in time even when nothing can be reached."""
+        return self.token is not None
+
+    async def lead(self) -> int:
+        """Wait until this candidate leads; its fencing token.  Raises the failure that ended the candidacy."""
+        return await self.membership.until(lambda: self.token)
+
+    async def lost(self, token: int) -> None:
+        """Wait until this candidate does not lead under `token` any more.  Raises as `lead` does."""
+        membership = self.membership
+        await membership.until(
+            lambda: True if self.token != token else None, lambda: max(0.0, membership.left_seconds())
+        )
+
+    async def resign(self) -> None:
+        """Let the next candidate lead; this one goes to the end of the order."""
+        await self.membership.rejoin()
+
+    async def close(self) -> None:
+        """Give up the candidacy; the next leads at once."""
+        await self.membership.close()
+
+    async def __aenter__(self) -> LeaderElection:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

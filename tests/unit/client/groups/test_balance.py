@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.client.groups import assignment as balance
-from sarit.client.groups.state import apply
-from sarit.client.groups.updates import (
+from sarit.client.groups import assignment
+from sarit.client.groups.state import (
     AcquireSegment,
     AddReader,
     Init,
     ReleaseSegment,
     RemoveReader,
     UpdateDistance,
+    apply,
 )
 from sarit.client.groups.values import UNBOUNDED, GroupConfig, GroupSegment
 from sarit.core.names import SegmentId, StreamName
@@ -29,13 +29,13 @@ def group(segments: int, readers: int):
 
 
 def acquire(state, reader):
-    for segment in balance.to_acquire(state, reader):
+    for segment in assignment.to_acquire(state, reader):
         state = apply(state, AcquireSegment(reader, segment))
     return apply(state, UpdateDistance(reader, 0))
 
 
 def release(state, reader):
-    for segment in balance.to_release(state, reader):
+    for segment in assignment.to_release(state, reader):
         state = apply(state, ReleaseSegment(reader, segment, 0))
     return state
 
@@ -45,10 +45,10 @@ def settle(state, turns: int = 40):
     moved = 0
     for _ in range(turns):
         before = state.assigned
-        for reader in sorted(state.readers, key=lambda r: balance.release_pause_seconds(state, r)):
+        for reader in sorted(state.readers, key=lambda r: assignment.release_pause_seconds(state, r)):
             state = release(state, reader)
         while state.unassigned:
-            reader = min(state.readers, key=lambda r: balance.acquire_pause_seconds(state, r))
+            reader = min(state.readers, key=lambda r: assignment.acquire_pause_seconds(state, r))
             state = acquire(state, reader)
         moved += sum(len(set(state.assigned[r]) - set(before[r])) for r in state.readers)
         if {r: set(o) for r, o in before.items()} == {r: set(o) for r, o in state.assigned.items()}:
@@ -80,20 +80,20 @@ def test_it_comes_to_rest_at_fair_shares(segments, readers, random):
 def test_a_new_reader_gets_its_half_in_one_turn():
     state, _ = settle(group(16, 1))
     state = apply(state, AddReader("new"))
-    assert len(balance.to_release(state, "r0")) == 8
+    assert len(assignment.to_release(state, "r0")) == 8
     state = release(state, "r0")
-    assert balance.to_release(state, "r0") == []
-    assert len(balance.to_acquire(state, "new")) == 8
+    assert assignment.to_release(state, "r0") == []
+    assert len(assignment.to_acquire(state, "new")) == 8
 
 
 def test_one_segment_more_is_no_reason_to_move():
     state, _ = settle(group(3, 2))
     assert shares(state) == [1, 2]
-    assert not any(balance.to_release(state, reader) for reader in state.readers)
+    assert not any(assignment.to_release(state, reader) for reader in state.readers)
     # Nor is it when they told how far they are at other moments (Java's readers tell the time of day).
     for number, reader in enumerate(state.readers):
         state = apply(state, UpdateDistance(reader, 1_700_000_000_000 + 5_000 * number))
-    assert not any(balance.to_release(state, reader) for reader in state.readers)
+    assert not any(assignment.to_release(state, reader) for reader in state.readers)
 
 
 def test_the_smallest_takes_first_and_the_largest_leaves_it_time():
@@ -102,7 +102,7 @@ def test_the_smallest_takes_first_and_the_largest_leaves_it_time():
         for segment in list(state.unassigned)[:count]:
             state = apply(state, AcquireSegment(reader, segment))
         state = apply(state, UpdateDistance(reader, 0))
-    pauses = [balance.acquire_pause_seconds(state, reader) for reader in ("r2", "r1", "r0")]
+    pauses = [assignment.acquire_pause_seconds(state, reader) for reader in ("r2", "r1", "r0")]
     assert pauses[0] == pytest.approx(0.1)
     assert pauses == sorted(pauses)
     assert pauses[1] > 3  # until one that looks every 3 s has looked
@@ -110,12 +110,12 @@ def test_the_smallest_takes_first_and_the_largest_leaves_it_time():
 
 def test_pauses_have_a_bound_however_many_readers():
     state = group(1, 1000)
-    assert max(balance.acquire_pause_seconds(state, reader) for reader in state.readers[:3]) <= 1
-    assert all(balance.sizes(state)[reader] == 0 for reader in state.readers)
+    assert max(assignment.acquire_pause_seconds(state, reader) for reader in state.readers[:3]) <= 1
+    assert all(assignment.sizes(state)[reader] == 0 for reader in state.readers)
     assert state.distances["r0"] == UNBOUNDED
 
 
 def test_nothing_to_take_and_nobody_to_give_to():
     state, _ = settle(group(4, 1))
-    assert balance.to_acquire(state, "r0") == []
-    assert balance.to_release(state, "r0") == []
+    assert assignment.to_acquire(state, "r0") == []
+    assert assignment.to_release(state, "r0") == []

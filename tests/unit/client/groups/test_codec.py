@@ -2,10 +2,26 @@
 
 import pytest
 
-from sarit.client.groups import codec, updates
+from sarit.client.groups import codec
 from sarit.client.groups.checkpoints import Checkpoints
 from sarit.client.groups.position import Checkpoint, Position
-from sarit.client.groups.state import GroupState
+from sarit.client.groups.state import (
+    AcquireSegment,
+    AddReader,
+    CheckpointPublished,
+    CheckpointReader,
+    ClearCheckpointsBefore,
+    Compact,
+    CreateCheckpoint,
+    GroupState,
+    Init,
+    ReleaseSegment,
+    RemoveOutstandingCheckpoints,
+    RemoveReader,
+    SegmentCompleted,
+    UpdateDistance,
+    UpdatingConfig,
+)
 from sarit.client.groups.values import UNBOUNDED, GroupConfig, GroupSegment, KeyPart
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid
@@ -22,38 +38,38 @@ CONFIG_HEX = (
 SEGMENT_0 = "000e732f742f302e2365706f63682e30"
 GOLDEN = {
     "init": (
-        updates.Init(CONFIG, {FIRST: 0}, {FIRST: 99}, {FIRST: WHOLE}),
+        Init(CONFIG, {FIRST: 0}, {FIRST: 99}, {FIRST: WHOLE}),
         f"00000003000000009e6b{CONFIG_HEX}01{SEGMENT_0}000000000000000001{SEGMENT_0}0000000000000063010000002901"
         f"{SEGMENT_0}00000000000000003ff00000000000000000000000000000020000000100",
     ),
-    "add reader": (updates.AddReader("r1"), "00020001000000000400027231"),
+    "add reader": (AddReader("r1"), "00020001000000000400027231"),
     "remove reader": (
-        updates.RemoveReader("r1", {FIRST: 5}),
+        RemoveReader("r1", {FIRST: 5}),
         f"00030001000000001d0002723101{SEGMENT_0}0000000000000005",
     ),
     "release": (
-        updates.ReleaseSegment("r1", FIRST, 5),
+        ReleaseSegment("r1", FIRST, 5),
         f"00040001000000001c00027231{SEGMENT_0}0000000000000005",
     ),
-    "acquire": (updates.AcquireSegment("r1", FIRST), f"00050001000000001400027231{SEGMENT_0}"),
+    "acquire": (AcquireSegment("r1", FIRST), f"00050001000000001400027231{SEGMENT_0}"),
     "distance": (
-        updates.UpdateDistance("r1", 7, {FIRST: 0}, {FIRST: WHOLE}),
+        UpdateDistance("r1", 7, {FIRST: 0}, {FIRST: WHOLE}),
         f"00060002000000000c000272310000000000000007010000002901{SEGMENT_0}00000000000000003ff0000000000000"
         "0000000000000000",
     ),
     "completed": (
-        updates.SegmentCompleted("r1", FIRST, {NEXT: frozenset((FIRST,))}, {FIRST: WHOLE, NEXT: WHOLE}),
+        SegmentCompleted("r1", FIRST, {NEXT: frozenset((FIRST,))}, {FIRST: WHOLE, NEXT: WHOLE}),
         f"00070002000000002e00027231{SEGMENT_0}01000e732f742f332e2365706f63682e31010000000000000000010000004102{SEGMENT_0}"
         "00000000000000003ff0000000000000000e732f742f332e2365706f63682e3100000000000000003ff0000000000000",
     ),
     "checkpoint reader": (
-        updates.CheckpointReader("cp", "r1", {FIRST: 5}),
+        CheckpointReader("cp", "r1", {FIRST: 5}),
         f"000800010000000021000263700002723101{SEGMENT_0}0000000000000005",
     ),
-    "create checkpoint": (updates.CreateCheckpoint("cp"), "00090001000000000400026370"),
-    "clear": (updates.ClearCheckpointsBefore("cp"), "000a0001000000000400026370"),
-    "published": (updates.CheckpointPublished(True), "000b0001000000000101"),
-    "updating": (updates.UpdatingConfig(True), "000c0001000000000101"),
+    "create checkpoint": (CreateCheckpoint("cp"), "00090001000000000400026370"),
+    "clear": (ClearCheckpointsBefore("cp"), "000a0001000000000400026370"),
+    "published": (CheckpointPublished(True), "000b0001000000000101"),
+    "updating": (UpdatingConfig(True), "000c0001000000000101"),
 }
 
 
@@ -105,23 +121,21 @@ def test_a_whole_state_survives():
         True,
         joined={"a": (1 << 40, 0), "b": (77, 3)},
     )
-    assert codec.decode(codec.encode(updates.Compact(state))) == updates.Compact(state)
-    assert codec.decode(codec.encode(updates.RemoveOutstandingCheckpoints())) == updates.RemoveOutstandingCheckpoints()
+    assert codec.decode(codec.encode(Compact(state))) == Compact(state)
+    assert codec.decode(codec.encode(RemoveOutstandingCheckpoints())) == RemoveOutstandingCheckpoints()
 
 
 def test_by_which_update_readers_joined_is_one_revision_more_than_java_has():
-    known = codec.encode(updates.Compact(GroupState(CONFIG, {}, {}, {}, {"a": {}}, joined={"a": (5, 1)})))
-    unknown = codec.encode(updates.Compact(GroupState(CONFIG, {}, {}, {}, {"a": {}})))
+    known = codec.encode(Compact(GroupState(CONFIG, {}, {}, {}, {"a": {}}, joined={"a": (5, 1)})))
+    unknown = codec.encode(Compact(GroupState(CONFIG, {}, {}, {}, {"a": {}})))
     revisions, added = 3, "030000001001000161000000000000000500000001"
     assert unknown[3] == revisions
     assert known == unknown[:3] + bytes([revisions + 1]) + unknown[4:] + bytes.fromhex(added)
 
 
 def test_what_older_clients_wrote_is_read():
-    first_only = codec.encode(updates.UpdateDistance("r1", 7))[:3] + bytes.fromhex(
-        "01000000000c000272310000000000000007"
-    )
-    assert codec.decode(first_only) == updates.UpdateDistance("r1", 7)
+    first_only = codec.encode(UpdateDistance("r1", 7))[:3] + bytes.fromhex("01000000000c000272310000000000000007")
+    assert codec.decode(first_only) == UpdateDistance("r1", 7)
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from sarit.client.groups import calls, starting
+from sarit.client.groups import calls, generations
 from sarit.client.groups.shared import _snapshot
-from sarit.client.groups.updates import (
+from sarit.client.groups.state import (
     AddReader,
     CheckpointReader,
     ClearCheckpointsBefore,
@@ -206,9 +206,9 @@ async def test_a_change_whose_author_died_is_finished(local):
     await group._shared.update(lambda _: [UpdatingConfig(True)])
     await calls.update(local.client.session, "s", "g", state.config)
     session = local.client.session  # and here the author dies: the controller has generation 1, the state has 0
-    await starting.adopt(session, group._shared)
+    await generations.adopt(session, group._shared)
     assert (await group.info()).generation == 1
-    await starting.adopt(session, group._shared)
+    await generations.adopt(session, group._shared)
     worker = await Worker(group, "r").start()
     await until(lambda: worker.done == events)
     await worker.leave()

@@ -3,19 +3,20 @@
 import pytest
 
 from sarit.client.groups.checkpoints import MAX_CLEARED
-from sarit.client.groups.state import GroupState, apply
-from sarit.client.groups.updates import (
+from sarit.client.groups.state import (
     AcquireSegment,
     AddReader,
     CheckpointReader,
     ClearCheckpointsBefore,
     CreateCheckpoint,
+    GroupState,
     Init,
     ReleaseSegment,
     RemoveOutstandingCheckpoints,
     RemoveReader,
     SegmentCompleted,
     UpdateDistance,
+    apply,
 )
 from sarit.client.groups.values import UNBOUNDED, GroupConfig, GroupSegment
 from sarit.core.errors import Conflict

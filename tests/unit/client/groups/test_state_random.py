@@ -10,9 +10,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sarit.client.groups import assignment as balance
-from sarit.client.groups import codec, updates
-from sarit.client.groups.state import apply
+from sarit.client.groups import assignment, codec
+from sarit.client.groups.state import (
+    AcquireSegment,
+    AddReader,
+    CheckpointReader,
+    ClearCheckpointsBefore,
+    Compact,
+    CreateCheckpoint,
+    Init,
+    ReleaseSegment,
+    RemoveOutstandingCheckpoints,
+    RemoveReader,
+    SegmentCompleted,
+    apply,
+)
 from sarit.client.groups.values import GroupConfig, GroupSegment
 from sarit.core.names import SegmentId, StreamName
 
@@ -53,7 +65,7 @@ class Group(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         config = GroupConfig(dict.fromkeys(STREAMS), dict.fromkeys(STREAMS))
-        self.state = apply(None, updates.Init(config, dict.fromkeys(FIRST, 0), {}))
+        self.state = apply(None, Init(config, dict.fromkeys(FIRST, 0), {}))
         self.at: dict[str, dict] = {}
         self.kept: dict[str, dict] = {}  # where each reader's stored position is
         self.read = dict.fromkeys(FOLLOWING, 0)
@@ -76,15 +88,15 @@ class Group(RuleBasedStateMachine):
     @rule(reader=st.sampled_from(READERS))
     def join(self, reader):
         if reader not in self.at:
-            self.write(updates.AddReader(reader))
+            self.write(AddReader(reader))
             self.at[reader], self.kept[reader] = {}, {}
 
     @rule(reader=st.sampled_from(READERS))
     def acquire(self, reader):
         if reader in self.at and self.free(reader):
-            for segment in balance.to_acquire(self.state, reader):
+            for segment in assignment.to_acquire(self.state, reader):
                 offset = self.state.unassigned[segment]
-                self.write(updates.AcquireSegment(reader, segment))
+                self.write(AcquireSegment(reader, segment))
                 assert offset == self.read[segment], "another goes on where the last one stopped, or was kept"
                 self.at[reader][segment] = self.kept[reader][segment] = offset
 
@@ -108,11 +120,11 @@ class Group(RuleBasedStateMachine):
         if reader not in self.at or not self.free(reader):
             return
         self.kept[reader] = dict(self.at[reader])
-        for segment in balance.to_release(self.state, reader):
-            self.write(updates.ReleaseSegment(reader, segment, self.at[reader].pop(segment)))
+        for segment in assignment.to_release(self.state, reader):
+            self.write(ReleaseSegment(reader, segment, self.at[reader].pop(segment)))
         for segment in [s for s, at in self.at[reader].items() if at == LENGTH]:
             successors = {s: PRECEDING[s] for s in FOLLOWING[segment]}
-            self.write(updates.SegmentCompleted(reader, segment, successors, dict.fromkeys((segment, *successors))))
+            self.write(SegmentCompleted(reader, segment, successors, dict.fromkeys((segment, *successors))))
             self.completed.add(segment)
             del self.at[reader][segment]
         self.kept[reader] = dict(self.at[reader])
@@ -132,16 +144,16 @@ class Group(RuleBasedStateMachine):
     def checkpoint(self, silent):
         self.number += 1
         name = f"{'_SILENT_' if silent else 'c'}{self.number}"
-        self.write(updates.CreateCheckpoint(name))
+        self.write(CreateCheckpoint(name))
         if self.number % 3 == 0:
-            self.write(updates.ClearCheckpointsBefore(name))
+            self.write(ClearCheckpointsBefore(name))
 
     @rule(reader=st.sampled_from(READERS))
     def pass_checkpoint(self, reader):
         name = self.state.checkpoints.next_for(reader)
         if name is not None:
             self.kept[reader] = dict(self.at[reader])
-            self.write(updates.CheckpointReader(name, reader, dict(self.at[reader])))
+            self.write(CheckpointReader(name, reader, dict(self.at[reader])))
 
     @rule(reader=st.sampled_from(READERS), stored=st.booleans())
     def lose(self, reader, stored):
@@ -150,7 +162,7 @@ class Group(RuleBasedStateMachine):
             return
         owned = dict(self.state.assigned[reader])
         known = self.kept.pop(reader) if stored else {}
-        self.write(updates.RemoveReader(reader, known))
+        self.write(RemoveReader(reader, known))
         del self.at[reader]
         self.kept.pop(reader, None)
         for segment, offset in owned.items():
@@ -158,11 +170,11 @@ class Group(RuleBasedStateMachine):
 
     @rule()
     def give_up(self):
-        self.write(updates.RemoveOutstandingCheckpoints())
+        self.write(RemoveOutstandingCheckpoints())
 
     @rule()
     def compact(self):
-        whole = codec.decode(codec.encode(updates.Compact(self.state)))
+        whole = codec.decode(codec.encode(Compact(self.state)))
         after = apply(self.state, whole)
         assert (after.assigned, after.unassigned, after.future) == (
             self.state.assigned,

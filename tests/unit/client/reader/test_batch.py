@@ -8,7 +8,7 @@ import pytest
 
 from sarit.client.core.framing import frame_events
 from sarit.client.reader.batch import Slice
-from sarit.client.reader.boundaries import BoundaryWalk
+from sarit.client.reader.cursor import BoundaryWalk
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.names import SegmentId, StreamName

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sarit.client.reader.spans import Span, Spans
+from sarit.client.reader.fetch import Span, Spans
 
 
 @pytest.mark.parametrize("seed", range(400))

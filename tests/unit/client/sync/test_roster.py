@@ -2,55 +2,66 @@
 
 import pytest
 
-from sarit.client.sync import roster as rosters
+from sarit.client.sync import membership_list
 from sarit.client.sync.failure_detector import FailureDetector
+from sarit.client.sync.membership_list import Member, Roster
 from sarit.client.sync.revisioned import Revision
-from sarit.client.sync.roster import Member, Roster
 from sarit.core.errors import Corrupt, Invalid
 
 
 def after(*updates: bytes, roster: Roster | None = None) -> Roster:
-    roster = roster or rosters.empty(1000)
+    roster = roster or membership_list.empty(1000)
     for update in updates:
-        roster = rosters.apply(roster, update, Revision(0))
+        roster = membership_list.apply(roster, update, Revision(0))
     return roster
 
 
 def test_bytes_of_a_roster() -> None:
-    assert rosters.join("a", "x") == b'{"join":"a","data":"x"}'
-    assert rosters.leave(2) == b'{"leave":2}'
-    assert rosters.beat(2) == b'{"beat":2}'
-    assert rosters.describe(2, "y") == b'{"data":"y","of":2}'
-    made = after(rosters.join("a", "x"), rosters.beat(1))
+    assert membership_list.join("a", "x") == b'{"join":"a","data":"x"}'
+    assert membership_list.leave(2) == b'{"leave":2}'
+    assert membership_list.beat(2) == b'{"beat":2}'
+    assert membership_list.describe(2, "y") == b'{"data":"y","of":2}'
+    made = after(membership_list.join("a", "x"), membership_list.beat(1))
     data = b'{"version":1,"lease_ms":1000,"next":2,"members":{"a":{"number":1,"beats":1,"data":"x"}}}'
-    assert rosters.encode(made) == data
-    assert rosters.decode(data) == made
+    assert membership_list.encode(made) == data
+    assert membership_list.decode(data) == made
     for broken in (b"", b"{}", b"[]", data.replace(b'"version":1', b'"version":2'), data.replace(b"1000", b"null")):
         with pytest.raises(Corrupt):
-            rosters.decode(broken)
+            membership_list.decode(broken)
     for broken in (b"", b"{}", b"[]", b'{"join":"a"}', b'{"beat":"x"}'):
         with pytest.raises(Corrupt):
             after(broken)
 
 
 def test_numbers_rise_and_are_never_used_again() -> None:
-    made = after(rosters.join("a", ""), rosters.join("b", ""), rosters.leave(2), rosters.join("c", ""))
-    made = after(rosters.leave(1), rosters.join("a", "again"), roster=made)
+    made = after(
+        membership_list.join("a", ""),
+        membership_list.join("b", ""),
+        membership_list.leave(2),
+        membership_list.join("c", ""),
+    )
+    made = after(membership_list.leave(1), membership_list.join("a", "again"), roster=made)
     assert list(made.members.values()) == [Member("c", 3, ""), Member("a", 4, "again")]
 
 
 def test_a_name_is_taken_once_and_the_gone_change_nothing() -> None:
-    made = after(rosters.join("a", "first"))
-    same = after(rosters.join("a", "second"), rosters.beat(7), rosters.leave(7), rosters.describe(7, "no"), roster=made)
+    made = after(membership_list.join("a", "first"))
+    same = after(
+        membership_list.join("a", "second"),
+        membership_list.beat(7),
+        membership_list.leave(7),
+        membership_list.describe(7, "no"),
+        roster=made,
+    )
     assert same == made
-    assert after(rosters.describe(1, "new"), roster=made).members["a"].data == "new"
+    assert after(membership_list.describe(1, "new"), roster=made).members["a"].data == "new"
 
 
 def test_names_and_data_have_bounds() -> None:
-    rosters.check_member("x" * 250, "y" * 16_384)
+    membership_list.check_member("x" * 250, "y" * 16_384)
     for name, data in (("", ""), ("x" * 251, ""), ("x", "y" * 16_385)):
         with pytest.raises(Invalid):
-            rosters.check_member(name, data)
+            membership_list.check_member(name, data)
 
 
 def test_who_is_silent_for_a_lease_is_found() -> None:

@@ -11,10 +11,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from sarit.client.groups import starting
-from sarit.client.groups.updates import RemoveReader, Update, UpdateDistance
+from sarit.client.groups import generations
+from sarit.client.groups.state import RemoveReader, Update, UpdateDistance
 from sarit.client.sync.failure_detector import FailureDetector
-from sarit.client.sync.follower import Follower
+from sarit.client.sync.synchronizer import Follower
 from sarit.core.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Presence:
             self._updating_since = now
         elif now - self._updating_since > CHANGE_SECONDS:
             self._updating_since = None
-            await starting.adopt(self._session, self._shared)
+            await generations.adopt(self._session, self._shared)
 
     async def _remove_silent(self, state: GroupState) -> None:
         """Declare those offline who told nothing for the whole time-out."""

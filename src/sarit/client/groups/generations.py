@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.segments import segment_infos, tail_cut
-from sarit.client.groups import calls, codec
-from sarit.client.groups import coverage as cover
+from sarit.client.groups import calls, codec, stream_cuts
 from sarit.client.groups.position import Checkpoint
 from sarit.client.groups.shared import GroupName, SharedState
-from sarit.client.groups.updates import Init
+from sarit.client.groups.state import Init
 from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut, from_text
@@ -128,7 +127,7 @@ def cuts_to(config: GroupConfig) -> list[StreamCut | None]:
 async def unread(session: Session, positions: Offsets, ends: Mapping[StreamName, StreamCut]) -> int:
     """The bytes between positions and ends (tails, where there are none)."""
     total = 0
-    for start in await cover.cuts_of(session, positions):
+    for start in await stream_cuts.cuts_of(session, positions):
         end = ends.get(start.stream) or await tail_cut(session, start.stream)
         wanted = await history.between(session, start, end)
         infos = await segment_infos(session, start.stream, wanted)
