@@ -18,7 +18,7 @@ async def _noted(local, time: int) -> None:
         for number in range(20):
             writer.write(f"{time}:{number}", key=str(number))
         await writer.note_time(time)
-        assert await local.node.controller.watermarks.look(NAME)
+        assert await local.node.controller.watermarks.advance(NAME)
 
 
 async def _drain(reader) -> int:

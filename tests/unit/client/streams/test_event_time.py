@@ -62,7 +62,7 @@ def test_a_watermark_of_successors_is_ahead_of_their_predecessors() -> None:
 @on_node
 async def test_windows_follow_the_notes_of_all_writers(made) -> None:
     await made.client.create_stream("s/t", segments=2)
-    stream, look = made.client.stream("s/t"), made.node.controller.watermarks.look
+    stream, look = made.client.stream("s/t"), made.node.controller.watermarks.advance
     cuts = [await made.client.stream_cut_tail("s/t")]
     windows = stream.time_windows()
     assert await windows.at(cuts[0]) == TimeWindow(None, None)
@@ -105,7 +105,7 @@ async def test_a_commit_notes_its_time(made) -> None:
     transaction = await writer.begin()
     transaction.write("x")
     await transaction.commit(time=77)
-    await made.node.controller.watermarks.look(NAME)
+    await made.node.controller.watermarks.advance(NAME)
     windows = made.client.stream("s/t").time_windows()
     assert (await windows.at(await made.client.stream_cut_tail("s/t"))).lower == 77
 

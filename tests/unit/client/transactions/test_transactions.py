@@ -122,7 +122,7 @@ async def test_a_stream_that_scales_between_begin_and_commit(made) -> None:
 async def test_a_lease_runs_out_unless_it_is_renewed(made) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sarit.controller.model.transactions.MIN_LEASE_MS", 100)
-        patch.setattr("sarit.controller.background.recovery_sweeper.INTERVAL_SECONDS", 0.05)
+        patch.setattr("sarit.controller.background.recovery_sweeper.RECOVERY_SWEEP_SECONDS", 0.05)
         await made.client.create_stream("s/t")
         kept = await made.client.transactional_writer("s/t", lease_seconds=0.6).begin()
         left = await made.client.transactional_writer("s/t", lease_seconds=0.6, keep_alive=False).begin()
