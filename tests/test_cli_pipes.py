@@ -147,12 +147,12 @@ def test_an_interrupt_that_is_sent_on_late_does_not_change_how_the_command_ends(
     late = """
 import os, signal
 from sarit.cli.pipes import Interrupts
-from sarit.core.limits import SAME_SIGNAL_SECONDS
+from sarit.core.limits import REPEATED_SIGNAL_SECONDS
 with Interrupts() as interrupts:
     os.kill(os.getpid(), signal.SIGINT)
 os.kill(os.getpid(), signal.SIGINT)
 print("goes on")
-interrupts._last -= SAME_SIGNAL_SECONDS
+interrupts._last -= REPEATED_SIGNAL_SECONDS
 try:
     os.kill(os.getpid(), signal.SIGINT)
 except KeyboardInterrupt:
