@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import segments
 from sarit.client.core.controller import ControllerClient, parse_address
-from sarit.client.core.session import RETRY_TIMEOUT_SECONDS, Session
+from sarit.client.core.session import Session
 from sarit.client.core.values import SegmentInfo, StreamInfo, Successor
 from sarit.client.groups.group import ReaderGroups
 from sarit.client.reader.reader import EventReader
@@ -27,11 +27,16 @@ from sarit.client.streams.byte_streams import ByteReader, ByteWriter
 from sarit.client.streams.stream import Stream
 from sarit.client.sync.coordination import Coordination
 from sarit.client.tables.table import Table, Tables, table_name
-from sarit.client.transactions.transaction import DEFAULT_LEASE_SECONDS, TransactionalWriter
-from sarit.client.writer.writer import DEFAULT_BUFFER_BYTES, EventWriter
+from sarit.client.transactions.transaction import TransactionalWriter
+from sarit.client.writer.writer import EventWriter
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
+from sarit.core.limits import (
+    DEFAULT_RETRY_TIMEOUT_SECONDS,
+    DEFAULT_TRANSACTION_LEASE_SECONDS,
+    DEFAULT_WRITER_BUFFER_BYTES,
+)
 from sarit.core.names import SegmentId, StreamName, is_user_name
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
 
@@ -65,7 +70,7 @@ def refuse_retired(arguments: Mapping[str, object]) -> None:
 async def connect(
     address: str = "127.0.0.1:9090",
     *,
-    retry_timeout: float = RETRY_TIMEOUT_SECONDS,
+    retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
     wait: float = 0.0,
     env: Env | None = None,
     **retired: Never,
@@ -212,7 +217,7 @@ class Client:
     # -- data -----------------------------------------------------------------------------------
 
     def writer(
-        self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_BUFFER_BYTES
+        self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES
     ) -> EventWriter:
         """A writer of events; it connects with the first event.  `name` is what it notes times under."""
         return EventWriter(self.session, stream_name(stream), buffer_bytes, name=name)
@@ -222,9 +227,9 @@ class Client:
         stream: str | StreamName,
         *,
         name: str | None = None,
-        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        lease_seconds: float = DEFAULT_TRANSACTION_LEASE_SECONDS,
         keep_alive: bool = True,
-        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+        buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
     ) -> TransactionalWriter:
         """A writer of transactions.  `lease_seconds` (10 to 600): how long one outlives a writer that is gone;
         `keep_alive` False: each ends after that time anyway.  Raises Invalid (its name)."""

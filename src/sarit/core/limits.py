@@ -174,12 +174,46 @@ INDEX_ROW_OVERHEAD_BYTES: Final = 64  # what a row adds to the WAL beside its ke
 # (bounds and intervals of this part)
 
 # -- client: connections and retries -----------------------------------------------------------
-# (bounds and intervals of this part)
+DEFAULT_RETRY_TIMEOUT_SECONDS: Final = 300.0  # of writers and readers, unless `connect(retry_timeout=)` says otherwise
+REQUEST_TIMEOUT_SECONDS: Final = 30.0  # of single requests: with retries, before they raise Unavailable
+FIRST_RETRY_DELAY_SECONDS: Final = 0.02  # doubles with each retry
+MAX_RETRY_DELAY_SECONDS: Final = 2.0
+CONNECT_TIMEOUT_SECONDS: Final = 10.0  # to a segment store, Hello included
+CLIENT_KEEP_ALIVE_SECONDS: Final = 10.0
+DEAD_AFTER_KEEP_ALIVES: Final = 3  # without a byte either way
+CLIENT_WRITE_BUFFER_BYTES: Final = 4 * MIB  # what asyncio holds for the socket before it reports it as full
+CONTROLLER_CALL_SECONDS: Final = 60.0
+CONTROLLER_PING_SECONDS: Final = 10.0
+MAX_CACHED_ENDPOINTS: Final = 10_000
 
-# -- client: writer ----------------------------------------------------------------------------
-# (bounds and intervals of this part)
+# -- client: writer, streams -------------------------------------------------------------------
+DEFAULT_WRITER_BUFFER_BYTES: Final = 32 * MIB  # not acknowledged, before `drain` waits
+MAX_BYTE_WRITER_UNACKED_BYTES: Final = 32 * MIB
+MIN_INTAKE_BYTES: Final = 64 * KIB  # written between two dispatches
+MAX_INTAKE_BYTES: Final = 512 * KIB
+WRITE_CHUNK_BYTES: Final = MIB  # framed at once, and the longest block
+SMALL_BLOCK_BYTES: Final = 32 * KIB  # from here on a block is worth a sync of its own
+EAGER_BLOCKS: Final = 2  # in flight before chunks are batched
+APPENDER_WINDOW_BYTES: Final = 8 * MIB  # in flight to one segment
+STICKY_BYTES: Final = 512 * KIB  # without keys, to one segment before another is drawn ...
+STICKY_SECONDS: Final = 0.005  # ... or so long
+LARGE_EVENT_PIECE_BYTES: Final = 4 * MIB
+MAX_CACHED_KEYS: Final = 100_000
+MAX_CACHED_HEADER_EVENT_BYTES: Final = 64 * KIB  # lengths whose 8-byte headers are cached
+FIRST_SCALE_POLL_SECONDS: Final = 0.002  # doubles with each poll
+MAX_SCALE_POLL_SECONDS: Final = 0.25
+MAX_WATERMARKS_AHEAD: Final = 1000  # read at once
 
-# -- client: reader, groups, tables, transactions, shared state --------------------------------
+# -- client: transactions ----------------------------------------------------------------------
+DEFAULT_TRANSACTION_LEASE_SECONDS: Final = 90.0
+LEASE_RENEWALS: Final = 3  # in the time of one lease
+LEASE_RETRY_SECONDS: Final = 0.5
+# Well below CONTROLLER_CALL_SECONDS: the outcome of a decision that takes longer is polled.
+OUTCOME_WITHIN_MS: Final = 15_000
+FIRST_OUTCOME_POLL_SECONDS: Final = 0.001  # doubles with each poll
+MAX_OUTCOME_POLL_SECONDS: Final = 0.05
+
+# -- client: reader, groups, tables, shared state --------------------------------------------
 # (bounds and intervals of this part)
 
 # -- command line and Spark --------------------------------------------------------------------

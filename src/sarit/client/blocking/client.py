@@ -24,8 +24,7 @@ from sarit.client.blocking.overrides import ClientOverrides
 from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.blocking.tables import Table, Tables
 from sarit.client.blocking.transactions import TransactionalWriter
-from sarit.client.transactions.transaction import DEFAULT_LEASE_SECONDS
-from sarit.client.writer.writer import DEFAULT_BUFFER_BYTES
+from sarit.core.limits import DEFAULT_TRANSACTION_LEASE_SECONDS, DEFAULT_WRITER_BUFFER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -128,7 +127,7 @@ class Client:
         self._run(self._inner.delete_stream(scope, stream, seal=seal))
 
     def writer(
-        self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_BUFFER_BYTES
+        self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES
     ) -> EventWriter:
         """A writer of events; it connects with the first event.
 
@@ -141,9 +140,9 @@ class Client:
         stream: str | StreamName,
         *,
         name: str | None = None,
-        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        lease_seconds: float = DEFAULT_TRANSACTION_LEASE_SECONDS,
         keep_alive: bool = True,
-        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+        buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
     ) -> TransactionalWriter:
         """A writer of transactions.  `lease_seconds` (10 to 600): how long one outlives a writer that is gone;
         `keep_alive` False: each ends after that time anyway.  Raises Invalid (its name)."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sarit.client import aio
 from sarit.client.blocking.client import Client
 from sarit.client.blocking.loop_thread import LoopThread
-from sarit.client.core.session import RETRY_TIMEOUT_SECONDS
+from sarit.core.limits import DEFAULT_RETRY_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from typing import Never
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def connect(
     address: str = "127.0.0.1:9090",
     *,
-    retry_timeout: float = RETRY_TIMEOUT_SECONDS,
+    retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
     wait: float = 0.0,
     **retired: Never,
 ) -> Client:

@@ -1,43 +1,132 @@
-"""Connections to segment stores: the asyncio side of `machine.py`, and the pool.
+"""Connections to segment stores, and the pool of them.
 
-One connection per store and purpose: appends go over one, everything else over another, so that a store that slows
-its writers (it may stop reading from their socket) does not stop their readers.
+*Replies.*  Every reply carries the request id of its request.  `ReplyRouter` (pure) maps request ids to `ReplySink`s.
+A sink takes one reply (a request) or many (an appender uses one id for all its blocks): the return value of its `reply`
+says whether more may come.  Replies without a sink are late answers to cancelled requests and are dropped.  The
+client's Hello goes out first, and the store's Hello must be the first frame in.
 
-A connection is dead when nothing moves on it for a while, though we ask for an echo.  What counts are bytes, not whole
-commands: over a slow link one command may take longer than that, either way, and whoever began it anew each time would
-never have it.  Bytes sent count when the socket took some of what had to wait: it has room again when some arrived.
+*Two connections per store*: one for appends, one for everything else.  A store that throttles its writers may stop
+reading from their socket; that must not stop their readers.
+
+*Keep-alive.*  A connection is dead when no byte moves on it for `DEAD_AFTER_KEEP_ALIVES` intervals, though we request
+an echo in each.  Bytes count, not whole commands: over a slow link one command may take longer than that, either way,
+and if it were sent again each time it would never arrive.  Bytes sent count when the socket took some of those that had
+to wait: it has space again only when some arrived.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sarit.client.core.machine import Machine, Sink
 from sarit.core.errors import Invalid, SaritError, Unavailable
-from sarit.core.limits import MIB
-from sarit.wire.commands import KeepAlive, encode
+from sarit.core.limits import (
+    CLIENT_KEEP_ALIVE_SECONDS,
+    CLIENT_WRITE_BUFFER_BYTES,
+    CONNECT_TIMEOUT_SECONDS,
+    DEAD_AFTER_KEEP_ALIVES,
+    OLDEST_WIRE_VERSION,
+    WIRE_VERSION,
+)
+from sarit.wire.commands import Hello, KeepAlive, decode, encode
 from sarit.wire.frames import FrameReader, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sarit.env.ports import Buffer, Network
 
 log = logging.getLogger(__name__)
 
-KEEP_ALIVE_SECONDS: Final = 10.0
-DEAD_AFTER_TICKS: Final = 3
-CONNECT_SECONDS: Final = 10.0
-WRITE_BUFFER_BYTES: Final = 4 * MIB
 
 APPENDS: Final = "appends"
 REQUESTS: Final = "requests"
 
 
+class ReplySink(Protocol):
+    """Whoever made a request."""
+
+    def reply(self, command: Any) -> bool:
+        """Take a reply; True when no more will come."""
+
+    def lost(self, error: Unavailable) -> None:
+        """The connection ended; no reply will come."""
+
+
+class ReplyRouter:
+    """The handshake of one connection, and which sink waits for which request id (pure)."""
+
+    __slots__ = ("_next_id", "_sinks", "greeted")
+
+    def __init__(self) -> None:
+        self.greeted = False
+        self._next_id = 1
+        self._sinks: dict[int, ReplySink] = {}
+
+    def __repr__(self) -> str:
+        return f"ReplyRouter({'greeted' if self.greeted else 'new'}, {len(self._sinks)} waiting)"
+
+    @property
+    def waiting(self) -> bool:
+        """Whether anybody waits for a reply."""
+        return bool(self._sinks)
+
+    def hello(self) -> bytes:
+        """The first bytes to send."""
+        return encode(Hello(WIRE_VERSION, OLDEST_WIRE_VERSION))
+
+    def expect(self, sink: ReplySink) -> int:
+        """A request id whose replies go to `sink`."""
+        request_id = self._next_id
+        self._next_id += 1
+        self._sinks[request_id] = sink
+        return request_id
+
+    def forget(self, request_id: int) -> None:
+        """Nobody waits for `request_id` any more."""
+        self._sinks.pop(request_id, None)
+
+    def received(self, frames: Iterable[tuple[int, Buffer]]) -> None:
+        """Deliver complete frames.  Raises ProtocolError, Unavailable: close the connection then."""
+        for code, payload in frames:
+            command = decode(code, payload)
+            kind = type(command)
+            if kind is Hello:
+                self._hello(command)
+                continue
+            if not self.greeted:
+                raise Unavailable("the peer did not say Hello first: is this the port of a segment store?")
+            if kind is KeepAlive:
+                continue
+            request_id: int = command.request_id  # type: ignore[attr-defined]
+            sink = self._sinks.get(request_id)
+            if sink is None:
+                log.debug("no sink for %s", kind.__name__)
+            elif sink.reply(command):
+                self._sinks.pop(request_id, None)
+
+    def _hello(self, hello: Any) -> None:
+        if hello.low_version > WIRE_VERSION or hello.high_version < OLDEST_WIRE_VERSION:
+            raise Unavailable(
+                f"the segment store speaks wire versions {hello.low_version} to {hello.high_version}, "
+                f"this client {OLDEST_WIRE_VERSION} to {WIRE_VERSION}: update the older one"
+            )
+        self.greeted = True
+
+    def lost(self, error: Unavailable) -> None:
+        """The connection ended: fail all sinks."""
+        sinks = list(self._sinks.values())
+        self._sinks.clear()
+        for sink in sinks:
+            try:
+                sink.lost(error)
+            except Exception:  # a sink that fails must not keep the others from learning it: they would wait for ever
+                log.exception("a sink could not be told that the connection was lost")
+
+
 class PendingReply:
-    """A sink for one reply, awaited through `answer`."""
+    """A sink for one reply, which is awaited through `answer`."""
 
     __slots__ = ("answer",)
 
@@ -61,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, name: str, window: Window | None = None) -> None:
         self.name = name
-        self.machine = Machine()
+        self.replies = ReplyRouter()
         self.closed = False
         self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._reader = FrameReader(window)
@@ -75,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reason: str | None = None
 
     def __repr__(self) -> str:
-        return f"Connection({self.name}, {'closed' if self.closed else 'open'}, {self.machine!r})"
+        return f"Connection({self.name}, {'closed' if self.closed else 'open'}, {self.replies!r})"
 
     # -- asyncio calls these --------------------------------------------------------------------
 
@@ -85,9 +174,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport  # type: ignore[assignment]
         set_limits = getattr(transport, "set_write_buffer_limits", None)
         if set_limits is not None:
-            set_limits(high=WRITE_BUFFER_BYTES)
-        transport.write(self.machine.hello())  # type: ignore[attr-defined]
-        self._tick = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
+            set_limits(high=CLIENT_WRITE_BUFFER_BYTES)
+        transport.write(self.replies.hello())  # type: ignore[attr-defined]
+        self._tick = asyncio.get_running_loop().call_later(CLIENT_KEEP_ALIVE_SECONDS, self._keep_alive)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go."""
@@ -97,24 +186,25 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes came."""
         self._received += nbytes
         try:
-            self.machine.received(self._reader.received(nbytes))
+            self.replies.received(self._reader.received(nbytes))
         except SaritError as error:
             self.abort(f"{self.name}: {error}")
         except Exception:
             log.exception("%s: a reply could not be handled", self.name)
             self.abort(f"{self.name}: a reply could not be handled (see the log)")
         else:
-            if self.machine.greeted and not self.greeted.done():
+            if not self.greeted.done() and self.replies.greeted:
                 self.greeted.set_result(None)
 
     def eof_received(self) -> bool:
-        """The store closed its side: close ours, at once.  What we have not sent yet it may never take, and until then
-        those who wait would not be told."""
+        """The store closed its side: close ours, at once.
+
+        The store may never take what is not sent yet, and until then no sink would learn that the connection ended."""
         self.abort(f"{self.name}: the connection was lost (closed by the store)")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end: everybody who waits is told."""
+        """The end: every sink is failed."""
         self.closed = True
         if self._tick is not None:
             self._tick.cancel()
@@ -122,32 +212,36 @@ class Connection(asyncio.BufferedProtocol):
         if not self.greeted.done():
             self.greeted.set_exception(error)
             self.greeted.exception()
-        self.machine.lost(error)
+        self.replies.lost(error)
 
     # -- sending --------------------------------------------------------------------------------
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Send whole frames, given in parts; silently dropped when the connection is closed."""
-        # One that broke says so by `is_closing` first, and complains of what is written to it until we are told.
+        # A broken transport is closing first; it logs a warning for each write between that and `connection_lost`.
         if self._transport is not None and not self.closed and not self._transport.is_closing():
             self._handed += sum(map(len, parts))
             self._transport.writelines(parts)
 
-    def expect(self, sink: Sink) -> int:
+    def expect(self, sink: ReplySink) -> int:
         """A request id whose replies go to `sink`.  Raises Unavailable when the connection has ended."""
         if self.closed:
             raise Unavailable(self._reason or f"{self.name}: the connection is closed")
-        return self.machine.expect(sink)
+        return self.replies.expect(sink)
+
+    def forget(self, request_id: int) -> None:
+        """Drop whatever else comes for `request_id`."""
+        self.replies.forget(request_id)
 
     async def ask(self, command: Callable[[int], Any]) -> Any:
         """Send the request `command(request_id)` and await its reply.  Raises Unavailable."""
-        question = PendingReply()
-        request_id = self.expect(question)
+        pending = PendingReply()
+        request_id = self.expect(pending)
         self.send([encode(command(request_id))])
         try:
-            return await question.answer
+            return await pending.answer
         finally:
-            self.machine.forget(request_id)
+            self.replies.forget(request_id)
 
     def abort(self, reason: str) -> None:
         """End the connection at once for `reason`."""
@@ -164,14 +258,14 @@ class Connection(asyncio.BufferedProtocol):
         # When bytes waited, the socket takes more only when the store has taken some: it lives, however long the queue.
         if self._received or (self._unsent and sent > self._sent):
             self._ticks_without_bytes = 0
-        elif self._ticks_without_bytes >= DEAD_AFTER_TICKS:
-            self.abort(f"{self.name}: no sign of life for {DEAD_AFTER_TICKS * KEEP_ALIVE_SECONDS:.0f} s")
+        elif self._ticks_without_bytes >= DEAD_AFTER_KEEP_ALIVES:
+            self.abort(f"{self.name}: no keep-alive for {DEAD_AFTER_KEEP_ALIVES * CLIENT_KEEP_ALIVE_SECONDS:.0f} s")
             return
         self._ticks_without_bytes += 1
-        # Before the echo is asked for, which may wait in there for a moment.
+        # Before the echo is requested: the request may wait in the buffer for a moment.
         self._received, self._unsent, self._sent = 0, unsent, sent
         self.send([encode(KeepAlive())])
-        self._tick = asyncio.get_running_loop().call_later(KEEP_ALIVE_SECONDS, self._keep_alive)
+        self._tick = asyncio.get_running_loop().call_later(CLIENT_KEEP_ALIVE_SECONDS, self._keep_alive)
 
 
 class ConnectionPool:
@@ -194,7 +288,7 @@ class ConnectionPool:
             task.add_done_callback(_noted)
             self._open[key] = task
         if not task.done():
-            # By `wait`: several may wait for this one task, and one that is cancelled must not take it along.
+            # By `wait`: several may wait for this one task, and a cancelled one must not cancel it.
             await asyncio.wait((task,))
         if task.cancelled():  # by `close`: whoever waits here was not cancelled
             raise Invalid("the client was closed")
@@ -204,7 +298,7 @@ class ConnectionPool:
         name = f"segment store {host}:{port} ({purpose})"
         connection: Connection | None = None
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 _, connection = await self._network.connect(lambda: Connection(name, self._window), host, port)
                 assert connection is not None
                 await connection.greeted
@@ -230,6 +324,6 @@ class ConnectionPool:
 
 
 def _noted(task: asyncio.Task[Connection]) -> None:
-    """Nobody may wait any more for a connection that fails: that is no reason to complain."""
+    """Retrieve the exception: asyncio logs one that nobody retrieved, though nobody may be waiting any more."""
     if not task.cancelled():
         task.exception()

@@ -15,6 +15,7 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from sarit.client.core.values import SegmentRange, Successor
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Unavailable
+from sarit.core.limits import CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS
 from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_PORT: Final = 9090
-CALL_SECONDS: Final = 60.0
-FIRST_CALL_SECONDS: Final = 10.0
 
 _KINDS: Final[dict[Status, type[SaritError]]] = {
     Status.NOT_FOUND: NotFound,
@@ -71,7 +70,7 @@ class ControllerClient:
     def __repr__(self) -> str:
         return f"ControllerClient({self.address})"
 
-    async def call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Any:
+    async def call(self, method: Any, request: Any, seconds: float = CONTROLLER_CALL_SECONDS) -> Any:
         """Call a method of `stub`; its errors by kind.  What this class does not ask, others ask through it."""
         channel = self._channel
         heard = channel.heard
@@ -101,7 +100,7 @@ class ControllerClient:
 
     async def ping(self) -> None:
         """Find out whether a controller answers."""
-        await self.call(self.stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), FIRST_CALL_SECONDS)
+        await self.call(self.stub.checkScopeExists, pb.ScopeInfo(scope=SYSTEM_SCOPE), CONTROLLER_PING_SECONDS)
 
     # -- scopes -------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.limits import EVENT_HEADER_BYTES, MAX_EVENT_BYTES, MIB
+from sarit.core.limits import EVENT_HEADER_BYTES, MAX_CACHED_HEADER_EVENT_BYTES, MAX_EVENT_BYTES, WRITE_CHUNK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,11 +30,9 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
-CHUNK_BYTES: Final = MIB
 MAX_PLAIN_EVENT_BYTES: Final = MAX_EVENT_BYTES - EVENT_HEADER_BYTES
 
 _HEADER = struct.Struct(">q")
-_CACHED_HEADER_BYTES: Final = 65536
 _PROBE_EVENTS: Final = 8
 _FEW_EVENTS: Final = 16  # as many are taken one by one in the time that finding a run and setting up an array takes
 _LOOP_EVENTS: Final = 256
@@ -46,7 +44,7 @@ class _Headers(dict[int, bytes]):
 
     def __missing__(self, length: int) -> bytes:
         header = _HEADER.pack(length)
-        if length < _CACHED_HEADER_BYTES:
+        if length < MAX_CACHED_HEADER_EVENT_BYTES:
             self[length] = header
         return header
 
@@ -92,26 +90,26 @@ def _frame(events: list[bytes], lengths: list[int]) -> bytes:
     return b"".join(parts)
 
 
-def chunks_of(events: list[bytes], keys: Any = None, limit: int = CHUNK_BYTES) -> Iterator[Chunk]:
+def chunks_of(events: list[bytes], keys: Any = None, limit: int = WRITE_CHUNK_BYTES) -> list[Chunk]:
     """Frame `events` into chunks of at most `limit` bytes, longer only for a single long event.
 
-    `keys` is None or a list as long as `events`.
+    `keys` is None or a list as long as `events`.  Raises TypeError when an event is not bytes.
     """
     return _chunks(events, list(map(len, events)), keys, limit)
 
 
-def _chunks(events: list[bytes], lengths: list[int], keys: Any, limit: int) -> Iterator[Chunk]:
+def _chunks(events: list[bytes], lengths: list[int], keys: Any, limit: int) -> list[Chunk]:
     count = len(events)
     length = sum(lengths) + EVENT_HEADER_BYTES * count
     if length <= limit or count == 1:
-        yield Chunk(
-            _frame(events, lengths), length, count, keys, large=count == 1 and lengths[0] > MAX_PLAIN_EVENT_BYTES
-        )
-        return
+        large = count == 1 and lengths[0] > MAX_PLAIN_EVENT_BYTES
+        return [Chunk(_frame(events, lengths), length, count, keys, large=large)]
     part = max(1, count // -(-length // limit))
+    chunks: list[Chunk] = []
     for first in range(0, count, part):
         last = first + part
-        yield from _chunks(events[first:last], lengths[first:last], keys and keys[first:last], limit)
+        chunks += _chunks(events[first:last], lengths[first:last], keys and keys[first:last], limit)
+    return chunks
 
 
 def split_events(data: Buffer) -> list[bytes]:
@@ -162,7 +160,7 @@ def _offsets(array: pa.Array) -> Any:
     return np.frombuffer(array.buffers()[1], np.int64, len(array) + 1, array.offset * 8)
 
 
-def chunks_of_arrow(array: pa.Array, keys: pa.Array | None = None, limit: int = CHUNK_BYTES) -> Iterator[Chunk]:
+def chunks_of_arrow(array: pa.Array, keys: pa.Array | None = None, limit: int = WRITE_CHUNK_BYTES) -> Iterator[Chunk]:
     """Frame a large-binary array (of `binary_array`) into chunks of at most `limit` bytes each."""
     import numpy as np
 

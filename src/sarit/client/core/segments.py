@@ -12,6 +12,7 @@ from sarit.client.reader.cursor import EventCursor, arrow_schema
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, NotFound, Unavailable
+from sarit.core.limits import REQUEST_TIMEOUT_SECONDS
 from sarit.wire.commands import GetStreamSegmentInfo, SegmentTruncated, StreamSegmentInfo, TruncateSegment, WrongHost
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from sarit.client.core.session import Session
     from sarit.core.names import SegmentId, StreamName
-
-REQUEST_TIMEOUT_SECONDS = 30.0
 
 
 async def ask_store(

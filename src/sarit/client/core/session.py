@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sarit.client.core.connection import ConnectionPool
 from sarit.core.errors import SaritError, Unavailable
+from sarit.core.limits import (
+    DEFAULT_RETRY_TIMEOUT_SECONDS,
+    FIRST_RETRY_DELAY_SECONDS,
+    MAX_CACHED_ENDPOINTS,
+    MAX_RETRY_DELAY_SECONDS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -19,10 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST_DELAY_SECONDS: Final = 0.02
-MAX_DELAY_SECONDS: Final = 2.0
-RETRY_TIMEOUT_SECONDS: Final = 300.0
-MAX_ENDPOINTS: Final = 10_000
 
 T = TypeVar("T")
 
@@ -65,7 +67,7 @@ class Backoff:
 
     __slots__ = ("_delay", "_left", "_random", "retry_timeout")
 
-    def __init__(self, random: Callable[[], float], retry_timeout: float = RETRY_TIMEOUT_SECONDS) -> None:
+    def __init__(self, random: Callable[[], float], retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS) -> None:
         self._random = random
         self.retry_timeout = retry_timeout
         self.reset()
@@ -84,7 +86,7 @@ class Backoff:
             raise Unavailable(f"gave up after {self.retry_timeout:.0f} s of trying: {error}") from error
         delay = self._delay * (0.5 + self._random())
         self._left -= delay
-        self._delay = min(max(self._delay * 2, FIRST_DELAY_SECONDS), MAX_DELAY_SECONDS)
+        self._delay = min(max(self._delay * 2, FIRST_RETRY_DELAY_SECONDS), MAX_RETRY_DELAY_SECONDS)
         await asyncio.sleep(delay)
 
 
@@ -94,7 +96,9 @@ class Session:
     `loop` is that loop: asking asyncio for it is a system call (up to CPython 3.11), too much for each event or reply.
     """
 
-    def __init__(self, env: Env, controller: ControllerClient, retry_timeout: float = RETRY_TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, env: Env, controller: ControllerClient, retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS
+    ) -> None:
         self.env = env
         self.loop = asyncio.get_running_loop()
         self.controller = controller
@@ -121,7 +125,7 @@ class Session:
         key = (stream, segment)
         known = self._endpoints.get(key)
         if known is None:
-            if len(self._endpoints) >= MAX_ENDPOINTS:
+            if len(self._endpoints) >= MAX_CACHED_ENDPOINTS:
                 self._endpoints.clear()
             known = self._endpoints[key] = await self.controller.endpoint(stream, segment)
         return known
@@ -135,7 +139,7 @@ class Session:
 
         A store that says so costs less than asking the controller for each of many segments while a writer waits."""
         known = self._endpoints.get((stream, before))
-        if known is not None and len(self._endpoints) < MAX_ENDPOINTS:
+        if known is not None and len(self._endpoints) < MAX_CACHED_ENDPOINTS:
             self._endpoints.setdefault((stream, segment), known)
 
     async def with_retry(self, call: Callable[[], Awaitable[T]], retry_timeout: float | None = None) -> T:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sarit.client.groups.values import GroupConfig
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
+from sarit.core.limits import REQUEST_TIMEOUT_SECONDS
 from sarit.core.names import SegmentId
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from sarit.client.groups.values import Cut
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
-
-REQUEST_TIMEOUT_SECONDS = 30.0
 
 
 def _message(scope: str, group: str, config: GroupConfig) -> pb.ReaderGroupConfiguration:

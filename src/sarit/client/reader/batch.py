@@ -28,6 +28,7 @@ from sarit.client.reader.progress import Progress
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
+from sarit.core.limits import REQUEST_TIMEOUT_SECONDS
 from sarit.wire.commands import LocateOffset, OffsetLocated
 
 if TYPE_CHECKING:
@@ -323,9 +324,7 @@ async def _walk(session: Session, part: Slice, target: int) -> int:
 
 
 async def _successors(session: Session, stream: StreamName, segment: SegmentId) -> list[Successor]:
-    return await session.with_retry(
-        lambda: session.controller.successors(stream, segment), history.REQUEST_TIMEOUT_SECONDS
-    )
+    return await session.with_retry(lambda: session.controller.successors(stream, segment), REQUEST_TIMEOUT_SECONDS)
 
 
 def _is_read(info: SegmentInfo | None, segment: SegmentId, offset: int, stream: StreamName) -> bool:

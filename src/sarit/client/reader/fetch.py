@@ -227,7 +227,7 @@ class SegmentFetch:
         self._closed = True
         if self._connection is not None:
             for request_id in self._requests:
-                self._connection.machine.forget(request_id)
+                self._connection.forget(request_id)
         self._connection = None
 
     # -- requests -----------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class SegmentFetch:
         if self._closed or self._connection is None or sink.connection is not self._connection:
             return
         for request_id in self._requests:
-            self._connection.machine.forget(request_id)
+            self._connection.forget(request_id)
         self._requests.clear()
         self._connection = None
         self._spans.restart()

@@ -7,23 +7,21 @@ one segment for ever: offsets mean nothing across segments.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.client.core import segments
 from sarit.client.core.deadline import within
-from sarit.client.core.framing import CHUNK_BYTES, Chunk
+from sarit.client.core.framing import Chunk
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.writer.appender_driver import AppenderDriver
-from sarit.client.writer.flush_barrier import FlushBarrier
+from sarit.client.writer.segment_appender import FlushBarrier
 from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
-from sarit.core.limits import MIB
+from sarit.core.limits import MAX_BYTE_WRITER_UNACKED_BYTES, MIB, WRITE_CHUNK_BYTES
 
 if TYPE_CHECKING:
     from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentInfo
     from sarit.core.names import SegmentId, StreamName
-
-BUFFER_BYTES: Final = 32 * MIB
 
 
 async def only_segment(session: Session, stream: StreamName) -> SegmentId:
@@ -61,8 +59,8 @@ class ByteWriter:
         """Append `data`; the number of bytes taken, which is all.  Raises the writer's failure."""
         self.check()
         view = memoryview(bytes(data))
-        for start in range(0, len(view), CHUNK_BYTES):
-            piece = view[start : start + CHUNK_BYTES]
+        for start in range(0, len(view), WRITE_CHUNK_BYTES):
+            piece = view[start : start + WRITE_CHUNK_BYTES]
             chunk = Chunk(piece, len(piece), 1, plain=True)
             if self._driver is None:
                 self._early.append(chunk)
@@ -75,17 +73,16 @@ class ByteWriter:
     async def drain(self) -> None:
         """Wait while too many bytes are not acknowledged.  Raises the writer's failure."""
         self.check()
-        while self.unacked_bytes + self._early_bytes > BUFFER_BYTES:
+        while self.unacked_bytes + self._early_bytes > MAX_BYTE_WRITER_UNACKED_BYTES:
             await asyncio.wait((self._change(),))
             self.check()
 
     async def flush(self) -> None:
         """Wait until everything written is durable.  Raises the writer's failure."""
         driver = await self._open()
-        if driver.appender.busy:
+        if driver.appender.unacked_bytes:
             done: asyncio.Future[None] = self._session.loop.create_future()
-            barrier = FlushBarrier(lambda: None if done.done() else done.set_result(None))
-            driver.appender.barriers.append((driver.appender.accepted_events, barrier))
+            FlushBarrier(lambda: None if done.done() else done.set_result(None), [driver.appender])
             driver.dispatch(urgent=True)
             while not done.done():
                 await asyncio.wait((done, self._change()), return_when=asyncio.FIRST_COMPLETED)

@@ -18,6 +18,7 @@ from sarit.client.reader.reader import EventReader
 from sarit.client.streams import watermarks
 from sarit.client.streams.history import Ranges
 from sarit.core.errors import Invalid
+from sarit.core.limits import MAX_WATERMARKS_AHEAD
 from sarit.core.names import MARK_PREFIX, StreamName
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from sarit.core.keyspace import KeyRange
     from sarit.core.names import SegmentId
 
-MARKS_AHEAD: Final = 1000
 # Bounds of ranges that tile the key space are sums of doubles.
 _ROUNDING: Final = 1e-9
 
@@ -125,7 +125,7 @@ class TimeWindows:
 
         # Old watermarks may be truncated: what is skipped was passed by whoever can still read the stream.
         async with EventReader(self._session, self._marks, bounds, skip_truncated=True) as reader:
-            events = await reader.read_events(MARKS_AHEAD)
+            events = await reader.read_events(MAX_WATERMARKS_AHEAD)
             self._read_to = reader.position()
         self._pending.extend(map(watermarks.decode, events))
         return bool(events)

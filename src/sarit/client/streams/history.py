@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.client.core.values import SegmentRange
 from sarit.core.errors import Corrupt, NotFound
 from sarit.core.keyspace import KeyRange
+from sarit.core.limits import REQUEST_TIMEOUT_SECONDS
 from sarit.core.names import SegmentId
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from sarit.client.core.session import Session
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
-
-REQUEST_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)

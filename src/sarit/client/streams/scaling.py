@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.core import keyspace
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.keyspace import KeyRange
+from sarit.core.limits import FIRST_SCALE_POLL_SECONDS, MAX_SCALE_POLL_SECONDS
 from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from sarit.client.core.values import SegmentRange
     from sarit.core.names import SegmentId, StreamName
 
-FIRST_POLL_SECONDS: Final = 0.002
-MAX_POLL_SECONDS: Final = 0.25
 
 Plan = tuple[list["SegmentId"], list[KeyRange]]  # the segments to seal, the ranges to put in their place
 
@@ -74,13 +73,13 @@ async def scale(session: Session, stream: StreamName, plan: Plan) -> bool:
     controller = session.controller
     now_ms = session.env.clock.wall_ms()
     epoch = await controller.start_scale(stream, sealed, [(keys.low, keys.high) for keys in ranges], now_ms)
-    delay, waited = FIRST_POLL_SECONDS, 0.0
+    delay, waited = FIRST_SCALE_POLL_SECONDS, 0.0
     while not await session.with_retry(lambda: controller.scaled(stream, epoch)):
         if waited > session.retry_timeout:
             raise Unavailable(f"the scale of {stream} has begun, and is not finished yet")
         await asyncio.sleep(delay)
         waited += delay
-        delay = min(2 * delay, MAX_POLL_SECONDS)
+        delay = min(2 * delay, MAX_SCALE_POLL_SECONDS)
     return True
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.values import SegmentRange, TransactionStatus
 from sarit.core.errors import Conflict, Invalid, NotFound
+from sarit.core.limits import OUTCOME_WITHIN_MS
 from sarit.core.names import SegmentId
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 NO_TIMESTAMP: Final = -(1 << 63)
 # Well below the time a call may take (`link/controller.py`): what takes longer is asked for.
-OUTCOME_WITHIN_MS: Final = 15_000
 
 _Ping = pb.PingTxnStatus
 _PING: Final = {

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.values import TransactionStatus
 from sarit.core.errors import SaritError, Unavailable
+from sarit.core.limits import FIRST_OUTCOME_POLL_SECONDS, MAX_OUTCOME_POLL_SECONDS
 
 if TYPE_CHECKING:
     from sarit.client.core.session import Session
     from sarit.client.transactions.calls import TransactionCalls
 
-FIRST_POLL_SECONDS: Final = 0.001
-MAX_POLL_SECONDS: Final = 0.05
 _PASSING: Final = (TransactionStatus.COMMITTING, TransactionStatus.ABORTING)
 
 
@@ -50,7 +49,7 @@ class TransactionOutcomes:
             self._waiting.pop(future, None)
 
     async def _ask(self) -> None:
-        pause = FIRST_POLL_SECONDS
+        pause = FIRST_OUTCOME_POLL_SECONDS
         try:
             while self._waiting:
                 future, number = next(iter(self._waiting.items()))
@@ -67,9 +66,9 @@ class TransactionOutcomes:
                     if self._waiting.pop(future, None) is not None:
                         self._waiting[future] = number  # at the end: nobody waits for another's ending
                     await asyncio.sleep(pause)
-                    pause = min(2 * pause, MAX_POLL_SECONDS)
+                    pause = min(2 * pause, MAX_OUTCOME_POLL_SECONDS)
                     continue
-                pause = FIRST_POLL_SECONDS
+                pause = FIRST_OUTCOME_POLL_SECONDS
                 self._waiting.pop(future, None)
                 if not future.done():
                     future.set_result(status)

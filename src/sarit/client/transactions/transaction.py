@@ -28,8 +28,14 @@ from sarit.client.core.values import TransactionStatus
 from sarit.client.transactions.calls import TransactionCalls
 from sarit.client.transactions.outcomes import TransactionOutcomes
 from sarit.client.writer.targets import TransactionTarget
-from sarit.client.writer.writer import DEFAULT_BUFFER_BYTES, EventWriter
+from sarit.client.writer.writer import EventWriter
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.limits import (
+    DEFAULT_TRANSACTION_LEASE_SECONDS,
+    DEFAULT_WRITER_BUFFER_BYTES,
+    LEASE_RENEWALS,
+    LEASE_RETRY_SECONDS,
+)
 from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:
@@ -41,9 +47,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DEFAULT_LEASE_SECONDS: Final = 90.0
-RENEWALS_PER_LEASE: Final = 3
-RETRY_SECONDS: Final = 0.5
 
 OPEN: Final = "open"
 COMMITTED: Final = "committed"
@@ -71,9 +74,9 @@ class TransactionalWriter:
         stream: StreamName,
         *,
         name: str | None = None,
-        lease_seconds: float = DEFAULT_LEASE_SECONDS,
+        lease_seconds: float = DEFAULT_TRANSACTION_LEASE_SECONDS,
         keep_alive: bool = True,
-        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+        buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
     ) -> None:
         if name is not None and not is_user_name(name):
             raise Invalid(f"{name!r} is no name for a writer: letters, digits, '.' and '-', at most 250")
@@ -161,19 +164,19 @@ class TransactionalWriter:
 
     async def _renew(self, transaction: Transaction) -> None:
         """Renew the lease of a transaction until it ends."""
-        pause = self._lease_ms / 1000 / RENEWALS_PER_LEASE
+        pause = self._lease_ms / 1000 / LEASE_RENEWALS
         while True:
             await asyncio.sleep(pause)
             try:
                 status = await self._calls.ping(transaction.id.int, self._lease_ms)
             except Unavailable as error:
                 log.info("transaction %s is not renewed yet: %s", transaction.id, error)
-                pause = RETRY_SECONDS
+                pause = LEASE_RETRY_SECONDS
                 continue
             except SaritError as error:  # the stream is gone, or it was open for too long: it ends with its lease
                 transaction.lost(Conflict(f"transaction {transaction.id} cannot be kept open: {error}"))
                 return
-            pause = self._lease_ms / 1000 / RENEWALS_PER_LEASE
+            pause = self._lease_ms / 1000 / LEASE_RENEWALS
             if status is not TransactionStatus.OPEN:
                 transaction.lost(Conflict(f"transaction {transaction.id} has ended: {status.name.lower()}"))
                 return

@@ -1,58 +1,80 @@
-"""The asyncio side of a lane: connects it, feeds its replies to it, sends what it wants sent.
+"""The asyncio side of a segment appender: it connects the appender, passes replies to it, sends what it wants sent.
 
     start -> endpoint from the controller -> connection of the pool -> SetupAppend -> open
       ^------------------- connection lost, wrong host ------------------------'
 
-Replies that end the lane (sealed, gone) and errors that no retry cures go to the owner.
+Replies that end the appender (sealed, deleted) and errors that no retry cures go to the owner.
+
+A *large event* is too long for an append (wire.md 4.5).  It takes another way:
+
+    CreateTransientSegment -> SetupAppend -> ConditionalBlockEnd 0, 1, 2 ... -> MergeSegments
+
+The transient segment ends with the connection.  A broken connection therefore leaves nothing behind, unless the merge
+happened and only its reply was lost.  The merge replaces the writer's event number on the target, on condition that it
+is still the one before (attribute id = writer id).  The next SetupAppend then says whether the event is stored, as for
+every other block.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sarit.client.core.connection import APPENDS, Connection
-from sarit.client.core.replies import error_of
-from sarit.client.writer.large import append_large
+from sarit.client.core.connection import APPENDS, Connection, PendingReply
+from sarit.client.core.replies import error_of, expect
 from sarit.client.writer.segment_appender import OPEN, SEALED, SETTING_UP, SegmentAppender
 from sarit.core.errors import Corrupt, NotFound, SaritError, Sealed, Unavailable
+from sarit.core.limits import LARGE_EVENT_PIECE_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.wire.commands import (
     AppendSetup,
+    AttributeUpdate,
+    ConditionalBlockEnd,
+    CreateTransientSegment,
     DataAppended,
     InvalidEventNumber,
+    MergeSegments,
     NoSuchSegment,
+    SegmentCreated,
     SegmentIsSealed,
+    SegmentsMerged,
+    SetupAppend,
     WrongHost,
+    encode_parts,
 )
 
 if TYPE_CHECKING:
     from sarit.client.core.framing import Chunk
     from sarit.client.core.session import Session
+    from sarit.client.writer.segment_appender import Block
     from sarit.core.names import SegmentId, StreamName
 
 log = logging.getLogger(__name__)
 
+_REPLACE_IF_EQUALS: Final = 4  # kind of AttributeUpdate
+
 
 class Owner(Protocol):
-    """A writer, as its lanes see it."""
+    """A writer, as its drivers see it.  It keeps two sums over all of them, in bytes and in blocks."""
 
     unacked_bytes: int
     blocks_in_flight: int
 
     def progressed(self, driver: AppenderDriver) -> None:
-        """The lane was acknowledged something, or may send again: pump it soon."""
+        """Something was acknowledged, or the driver may send again: dispatch soon."""
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
-        """The lane's segment takes no more: place what it holds elsewhere."""
+        """The segment takes no more: place what the appender holds elsewhere."""
 
     def failed(self, error: BaseException) -> None:
         """The writer cannot go on."""
 
 
 class AppenderDriver:
-    """One lane and its connection.  `events` and `keys` gather what a batch has for this lane."""
+    """One appender and its connection.  `events` and `keys` collect what a batch has for this appender."""
 
     __slots__ = (
+        "_backed_off",
         "_backoff",
         "_connection",
         "_owner",
@@ -79,6 +101,7 @@ class AppenderDriver:
         self._owner = owner
         self._connection: Connection | None = None
         self._backoff = session.backoff()
+        self._backed_off = False  # since the store last took something
         self._started = False
         self._released = False
 
@@ -91,13 +114,13 @@ class AppenderDriver:
         self._owner.unacked_bytes += chunk.length
 
     def take(self) -> list[Chunk]:
-        """Everything not acknowledged, in order, of a lane that is sealed."""
+        """Everything not acknowledged, in order, when the segment is sealed."""
         self._owner.unacked_bytes -= self.appender.unacked_bytes
         self._owner.blocks_in_flight -= self.appender.blocks_in_flight
-        return list(self.appender.take_unacknowledged())
+        return self.appender.take_unacknowledged()
 
     def due(self, only: bool, more: int = 0) -> bool:
-        """Whether `dispatch` may send something, or begins to connect; a large event goes by what is acknowledged.
+        """Whether `dispatch` may send something, or starts to connect; a large event waits for acknowledgements.
 
         `more`: bytes that are to be added before."""
         return self._connection is None or self.appender.due(False, only, more)
@@ -106,7 +129,7 @@ class AppenderDriver:
         """Send what is due; see `SegmentAppender.blocks`."""
         appender = self.appender
         if self._connection is None:
-            if not self._started and appender.busy and appender.state != SEALED and not self._released:
+            if not self._started and appender.unacked_bytes and appender.state != SEALED and not self._released:
                 self._start()
             return
         before = appender.blocks_in_flight
@@ -114,7 +137,7 @@ class AppenderDriver:
         if parts:
             self._connection.send(parts)
             self._owner.blocks_in_flight += appender.blocks_in_flight - before
-        if appender.large_due() is not None and not self._started:
+        elif not before and not self._started and appender.large_due() is not None:
             self._started = True
             self._session.background.spawn(self._large(), f"large event to {appender.segment}")
 
@@ -125,7 +148,7 @@ class AppenderDriver:
 
     def _leave(self) -> None:
         if self._connection is not None:
-            self._connection.machine.forget(self.appender.request_id)
+            self._connection.forget(self.appender.request_id)
             self._connection = None
 
     # -- connecting ---------------------------------------------------------------------------
@@ -143,8 +166,8 @@ class AppenderDriver:
                 except Unavailable as error:
                     log.info("%s: %s", self.appender.segment, error)
                     self._session.forget_endpoint(self.name, self.segment)
-                    await self._backoff.wait(error)
-        except Exception as error:  # whatever it is: nobody else would tell the writer
+                    await self._back_off(error)
+        except Exception as error:  # any: nobody else would report it to the writer
             self._owner.failed(error)
 
     async def _attach_once(self) -> None:
@@ -159,36 +182,50 @@ class AppenderDriver:
         self._started = False
         connection.send([self.appender.connecting(request_id)])
 
-    def _again(self, error: SaritError) -> None:
-        """The lane lost its connection: find a new one, now if there is something to send."""
+    async def _back_off(self, error: SaritError) -> None:
+        """Pause before the next attempt.  Raises Unavailable when the retry timeout has passed."""
+        self._backed_off = True
+        await self._backoff.wait(error)
+
+    def _progress_made(self) -> None:
+        """The store took something: the next failure starts a new series of attempts.
+
+        Not at AppendSetup: a store that takes none of our blocks is not asked again and again without pauses.  Runs for
+        every acknowledgement, hence the flag."""
+        if self._backed_off:
+            self._backed_off = False
+            self._backoff.reset()
+
+    def _reconnect(self, error: SaritError) -> None:
+        """The connection is lost: find a new one, at once if there is something to send."""
         self._leave()
         before = self.appender.blocks_in_flight
         self.appender.disconnected()
         self._owner.blocks_in_flight -= before
-        if self.appender.state == SEALED or self._started or self._released or not self.appender.busy:
+        if self.appender.state == SEALED or self._started or self._released or not self.appender.unacked_bytes:
             return
         self._started = True
         self._session.background.spawn(self._reattach(error), f"reconnect {self.appender.segment}")
 
     async def _reattach(self, error: SaritError) -> None:
         try:
-            await self._backoff.wait(error)
+            await self._back_off(error)
         except SaritError as last:
             self._owner.failed(last)
             return
         await self._attach()
 
     async def _large(self) -> None:
-        """Append the large event whose turn it is, then set the lane up again."""
+        """Append the large event whose turn it is, then set the appender up again."""
         block = self.appender.large_due()
         connection = self._connection
-        error: SaritError = Unavailable("the lane was closed")
+        error: SaritError = Unavailable("the connection of the appender was closed")
         if block is not None and connection is not None:
             try:
-                await append_large(self._session, connection, self.appender, block)
+                await _append_large(self._session, connection, self.appender, block)
                 self._owner.unacked_bytes -= block.length
                 self.appender.large_done()
-                self._backoff.reset()
+                self._progress_made()
             except Unavailable as problem:
                 error = problem
             except (Sealed, NotFound) as problem:
@@ -200,13 +237,13 @@ class AppenderDriver:
                 self._owner.failed(problem)
                 return
         self._started = False
-        self._again(error)
+        self._reconnect(error)
         self._owner.progressed(self)
 
     # -- replies --------------------------------------------------------------------------------
 
     def on_reply(self, command: Any, connection: Connection) -> bool:
-        """Handle a reply for the lane; True when the lane leaves this connection."""
+        """Pass a reply to the appender; True when the appender leaves this connection."""
         if connection is not self._connection:
             return True
         appender = self.appender
@@ -218,7 +255,7 @@ class AppenderDriver:
                     appender.acked(command.event_number)
                     appender.tail_offset = command.segment_write_offset
                     self._owner.blocks_in_flight += appender.blocks_in_flight - before
-                    self._backoff.reset()  # not at AppendSetup: a store that takes none of our blocks is left in peace
+                    self._progress_made()
                 else:
                     appender.opened_at(command.last_event_number)
             except Corrupt as corrupt:
@@ -238,7 +275,7 @@ class AppenderDriver:
             if kind is InvalidEventNumber:
                 connection.abort(f"{connection.name}: {error}")
             self._session.forget_endpoint(self.name, self.segment)
-            self._again(error)
+            self._reconnect(error)
             return True
         self._owner.failed(error)
         return True
@@ -246,11 +283,11 @@ class AppenderDriver:
     def on_lost(self, error: Unavailable, connection: Connection) -> None:
         """The connection ended."""
         if connection is self._connection:
-            self._again(error)
+            self._reconnect(error)
 
 
 class _ReplySink:
-    """A lane's place on one connection; replies of an earlier one are not taken for the present one's."""
+    """An appender's place on one connection; replies of an earlier one are not taken for the present one's."""
 
     __slots__ = ("_connection", "_driver")
 
@@ -263,3 +300,36 @@ class _ReplySink:
 
     def lost(self, error: Unavailable) -> None:
         self._driver.on_lost(error, self._connection)
+
+
+async def _append_large(session: Session, connection: Connection, appender: SegmentAppender, block: Block) -> None:
+    """Append the event of `block` to the segment of `appender`.  After Unavailable the next SetupAppend tells."""
+    writer = session.env.random.bytes(16)
+    created = await connection.ask(lambda i: CreateTransientSegment(i, writer, appender.segment, appender.token))
+    name = expect(created, SegmentCreated, appender.segment).segment
+    setup = await connection.ask(lambda i: SetupAppend(i, writer, name, appender.token))
+    if expect(setup, AppendSetup, name).last_event_number != NULL_ATTRIBUTE_VALUE:
+        raise Unavailable(f"{name}: a new segment has a writer already")
+    await _fill(connection, writer, name, memoryview(block.chunks[0].data).cast("B"))
+    update = AttributeUpdate(appender.writer_id, _REPLACE_IF_EQUALS, block.number, appender.stored_number())
+    merged = await connection.ask(lambda i: MergeSegments(i, appender.segment, name, appender.token, (update,)))
+    expect(merged, SegmentsMerged, appender.segment)
+
+
+async def _fill(connection: Connection, writer: bytes, name: str, data: memoryview) -> None:
+    """Write `data` into the transient segment; the pieces are all in flight at once."""
+    pending: list[tuple[int, PendingReply]] = []
+    try:
+        for number, offset in enumerate(range(0, len(data), LARGE_EVENT_PIECE_BYTES)):
+            reply = PendingReply()
+            request_id = connection.expect(reply)
+            pending.append((request_id, reply))
+            piece = data[offset : offset + LARGE_EVENT_PIECE_BYTES]
+            connection.send(encode_parts(ConditionalBlockEnd(writer, number, offset, piece, request_id)))
+        answers: list[Any] = await asyncio.gather(*(reply.answer for _, reply in pending))
+        for answer in answers:
+            expect(answer, DataAppended, name)
+    finally:
+        for request_id, reply in pending:
+            connection.forget(request_id)
+            reply.answer.cancel()

@@ -26,7 +26,7 @@ def as_key(key: Any) -> str:
     """`key` as str.  Raises Invalid."""
     if isinstance(key, str):
         return str(key)
-    raise Invalid(f"a key is a str, not {type(key).__name__}: turn it into one")
+    raise Invalid(f"a key is a str, not {type(key).__name__}: convert it")
 
 
 def _is_arrow(values: Any) -> bool:
@@ -67,7 +67,7 @@ class Bulk:
         return bulk
 
     def place(self, partitioner: Partitioner) -> None:
-        """Give the events to their lanes."""
+        """Give the events to their appenders."""
         if not self.arrow:
             partitioner.place(self.events, self.keys)
             return
@@ -77,7 +77,7 @@ class Bulk:
         self._place_by_key(partitioner)
 
     def _place_by_key(self, partitioner: Partitioner) -> None:
-        """Hash each different key once, then filter per lane."""
+        """Hash each different key once, then filter per appender."""
         import numpy as np
         import pyarrow as pa
 

@@ -1,44 +1,113 @@
-"""Where the events of a writer go: the lanes of its stream's segments, through all scaling.
+"""Which segment gets which event of a writer, through all scaling.
 
-When a segment answers that it is sealed, its successors are asked for (`targets.py`), and everything its lane holds
-un-acknowledged is placed anew, by key, in order, before anything newer of those keys.
+*Key ranges.*  `KeyRanges` assigns parts of the key space [0, 1) to appenders.  When an appender's segment turns out to
+be sealed, its ranges alone go to its successors, cut to their bounds.  Ranges of appenders not known to be sealed stay,
+even where a successor covers them too.  Thus an event can only follow its predecessors of the same key: whatever the
+old appender still holds goes to the successor before anything newer does.
 
-Events without keys stay with one lane for a while before they go on to another, drawn at random: each lane that has
-something in flight makes a container and a log work, and many small blocks in many of them cost everybody more time
-than a few good ones.  The while is short in bytes and in time, so that all segments get their share of a fast writer
-within a second, and a slow one, whose next event comes when the while is over, draws a lane for each.
+*Sealed segments.*  When a segment answers that it is sealed, its successors are requested (`targets.py`).  Everything
+its appender holds unacknowledged is placed again, by key, in order, before anything newer of those keys.
+
+*Events without keys* stay with one appender for a while (it is *sticky*) before the next is drawn at random.  Each
+appender that has something in flight makes a container and a log work; many small blocks in many of them cost everybody
+more time than a few good ones.  The while is short in bytes and in time: all segments get their share of a fast writer
+within a second, and a slow one, whose next event comes after it is over, draws an appender for each event.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sarit.client.core.framing import Chunk, chunks_of, split_events
 from sarit.client.writer.appender_driver import AppenderDriver
-from sarit.client.writer.key_ranges import KeyRanges
-from sarit.core.keyspace import KeyRange
-from sarit.core.limits import KIB
+from sarit.client.writer.segment_appender import FlushBarrier
+from sarit.core.errors import Corrupt
+from sarit.core.keyspace import KeyRange, hash_key
+from sarit.core.limits import MAX_CACHED_KEYS, STICKY_BYTES, STICKY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentRange, Successor
-    from sarit.client.writer.flush_barrier import FlushBarrier
     from sarit.client.writer.targets import Target
     from sarit.core.errors import SaritError
     from sarit.core.names import SegmentId
 
 log = logging.getLogger(__name__)
 
-STICKY_BYTES: Final = 512 * KIB
-STICKY_SECONDS: Final = 0.005
+L = TypeVar("L")
+
+
+class _AppenderOfKey(dict[str, L]):
+    """Key -> appender; hashes a key that it has not seen.  Indexing it is the cheapest way from key to appender."""
+
+    __slots__ = ("_key_ranges",)
+
+    def __init__(self, key_ranges: KeyRanges[L]) -> None:
+        super().__init__()
+        self._key_ranges = key_ranges
+
+    def __missing__(self, key: str) -> L:
+        if len(self) >= MAX_CACHED_KEYS:
+            self.clear()
+        appender = self[key] = self._key_ranges.at(hash_key(key))
+        return appender
+
+
+class KeyRanges(Generic[L]):
+    """The key space by appender, as ranges (low, high, appender) in ascending order.
+
+    `of_key[key]` is the appender of a key; `only` the one that takes everything, if one does.  A key hash equal to a
+    segment's upper bound belongs to that segment (naming.md 3)."""
+
+    __slots__ = ("_highs", "_ranges", "of_key", "only")
+
+    def __init__(self, ranges: Sequence[tuple[float, float, L]]) -> None:
+        self._set(sorted(ranges, key=lambda found: found[0]))
+
+    def _set(self, ranges: list[tuple[float, float, L]]) -> None:
+        end = 0.0
+        for low, high, _ in ranges:
+            if low != end:
+                raise Corrupt(f"the stream's segments leave a hole in the key space at {end}")
+            end = high
+        if end != 1.0:
+            raise Corrupt(f"the stream's segments end at {end}, not at 1.0")
+        # Neighbours of one appender, which a merge leaves, become one range: whoever has everything is `only` then.
+        joined: list[tuple[float, float, L]] = []
+        for low, high, appender in ranges:
+            if joined and joined[-1][2] is appender:
+                joined[-1] = (joined[-1][0], high, appender)
+            else:
+                joined.append((low, high, appender))
+        self._ranges = joined
+        self._highs = [high for _, high, _ in joined]
+        self.of_key: dict[str, L] = _AppenderOfKey(self)
+        self.only: L | None = joined[0][2] if len(joined) == 1 else None
+
+    def at(self, position: float) -> L:
+        """The appender that takes `position` of the key space."""
+        return self._ranges[bisect_left(self._highs, position)][2]
+
+    def replace(self, old: L, successors: Sequence[tuple[float, float, L]]) -> None:
+        """Hand the ranges of `old` to `successors` (their ranges and appenders).  Raises Corrupt."""
+        ranges = []
+        for low, high, appender in self._ranges:
+            if appender is not old:
+                ranges.append((low, high, appender))
+                continue
+            for start, end, successor in successors:
+                if max(low, start) < min(high, end):
+                    ranges.append((max(low, start), min(high, end), successor))
+        self._set(sorted(ranges, key=lambda found: found[0]))
 
 
 class Partitioner:
-    """The lanes of one writer.  `unacked_bytes` are not acknowledged, `blocks_in_flight` are in flight."""
+    """The appenders of one writer; `unacked_bytes` and `blocks_in_flight` are sums over all of them."""
 
     def __init__(
         self,
@@ -60,7 +129,7 @@ class Partitioner:
         self._written: dict[SegmentId, KeyRange] = {}
         self._dispatch_pending: dict[AppenderDriver, None] = {}
         self._since_barrier: dict[AppenderDriver, None] = {}
-        self._sticky: AppenderDriver | None = None  # the lane that takes what has no key, until it has had enough
+        self._sticky: AppenderDriver | None = None  # takes what has no key, until it had enough
         self._sticky_bytes = 0
         self._sticky_until = 0.0
 
@@ -76,7 +145,7 @@ class Partitioner:
         self.opened = True
 
     def drivers(self) -> list[AppenderDriver]:
-        """Every lane."""
+        """The drivers of all segments that are written to."""
         return list(self._drivers.values())
 
     def release(self) -> None:
@@ -115,7 +184,7 @@ class Partitioner:
     # -- placing ------------------------------------------------------------------------------
 
     def sticky_driver(self) -> AppenderDriver:
-        """The lane for what has no key; drawn at random, by the width of its range, when it is time for another."""
+        """For what has no key; another is drawn at random, by the width of its range, when it is time."""
         env = self._session.env
         now = env.clock.monotonic()
         if self._sticky is None or self._sticky_bytes <= 0 or now >= self._sticky_until:
@@ -125,20 +194,20 @@ class Partitioner:
         return self._sticky
 
     def add(self, driver: AppenderDriver, chunk: Chunk) -> None:
-        """Give a chunk to a lane."""
+        """Give a chunk to an appender."""
         driver.add(chunk)
         if driver is self._sticky:
             self._sticky_bytes -= chunk.length
         self._dispatch_pending[driver] = self._since_barrier[driver] = None
 
     def add_all(self, chunks: Iterable[Chunk]) -> None:
-        """Give chunks to the only lane; those of events without keys, to the lanes whose turn it is."""
+        """Give chunks to the only appender; of events without keys, to those whose turn it is."""
         only = self.key_ranges.only
         for chunk in chunks:
             self.add(only or self.sticky_driver(), chunk)
 
     def place(self, events: list[bytes], keys: list[str | None] | None) -> None:
-        """Give events to their lanes; those without keys stay with a lane for a while."""
+        """Give events to their appenders; those without keys stay with one for a while."""
         if not events:
             return
         if self.key_ranges.only is not None or keys is None:
@@ -160,10 +229,10 @@ class Partitioner:
             driver.keys.clear()
 
     def partition(self, batch: list[Any]) -> None:
-        """Give a writer's intake (events, keys before their events, bulks) to the lanes."""
+        """Give a writer's intake (events, keys before their events, bulks) to the appenders."""
         if type(batch[0]) is bytes:
             try:
-                chunks = list(chunks_of(batch))
+                chunks = chunks_of(batch)
             except TypeError:  # framing takes bytes alone: there is a key or a bulk among them
                 pass
             else:
@@ -195,28 +264,20 @@ class Partitioner:
                 item.place(self)
         self.place(events, keys)
 
-    def place_barrier(self, barrier: FlushBarrier) -> None:
-        """Let `barrier` pass when everything placed so far is acknowledged."""
-        self._place_on(barrier, self._drivers.values())
+    def place_barrier(self, done: Callable[[], None]) -> None:
+        """Call `done` when everything placed so far is acknowledged."""
+        FlushBarrier(done, [driver.appender for driver in self._drivers.values()])
 
-    def place_barrier_since_last(self, barrier: FlushBarrier) -> None:
-        """Let `barrier` pass when all lanes that were given something since the last such mark have it acknowledged."""
+    def place_barrier_since_last(self, done: Callable[[], None]) -> None:
+        """Call `done` when all appenders that were given something since the last such barrier have it acknowledged."""
         given, self._since_barrier = self._since_barrier, {}
-        self._place_on(barrier, given)
-
-    def _place_on(self, barrier: FlushBarrier, drivers: Iterable[AppenderDriver]) -> None:
-        for driver in drivers:
-            appender = driver.appender
-            if appender.busy:
-                barrier.add_appender()
-                appender.barriers.append((appender.accepted_events, barrier))
-        barrier.appender_passed()
+        FlushBarrier(done, [driver.appender for driver in given])
 
     def due(self, more: int = 0) -> bool:
-        """Whether a lane may send something now; else acknowledgements come first, and the pump after them.
+        """Whether an appender may send something now; else acknowledgements come first, and a dispatch after them.
 
-        `more`: bytes that the only lane is still to be given.  Several lanes are not looked at here, for each mark: the
-        pump does it once for many."""
+        `more`: bytes that the only appender is still to be given.  Several appenders are not evaluated here, for each
+        barrier: the dispatch does it once for many."""
         if not self.opened:
             return False
         only = self.key_ranges.only
@@ -226,19 +287,21 @@ class Partitioner:
         return len(pending) > 1 or any(driver.due(driver is only) for driver in pending)
 
     def dispatch(self, urgent: bool) -> None:
-        """Let lanes send that have something new to send; `urgent`: all, without gathering."""
+        """Let those send that have something new to send; `urgent`: all, without batching."""
         pending = self._dispatch_pending
         if urgent:
             pending.update(dict.fromkeys(self._drivers.values()))
         if pending:
             self._dispatch_pending = {}
+            only = self.key_ranges.only
             for driver in pending:
-                driver.dispatch(urgent, driver is self.key_ranges.only)
+                if driver.appender.unacked_bytes:  # else there is nothing to send, and nothing to connect for
+                    driver.dispatch(urgent, driver is only)
 
-    # -- what lanes report ----------------------------------------------------------------------
+    # -- what drivers report --------------------------------------------------------------------
 
     def progressed(self, driver: AppenderDriver) -> None:
-        """A lane may send again."""
+        """A driver may send again."""
         self._dispatch_pending[driver] = None
         self._on_progress()
 
@@ -254,11 +317,11 @@ class Partitioner:
     async def _move_on(self, old: AppenderDriver) -> None:
         try:
             self._hand_over(old, await self.target.successors(old.segment))
-        except Exception as error:  # whatever it is: nobody else would tell the writer
+        except Exception as error:  # any: nobody else would report it to the writer
             self.failed(error)
 
     def _hand_over(self, old: AppenderDriver, successors: Sequence[Successor]) -> None:
-        """Let `successors` take the place of a lane, and all that it holds.  Raises Corrupt."""
+        """Let `successors` take the place of an appender, and all that it holds.  Raises Corrupt."""
         for successor in successors:
             self._session.assume_endpoint(self.target.stream, successor.segment, old.segment)
         targets = [(s.low, s.high, self._driver(s)) for s in successors]
@@ -274,9 +337,10 @@ class Partitioner:
         for chunk in old.take():
             self._replace(chunk, targets[0][2] if len(targets) == 1 else None)
         for barrier, times in barriers.items():
-            self.place_barrier(barrier)
-            for _ in range(times - 1):  # once per lane is enough: else they would multiply with every scale
-                barrier.appender_passed()
+            # Once per appender is enough: its places would multiply with every scale.  So all it had here end.
+            barrier.place_on([driver.appender for driver in self._drivers.values()])
+            for _ in range(times - 1):
+                barrier.end_wait()
         self._on_progress()
 
     def _replace(self, chunk: Chunk, only: AppenderDriver | None) -> None:

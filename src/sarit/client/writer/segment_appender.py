@@ -1,54 +1,116 @@
-"""One writer on one segment (pure): numbers, blocks, acknowledgements.
+"""Appends of one writer to one segment (pure): numbers, blocks, acknowledgements, flush barriers.
 
-Theory of operation.  A lane has a writer id of its own; its events are numbered 1, 2, 3 ...  Chunks wait in
-`_pending`, get their numbers when they are made into a block, and stay in `_sent` until the store acknowledges a
-number at or above the block's last.  The store keeps the last number of each writer id *with* the data, so after
-any loss of the connection the lane asks (SetupAppend), forgets the blocks up to the answer, and sends the rest
-again with the same numbers: nothing is lost and nothing stored twice.  Blocks are atomic on the store, thus an
-answer inside a block is a broken store (Corrupt), and so is one below what was acknowledged already.
+Theory of operation.
 
-Batching clocks itself, without a timer: while fewer than `EAGER_BLOCKS` are in flight a block is sent at once with
-whatever is there; after that chunks gather until an acknowledgement comes or a good block is full.  What is a good
-block grows with the bytes in flight, so a fast writer pays per MiB and a slow one waits for nobody.  Where the lane
-gets all that is written (`only`), the second block, too, gathers until it is as large as the first, or that is
-acknowledged: it would hold what came within the moment since, and each block costs the store a sync
+*Exactly once.*  An appender has a writer id of its own and numbers its events 1, 2, 3 ...  Chunks wait in `_pending`.
+They get their numbers when they are made into a block.  A block stays in `_sent` until the store acknowledges a number
+at or above the block's last.  The store retains the last number of each writer id *with* the data.  After any loss of
+the connection the appender therefore asks for it (SetupAppend), drops the blocks up to the answer, and sends the rest
+again with the same numbers: no event is lost and none is stored twice.  Blocks are atomic on the store.  An answer
+inside a block is a broken store (Corrupt), and so is one below what was acknowledged already.
+
+*Batching* clocks itself, without a timer.  While fewer than `EAGER_BLOCKS` are in flight, a block is sent at once with
+whatever is pending.  After that, chunks are batched until an acknowledgement comes or a good block is full.  The size
+of a good block grows with the bytes in flight: a fast writer pays per MiB, and a slow one waits for nobody.  Where one
+appender gets all that is written (`only`), the second block, too, is batched until it is as large as the first, or the
+first is acknowledged: it would hold only what came within the moment since, and each block costs the store a sync
 (docs/decisions/0401).
+
+*Large events* (longer than an append may be) travel in a transient segment that is merged.  `large_due` returns such
+an event once everything before it is acknowledged; nothing is sent after it until `large_done`.  The merge is
+conditional on the writer's number and raises it, so it happens once, too.
+
+*Sealed segments.*  When the segment takes no more data, `take_unacknowledged` returns what is not acknowledged, in
+order, for the successors.
+
+*Flush barriers.*  A barrier notes how many events were accepted when it was placed.  It passes when as many are
+acknowledged.
 
 Frames are AppendBlockEnd alone, holding the whole block (wire.md 4.2, as the Rust client does).
 
-    detached --attached()--> setup --set_up(last)--> open --surrender()--> sealed
-       ^--------------------detached()----------------'
+`TRANSITIONS` lists every legal step; `check` states the invariants and runs after every step in the tests.
 
-A large event (longer than an append may be) travels in a transient segment that is merged; `large_due()` hands it
-out once everything before it is acknowledged, and nothing is sent after it until `large_done()`.  The merge is
-conditional on the writer's number and raises it, so it too happens once.
+    DISCONNECTED --CONNECT--> SETTING_UP --SET_UP--> OPEN --SEAL--> SEALED
+         ^                        |                   |
+         '------ DISCONNECT ------'-------------------'  (from OPEN also MERGE_LARGE)
 """
 
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.core.framing import CHUNK_BYTES, Chunk
 from sarit.core.errors import Corrupt
-from sarit.core.limits import KIB, MIB, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import (
+    APPENDER_WINDOW_BYTES,
+    EAGER_BLOCKS,
+    NULL_ATTRIBUTE_VALUE,
+    SMALL_BLOCK_BYTES,
+    WRITE_CHUNK_BYTES,
+)
 from sarit.wire.append import append_block_end_header
 from sarit.wire.commands import SetupAppend, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable
 
-    from sarit.client.writer.flush_barrier import FlushBarrier
+    from sarit.client.core.framing import Chunk
     from sarit.env.ports import Buffer
 
-EAGER_BLOCKS: Final = 2
-SMALL_BLOCK_BYTES: Final = 32 * KIB
-APPENDER_WINDOW_BYTES: Final = 8 * MIB
-
-DISCONNECTED: Final = "detached"
-SETTING_UP: Final = "setup"
+# States.
+DISCONNECTED: Final = "disconnected"
+SETTING_UP: Final = "setting up"
 OPEN: Final = "open"
 SEALED: Final = "sealed"
+
+# Events.
+CONNECT: Final = "connect"  # SetupAppend is to be sent on a new connection
+SET_UP: Final = "set up"  # AppendSetup came
+DISCONNECT: Final = "disconnect"  # the connection ended, or the store refused
+MERGE_LARGE: Final = "merge large"  # a large event was merged: the number must be asked for again
+SEAL: Final = "seal"  # the segment is sealed or deleted
+
+TRANSITIONS: Final = {
+    (DISCONNECTED, CONNECT): SETTING_UP,
+    (DISCONNECTED, DISCONNECT): DISCONNECTED,
+    (DISCONNECTED, MERGE_LARGE): DISCONNECTED,  # the reply came, then the connection ended, in one turn of the loop
+    (DISCONNECTED, SEAL): SEALED,
+    (SETTING_UP, SET_UP): OPEN,
+    (SETTING_UP, DISCONNECT): DISCONNECTED,
+    (SETTING_UP, SEAL): SEALED,
+    (OPEN, SET_UP): OPEN,  # a second answer is checked as the first was: it may not go back
+    (OPEN, MERGE_LARGE): DISCONNECTED,
+    (OPEN, DISCONNECT): DISCONNECTED,
+    (OPEN, SEAL): SEALED,
+    (SEALED, DISCONNECT): SEALED,
+    (SEALED, SEAL): SEALED,  # sealed by a reply, then again when what it holds is taken
+}
+
+
+class FlushBarrier:
+    """Calls `done` when `appenders` have acknowledged everything they hold now; at once if that is nothing."""
+
+    __slots__ = ("_done", "_waiting")
+
+    def __init__(self, done: Callable[[], object], appenders: Iterable[SegmentAppender]) -> None:
+        self._done = done
+        self._waiting = 1  # for its own placing
+        self.place_on(appenders)
+
+    def place_on(self, appenders: Iterable[SegmentAppender]) -> None:
+        """Wait for these, too.  Ends one wait: that for the placing, or that for an appender that gave up its place."""
+        for appender in appenders:
+            if appender.unacked_bytes:
+                self._waiting += 1
+                appender.barriers.append((appender.accepted_events, self))
+        self.end_wait()
+
+    def end_wait(self) -> None:
+        """An appender has passed, or gives up its place."""
+        self._waiting -= 1
+        if not self._waiting:
+            self._done()
 
 
 class Block:
@@ -72,7 +134,6 @@ class SegmentAppender:
     """See the head of the module.  Times, connections and tasks are the caller's."""
 
     __slots__ = (
-        "_bytes_in_flight",
         "_numbered",
         "_pending",
         "_pending_bytes",
@@ -82,6 +143,8 @@ class SegmentAppender:
         "acked_events",
         "acked_number",
         "barriers",
+        "blocks_in_flight",
+        "bytes_in_flight",
         "forgotten",
         "key",
         "request_id",
@@ -100,7 +163,10 @@ class SegmentAppender:
         self.token = ""
         self.request_id = 0
         self.state: str = DISCONNECTED
+        # Plain attributes, not properties: the writer reads them for every flush and every acknowledgement.
         self.unacked_bytes = 0
+        self.bytes_in_flight = 0
+        self.blocks_in_flight = 0
         self.accepted_events = 0
         self.acked_events = 0
         self.acked_number = 0
@@ -112,13 +178,36 @@ class SegmentAppender:
         self._pending_bytes = 0
         self._unsent: deque[Block] = deque()
         self._sent: deque[Block] = deque()
-        self._bytes_in_flight = 0
 
     def __repr__(self) -> str:
         return (
             f"SegmentAppender({self.segment}, {self.state}, acked {self.acked_number} of {self._numbered}, "
             f"{len(self._sent)} blocks in flight, {self.unacked_bytes} bytes not acknowledged)"
         )
+
+    def _step(self, event: str) -> None:
+        following = TRANSITIONS.get((self.state, event))
+        assert following is not None, f"{self.segment}: {event} is not legal while {self.state}"
+        self.state = following
+
+    def check(self) -> None:
+        """Raises AssertionError when an invariant does not hold.  For tests: it visits every chunk."""
+        blocks = [*self._sent, *self._unsent]
+        assert self.blocks_in_flight == len(self._sent)
+        assert self.bytes_in_flight == sum(block.length for block in self._sent)
+        assert self._pending_bytes == sum(chunk.length for chunk in self._pending)
+        assert self.unacked_bytes == sum(block.length for block in blocks) + self._pending_bytes
+        held_events = sum(block.events for block in blocks) + sum(chunk.events for chunk in self._pending)
+        assert self.accepted_events - self.acked_events == held_events
+        # Only an open appender has blocks in flight; a sealed one retains them until they are taken.
+        assert not self._sent or self.state in (OPEN, SEALED)
+        # Blocks are numbered without a hole, in order, and none is retained that was acknowledged.
+        assert all(before.number == after.number - after.events for before, after in pairwise(blocks))
+        assert not blocks or (self.acked_number < blocks[0].number and blocks[-1].number == self._numbered)
+        # A barrier waits only for events that were accepted before it and are not acknowledged.
+        counts = [count for count, _ in self.barriers]
+        assert counts == sorted(counts)
+        assert not counts or self.acked_events < counts[0] <= counts[-1] <= self.accepted_events
 
     # -- filling ------------------------------------------------------------------------------
 
@@ -129,32 +218,17 @@ class SegmentAppender:
         self.unacked_bytes += chunk.length
         self.accepted_events += chunk.events
 
-    @property
-    def busy(self) -> bool:
-        """Whether anything is not acknowledged yet."""
-        return bool(self._sent or self._unsent or self._pending)
-
-    @property
-    def bytes_in_flight(self) -> int:
-        """Bytes in flight."""
-        return self._bytes_in_flight
-
-    @property
-    def blocks_in_flight(self) -> int:
-        """Blocks in flight."""
-        return len(self._sent)
-
     # -- connecting ---------------------------------------------------------------------------
 
     def connecting(self, request_id: int) -> bytes:
-        """A connection is there: the SetupAppend to send on it.  All replies carry `request_id`."""
+        """There is a connection: the SetupAppend to send on it.  All replies carry `request_id`."""
+        self._step(CONNECT)
         self.request_id = request_id
-        self.state = SETTING_UP
         return encode(SetupAppend(request_id, self.writer_id, self.segment, self.token))
 
     def opened_at(self, last: int) -> None:
         """AppendSetup came: `last` is the last number stored.  Raises Corrupt."""
-        self.state = OPEN
+        self._step(SET_UP)
         if last > self._numbered:
             raise Corrupt(f"{self.segment}: the store has event {last}, {self._numbered} were sent")
         if last < 0:
@@ -170,23 +244,22 @@ class SegmentAppender:
             raise Corrupt(f"{self.segment}: the store has half a block: {last} of {head.number}")
 
     def disconnected(self) -> None:
-        """The connection is gone: what was sent is to be sent again, unless `opened_at` says otherwise."""
+        """The connection is gone: what was sent is sent again, unless `opened_at` says otherwise."""
+        self._step(DISCONNECT)
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
-        self._bytes_in_flight = 0
-        if self.state != SEALED:
-            self.state = DISCONNECTED
+        self.bytes_in_flight = self.blocks_in_flight = 0
 
     # -- sending ------------------------------------------------------------------------------
 
     def blocks(self, urgent: bool = False, only: bool = False) -> list[Buffer]:
         """The frames to send now, in parts, in order.
 
-        `urgent`: do not wait for a good block to fill.  `only`: no other lane gets what is written next."""
+        `urgent`: do not wait for a good block to fill.  `only`: no other appender gets what is written next."""
         parts: list[Buffer] = []
         if self.state != OPEN:
             return parts
-        while self._bytes_in_flight < APPENDER_WINDOW_BYTES:
+        while self.bytes_in_flight < APPENDER_WINDOW_BYTES:
             if not self._unsent and not self._number_next(urgent, only):
                 break
             block = self._unsent[0]
@@ -194,7 +267,8 @@ class SegmentAppender:
                 break
             self._unsent.popleft()
             self._sent.append(block)
-            self._bytes_in_flight += block.length
+            self.blocks_in_flight += 1
+            self.bytes_in_flight += block.length
             prefix, suffix = append_block_end_header(
                 self.writer_id, block.length, block.events, block.number, self.request_id
             )
@@ -205,17 +279,17 @@ class SegmentAppender:
 
     def good_block_bytes(self) -> int:
         """From how many bytes on a block need not wait, given what is in flight."""
-        return min(max(self._bytes_in_flight >> 2, SMALL_BLOCK_BYTES), CHUNK_BYTES)
+        return min(max(self.bytes_in_flight >> 2, SMALL_BLOCK_BYTES), WRITE_CHUNK_BYTES)
 
     def due(self, urgent: bool, only: bool, more: int = 0) -> bool:
         """Whether it is time to make what is pending, and `more` bytes, into a block; see `blocks`."""
         waiting = self._pending_bytes + more
         if not waiting:
             return False
-        sent = len(self._sent)
+        sent = self.blocks_in_flight
         if urgent or not sent:
             return True
-        if sent < EAGER_BLOCKS and (not only or waiting >= min(self._bytes_in_flight, SMALL_BLOCK_BYTES)):
+        if sent < EAGER_BLOCKS and (not only or waiting >= min(self.bytes_in_flight, SMALL_BLOCK_BYTES)):
             return True
         return waiting >= SMALL_BLOCK_BYTES and waiting >= self.good_block_bytes()
 
@@ -227,9 +301,11 @@ class SegmentAppender:
         length = chunks[0].length
         events = chunks[0].events
         if not chunks[0].large:
-            while self._pending and length + self._pending[0].length <= CHUNK_BYTES and not self._pending[0].large:
-                chunk = self._pending.popleft()
-                chunks.append(chunk)
+            while self._pending:
+                chunk = self._pending[0]
+                if chunk.large or length + chunk.length > WRITE_CHUNK_BYTES:
+                    break
+                chunks.append(self._pending.popleft())
                 length += chunk.length
                 events += chunk.events
         self._pending_bytes -= length
@@ -246,7 +322,8 @@ class SegmentAppender:
         sent = self._sent
         while sent and sent[0].number <= number:
             block = sent.popleft()
-            self._bytes_in_flight -= block.length
+            self.blocks_in_flight -= 1
+            self.bytes_in_flight -= block.length
             self._drop(block)
         self.acked_number = max(self.acked_number, number)
 
@@ -255,7 +332,7 @@ class SegmentAppender:
         self.acked_events += block.events
         barriers = self.barriers
         while barriers and barriers[0][0] <= self.acked_events:
-            barriers.popleft()[1].appender_passed()
+            barriers.popleft()[1].end_wait()
 
     # -- large events -------------------------------------------------------------------------
 
@@ -270,27 +347,27 @@ class SegmentAppender:
         return self.acked_number or NULL_ATTRIBUTE_VALUE
 
     def large_done(self) -> None:
-        """The event of `large_due` was merged; the lane must be set up again before it goes on."""
+        """The event of `large_due` was merged; the appender must be set up again before it goes on."""
+        self._step(MERGE_LARGE)
         block = self._unsent.popleft()
         self.acked_number = block.number
         self._drop(block)
-        self.state = DISCONNECTED
 
     # -- the end ------------------------------------------------------------------------------
 
     def seal(self) -> None:
         """The segment takes no more: send nothing; `take_unacknowledged` when the successors are known."""
-        self.state = SEALED
+        self._step(SEAL)
 
-    def take_unacknowledged(self) -> Iterator[Chunk]:
-        """The segment is sealed: everything not acknowledged, in order, to be placed elsewhere."""
-        self.state = SEALED
-        blocks = (*self._sent, *self._unsent)
-        held = [chunk for block in blocks for chunk in block.chunks]
-        held.extend(self._pending)
+    def take_unacknowledged(self) -> list[Chunk]:
+        """Everything not acknowledged, in order, to be placed on the successors; barriers are dropped with it."""
+        self._step(SEAL)
+        chunks = [chunk for block in (*self._sent, *self._unsent) for chunk in block.chunks]
+        chunks.extend(self._pending)
         self._sent.clear()
         self._unsent.clear()
         self._pending.clear()
-        self._bytes_in_flight = self._pending_bytes = self.unacked_bytes = 0
+        self.barriers.clear()
+        self.blocks_in_flight = self.bytes_in_flight = self._pending_bytes = self.unacked_bytes = 0
         self.accepted_events = self.acked_events
-        return iter(held)
+        return chunks

@@ -1,37 +1,42 @@
 """The event writer: `write` neither blocks nor awaits.
 
-The way of an event.  `write` puts it into the *intake*, a plain list, and counts its bytes down: that is all it
-does, about 0.1 µs.  The *pump* takes the intake in one go, finds the lane of each event, frames them in bulk and
-lets the lanes send (`appender.py` says when).  The pump runs
+*The way of an event.*  `write` puts it into the *intake*, a plain list, and counts its bytes down.  That is all it
+does; it takes about 0.1 µs.  A *dispatch* takes the intake in one go, finds the segment appender of each event, frames
+the events in bulk and lets the appenders send (`segment_appender.py` says when they do).  A dispatch runs
 
-* soon, when a write finds the writer *asleep* (nothing, or next to nothing, in flight): low latency;
-* when acknowledgements have come: events gathered meanwhile leave together;
-* when the intake is full (the room is used up): high throughput.
+* in the next turn of the loop, when a write finds the writer *idle* (next to nothing in flight): low latency;
+* when acknowledgements have come: events written meanwhile leave together;
+* when the intake is full: high throughput.
 
-The intake is flat: an event as `bytes`, before it its key as `str` if it has one, or a `Bulk` from `write_many`.  It
-is extended and cut at the front, both atomic under the GIL, and never replaced, so that the blocking client may fill it
-from other threads while the loop's thread empties it.  `_idle` is written by the pump before it looks at the intake
-a last time, and read by `write` after it has appended: no wake-up is lost.
+*Threads.*  The intake is flat: an event as `bytes`, its key as `str` before it if it has one, or a `Bulk` from
+`write_many`.  It is extended and cut at the front, both atomic under the GIL, and never replaced.  The blocking client
+may therefore fill it from other threads while the loop's thread empties it.  A dispatch sets `_idle` before it reads
+the intake a last time; `write` reads `_idle` after it has appended.  No wake-up is lost.
 
-A key's appender is looked up in a dict of recent keys, hashed only when it is not there; with one segment it is not
-looked up at all.  Events without keys stay with one segment for a while (`partitioner.py`).  Keys are retained beside
-the events until these are acknowledged, unhashed: they are hashed again only when a segment was sealed.
+*Keys.*  The appender of a key is looked up in a dict of recent keys; a key is hashed only when it is not there, and
+with one segment it is not looked up at all.  Events without keys stay with one segment for a while (`partitioner.py`).
+Keys are retained, unhashed, beside their events until these are acknowledged: when a segment turns out to be sealed,
+its events are placed again by key.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sarit.client.streams import event_time as times
 from sarit.client.writer.bulk import Bulk, as_event, as_key
-from sarit.client.writer.flush_barrier import FlushBarrier
 from sarit.client.writer.partitioner import Partitioner
-from sarit.client.writer.segment_appender import EAGER_BLOCKS
 from sarit.client.writer.targets import StreamTarget
 from sarit.core.errors import Invalid
-from sarit.core.limits import EVENT_HEADER_BYTES, KIB, MIB
+from sarit.core.limits import (
+    DEFAULT_WRITER_BUFFER_BYTES,
+    EAGER_BLOCKS,
+    EVENT_HEADER_BYTES,
+    MAX_INTAKE_BYTES,
+    MIN_INTAKE_BYTES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,16 +45,12 @@ if TYPE_CHECKING:
     from sarit.client.writer.targets import Target
     from sarit.core.names import StreamName
 
-DEFAULT_BUFFER_BYTES: Final = 32 * MIB
-MIN_INTAKE_BYTES: Final = 64 * KIB
-MAX_INTAKE_BYTES: Final = 512 * KIB
-
 
 class EventWriter:
     """Writes events to one stream, exactly once each and in order per key.  For use on one event loop.
 
-    `buffer_bytes` bounds what `drain` lets pile up un-acknowledged.  `name` is what `note_time` notes under; a writer
-    that goes on with another's work takes its name.  Make one with `client.writer(...)`.
+    `drain` waits while more than `buffer_bytes` are not acknowledged.  `name` is what `note_time` notes under; a writer
+    that continues another's work takes its name.  Make one with `client.writer(...)`.
     """
 
     __slots__ = (
@@ -57,7 +58,6 @@ class EventWriter:
         "_closed",
         "_dispatch_due",
         "_drained",
-        "_failure",
         "_full",
         "_idle",
         "_intake",
@@ -74,6 +74,7 @@ class EventWriter:
         "_wake",
         "_yield",
         "buffer_bytes",
+        "failure",
         "stream",
     )
 
@@ -81,7 +82,7 @@ class EventWriter:
         self,
         session: Session,
         stream: StreamName,
-        buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+        buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
         target: Target | None = None,
         name: str | None = None,
     ) -> None:
@@ -98,7 +99,7 @@ class EventWriter:
         self._intake_free_bytes = self._intake_limit_bytes = max(MIN_INTAKE_BYTES, min(buffer_bytes, MAX_INTAKE_BYTES))
         self._idle = True
         self._closed = False
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None  # what every further call raises, if anything
         self._barriers: dict[asyncio.Future[None], None] = {}
         self._intake_barriers: list[asyncio.Future[None]] = []  # of `_barriers`: placed after what is in the intake
         self._opening: asyncio.Task[None] | None = None
@@ -111,7 +112,7 @@ class EventWriter:
         session.register(self)
 
     def __repr__(self) -> str:
-        return f"EventWriter({self._partitioner!r}, {self._failure or 'well'})"
+        return f"EventWriter({self._partitioner!r}, {self.failure or 'well'})"
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class EventWriter:
         if event.__class__ is not bytes:
             event = as_event(event)
         if key is None:
-            self._intake.append(event)  # written like this the interpreter does it without a call
+            self._intake.append(event)  # written like this, the interpreter does it without a call
         elif key.__class__ is str:
             self._put_both((key, event))
         else:
@@ -147,10 +148,10 @@ class EventWriter:
             self._intake_changed()
 
     def _intake_changed(self) -> None:
-        """Something is to be done about the intake."""
-        if self._failure is not None:
+        """The intake needs a dispatch.  Raises the writer's failure, Invalid when it is closed."""
+        if self.failure is not None:
             self._intake.clear()
-            raise self._failure.with_traceback(None)
+            raise self.failure.with_traceback(None)
         if self._closed:
             self._intake.clear()
             raise Invalid(f"the writer of {self.stream} is closed")
@@ -161,24 +162,28 @@ class EventWriter:
             self._wake()
 
     def bind_foreign_thread(
-        self, wake: Callable[[], None], full: Callable[[], None], dispatched: Callable[[], None]
+        self, wake: Callable[[], None], full: Callable[[], None], on_dispatched: Callable[[], None]
     ) -> None:
-        """Let another thread write (`blocking/streams.py`): `wake` and `full` are called there; `dispatched` is not."""
+        """Let other threads write (`client/blocking`): `wake` and `full` are called there, `on_dispatched` is not."""
         self._wake = wake
         self._full = full
-        self._on_dispatched = dispatched
+        self._on_dispatched = on_dispatched
 
     def dispatch_soon(self) -> None:
-        """Pump in the next turn of the loop."""
+        """Dispatch in the next turn of the loop."""
         if not self._dispatch_due:
             self._dispatch_due = True
-            self._session.loop.call_soon(self._dispatch)
+            self._session.loop.call_soon(self._dispatch_if_due)
+
+    def _dispatch_if_due(self) -> None:
+        if self._dispatch_due:  # else a flush did it meanwhile
+            self._dispatch()
 
     def _progressed(self) -> None:
-        """A lane was acknowledged something, or may send again: pump, unless there is nothing left to see to."""
+        """Something was acknowledged, or an appender may send again: dispatch, unless nothing is left to do."""
         idle = self._idle and not self._partitioner.unacked_bytes and not self._intake
         if idle and (self._drained is None or self._drained.done()) and self._on_dispatched is None:
-            return  # a slow writer is acknowledged after each of its turns: there the pump would come to nothing
+            return  # a slow writer is acknowledged after each of its turns: a dispatch would find nothing
         self.dispatch_soon()
 
     def _dispatch_full(self) -> None:
@@ -187,28 +192,23 @@ class EventWriter:
 
     # -- waiting ------------------------------------------------------------------------------
 
-    @property
-    def failure(self) -> BaseException | None:
-        """What every further call raises, if anything."""
-        return self._failure
-
     def pending_bytes(self) -> int:
         """Bytes written and not acknowledged yet."""
         return self._partitioner.unacked_bytes + self._intake_limit_bytes - self._intake_free_bytes
 
     async def drain(self) -> None:
         """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure."""
-        if self._failure is not None:
-            raise self._failure.with_traceback(None)
+        if self.failure is not None:
+            raise self.failure.with_traceback(None)
         while self.pending_bytes() > self.buffer_bytes:
             self._dispatch()
             if self._drained is None or self._drained.done():
                 self._drained = self._session.loop.create_future()
-            # By `wait`: several may wait for this one future, and one that is cancelled must not take it along.
+            # By `wait`: several tasks may wait for this one future, and a cancelled one must not cancel it.
             await asyncio.wait((self._drained,))
             self._yield = False
-            if self._failure is not None:
-                raise self._failure
+            if self.failure is not None:
+                raise self.failure
         if self._yield:
             self._yield = False
             await asyncio.sleep(0)
@@ -216,17 +216,17 @@ class EventWriter:
     def flush_barrier(self) -> asyncio.Future[None]:
         """A future that is done when everything written so far is durable; it fails as the writer does.
 
-        What is written right after it may leave together with what is before it, and is waited for then, too."""
+        What is written right after it may leave together with what is before it, and is then waited for, too."""
         return self._place_barrier(self._partitioner.place_barrier)
 
     def ack(self) -> asyncio.Future[None]:
         """As `flush_barrier`, but only for the segments that were given events since the last `ack`."""
         return self._place_barrier(self._partitioner.place_barrier_since_last)
 
-    def _place_barrier(self, place: Callable[[FlushBarrier], None]) -> asyncio.Future[None]:
+    def _place_barrier(self, place: Callable[[Callable[[], None]], None]) -> asyncio.Future[None]:
         future: asyncio.Future[None] = self._session.loop.create_future()
-        if self._failure is not None:
-            future.set_exception(self._failure)
+        if self.failure is not None:
+            future.set_exception(self.failure)
             return future
         if self._closed and self.pending_bytes():
             future.set_exception(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
@@ -234,13 +234,13 @@ class EventWriter:
         self._barriers[future] = None
         partitioner = self._partitioner
         if self._intake and (not partitioner.opened or partitioner.key_ranges.only is not None):
-            # One lane gets it all: what is before this and behind the mark before leaves in one block most often, and
-            # framing each part by itself would cost more than all else that a mark does.  Before the writer is open
-            # there is no lane yet.
+            # One appender gets it all: what is before this barrier and after the one before leaves in one block most
+            # often, and framing each part by itself would cost more than all else that a barrier does.  Before the
+            # writer is open there is no appender yet.
             self._intake_barriers.append(future)
         else:
             self._take_intake()
-            place(FlushBarrier(partial(self._complete_barriers, [future])))
+            place(partial(self._complete_barriers, [future]))
         if not self._dispatch_due and partitioner.due(self._intake_limit_bytes - self._intake_free_bytes):
             self.dispatch_soon()
         return future
@@ -262,7 +262,8 @@ class EventWriter:
         """Flush, then note that all events of this writer so far are of `time` or before, and all to come of `time` or
         later.  `time` is an integer in whatever unit the events' times are.
 
-        Readers learn of it by watermarks (`times.py`).  Raises the writer's failure, Invalid (it goes back)."""
+        Readers learn of it by watermarks (`streams/event_time.py`).  Raises the writer's failure, Invalid when `time`
+        goes back."""
         await self.flush()
         positions = await times.written_up_to(self._session, self.stream, self._partitioner.written_segments())
         await times.note_time(self._session, self.stream, self.name, time, positions)
@@ -273,15 +274,16 @@ class EventWriter:
         if self._closed:
             return
         try:
-            await self.flush()  # raises an earlier failure, too: nobody may have been told of it yet
+            await self.flush()  # raises an earlier failure, too: it may not have been reported yet
         finally:
             self.abandon()
         if self._noted:
             await times.forget_writer(self._session, self.stream, self.name)
 
     def abandon(self) -> None:
-        """Release the writer without waiting; what is not acknowledged may or may not be stored, and whoever waits for
-        it is told so."""
+        """Release the writer without waiting.
+
+        What is not acknowledged may or may not be stored; whoever waits for it gets Invalid."""
         if self._closed:
             return
         if self.pending_bytes():
@@ -290,7 +292,7 @@ class EventWriter:
         self._release()
 
     def client_closed(self) -> None:
-        """The client ends before the writer: `close` will tell if anything may be lost."""
+        """The client ends before the writer: `close` raises Invalid if anything may be lost."""
         if self.pending_bytes():
             self.fail(Invalid(f"the client was closed before the writer of {self.stream}: some events may be unstored"))
             self._release()
@@ -317,12 +319,12 @@ class EventWriter:
         else:
             self.abandon()
 
-    # -- the pump -----------------------------------------------------------------------------
+    # -- dispatch -----------------------------------------------------------------------------
 
     def _dispatch(self, urgent: bool = False) -> None:
-        """Empty the intake into the lanes and let them send."""
+        """Empty the intake into the appenders and let them send; `urgent`: without batching."""
         self._dispatch_due = False
-        if self._closed or self._failure is not None:
+        if self._closed or self.failure is not None:
             return
         partitioner = self._partitioner
         try:
@@ -354,9 +356,9 @@ class EventWriter:
             try:
                 self._partitioner.partition(batch)
                 if self._intake_barriers:
-                    passed, self._intake_barriers = self._intake_barriers, []
-                    self._partitioner.place_barrier(FlushBarrier(partial(self._complete_barriers, passed)))
-            except Exception as error:  # some of it is nowhere: no later flush may say that it is stored
+                    barriers, self._intake_barriers = self._intake_barriers, []
+                    self._partitioner.place_barrier(partial(self._complete_barriers, barriers))
+            except Exception as error:  # part of it is lost: no later flush may report it as stored
                 self.fail(error)
                 raise
         self._intake_free_bytes = self._intake_limit_bytes
@@ -365,16 +367,16 @@ class EventWriter:
         try:
             await self._partitioner.open()
             self._take_intake()
-        except Exception as error:  # any: those who wait for a flush would wait for ever
+        except Exception as error:  # any: whoever waits for a flush would wait for ever
             self.fail(error)
             return
         self._dispatch()
 
     def fail(self, error: BaseException) -> None:
         """The first failure is the writer's: every later call raises it."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
-        self._failure = error
+        self.failure = error
         self._idle = True
         waiting = (*self._barriers, self._drained)
         self._barriers.clear()
@@ -387,7 +389,7 @@ class EventWriter:
             self._on_dispatched()
 
     def _complete_barriers(self, futures: list[asyncio.Future[None]]) -> None:
-        """Everything before these marks is durable."""
+        """Everything before these barriers is durable."""
         for future in futures:
             self._barriers.pop(future, None)
             if not future.done():

@@ -141,7 +141,7 @@ def test_write_at_its_bound_raises_when_the_loop_thread_is_gone(world: World) ->
     writer.flush()
     world.thread.run(world.store.stop())
     world.thread.close()
-    writer._inner._failure = None  # a forked process would not see it
+    writer._inner.failure = None  # a forked process would not see it
 
     def write_on() -> None:
         for _ in range(10):

@@ -50,7 +50,7 @@ async def connect(answer: bytes, close: bool = False) -> None:
     ],
 )
 def test_what_is_no_store_is_told_from_one(monkeypatch, answer: bytes, close: bool, message: str) -> None:
-    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(module, "CONNECT_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(Unavailable, match=message):
         asyncio.run(connect(answer, close))
 
@@ -68,13 +68,13 @@ def test_a_port_nobody_listens_on() -> None:
 
 
 def test_a_store_that_gives_no_sign_of_life_is_given_up(monkeypatch) -> None:
-    monkeypatch.setattr(module, "KEEP_ALIVE_SECONDS", 0.02)
+    monkeypatch.setattr(module, "CLIENT_KEEP_ALIVE_SECONDS", 0.02)
 
     async def go() -> None:
         async with asyncio.timeout(10), peer(c.encode(c.Hello(17, 5))) as (connections, address):
             connection = await connections.to(address, REQUESTS)
             assert await connections.to(address, REQUESTS) is connection
-            with pytest.raises(Unavailable, match="no sign of life"):
+            with pytest.raises(Unavailable, match="no keep-alive"):
                 await connection.ask(lambda i: c.GetStreamSegmentInfo(i, "s/t/0", ""))
             assert connection.closed
             with pytest.raises(Unavailable):

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from sarit.client.core.connection import DEAD_AFTER_TICKS, Connection
+from sarit.client.core.connection import Connection
+from sarit.core.limits import DEAD_AFTER_KEEP_ALIVES
 from sarit.wire import commands as c
 
 HELLO = c.encode(c.Hello(17, 5))
@@ -79,7 +80,7 @@ def test_a_reply_that_takes_long_to_arrive_is_waited_for(transport, connection) 
         arrive(connection, REPLY[at : at + step])
         tick(connection)
         assert not connection.closed
-    tick(connection, DEAD_AFTER_TICKS)
+    tick(connection, DEAD_AFTER_KEEP_ALIVES)
     assert connection.closed
     assert transport.aborted
 
@@ -92,7 +93,7 @@ def test_an_append_that_takes_long_to_be_sent_is_waited_for(transport, connectio
         tick(connection)
         assert not connection.closed
         transport.waiting -= 10_000
-    tick(connection, DEAD_AFTER_TICKS + 1)
+    tick(connection, DEAD_AFTER_KEEP_ALIVES + 1)
     assert connection.closed
 
 
@@ -102,7 +103,7 @@ def test_what_only_waits_is_no_sign_of_life(written) -> None:
     def test(transport, connection) -> None:
         transport.full = True
         connection.send([bytes(1_000_000)])
-        for _ in range(DEAD_AFTER_TICKS):
+        for _ in range(DEAD_AFTER_KEEP_ALIVES):
             assert not connection.closed
             connection.send([bytes(written)])
             tick(connection)
@@ -114,7 +115,7 @@ def test_what_only_waits_is_no_sign_of_life(written) -> None:
 @on_connection
 def test_a_queue_that_grows_while_the_store_takes_from_it_is_a_sign_of_life(transport, connection) -> None:
     transport.full = True
-    for _ in range(3 * DEAD_AFTER_TICKS):
+    for _ in range(3 * DEAD_AFTER_KEEP_ALIVES):
         connection.send([b"x" * 2_000_000])
         transport.waiting -= 1_000_000
         tick(connection)
@@ -124,7 +125,7 @@ def test_a_queue_that_grows_while_the_store_takes_from_it_is_a_sign_of_life(tran
 @on_connection
 def test_a_store_that_takes_nothing_is_given_up_however_much_is_sent(transport, connection) -> None:
     transport.full = True
-    for _ in range(2 * DEAD_AFTER_TICKS):
+    for _ in range(2 * DEAD_AFTER_KEEP_ALIVES):
         if not connection.closed:
             connection.send([b"x" * 1000])
             tick(connection)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from sarit.client.writer.key_ranges import CACHED_KEYS, KeyRanges
+from sarit.client.writer.partitioner import KeyRanges
 from sarit.core.errors import Corrupt
 from sarit.core.keyspace import hash_key
+from sarit.core.limits import MAX_CACHED_KEYS
 
 
 def test_a_key_goes_where_its_hash_falls_and_a_bound_belongs_below() -> None:
@@ -58,6 +59,6 @@ def test_two_scales_seen_in_the_wrong_order() -> None:
 
 def test_recent_keys_are_bounded() -> None:
     key_ranges = KeyRanges([(0.0, 1.0, "x")])
-    for number in range(CACHED_KEYS + 10):
+    for number in range(MAX_CACHED_KEYS + 10):
         assert key_ranges.of_key[str(number)] == "x"
-    assert len(key_ranges.of_key) <= CACHED_KEYS
+    assert len(key_ranges.of_key) <= MAX_CACHED_KEYS

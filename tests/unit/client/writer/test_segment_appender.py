@@ -5,18 +5,16 @@ import random
 import pytest
 
 from sarit.client.core.framing import Chunk, chunks_of, split_events
-from sarit.client.writer.flush_barrier import FlushBarrier
 from sarit.client.writer.segment_appender import (
-    APPENDER_WINDOW_BYTES,
-    CHUNK_BYTES,
     DISCONNECTED,
     OPEN,
     SEALED,
-    SMALL_BLOCK_BYTES,
+    TRANSITIONS,
+    FlushBarrier,
     SegmentAppender,
 )
 from sarit.core.errors import Corrupt
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import APPENDER_WINDOW_BYTES, NULL_ATTRIBUTE_VALUE, SMALL_BLOCK_BYTES, WRITE_CHUNK_BYTES
 from sarit.wire.append import AppendAssembler
 from sarit.wire.frames import FrameReader
 
@@ -93,7 +91,7 @@ def test_exactly_once_and_in_order_whatever_breaks(seed: int) -> None:
         appender.disconnected()
         appender.connecting(1)
         appender.opened_at(store.setup())
-    while appender.busy:
+    while appender.unacked_bytes:
         for append in appends(appender.blocks(urgent=True)):
             appender.acked(store.append(append))
     assert split_events(store.data) == written
@@ -130,7 +128,7 @@ def test_where_no_other_lane_gets_anything_a_second_block_is_as_large_as_the_fir
 
 def test_of_a_large_first_block_the_second_is_sent_as_soon_as_it_is_worth_a_sync() -> None:
     appender = open_lane(ModelStore())
-    add(appender, b"x" * (CHUNK_BYTES // 2))
+    add(appender, b"x" * (WRITE_CHUNK_BYTES // 2))
     assert len(appends(appender.blocks(only=True))) == 1
     add(appender, b"y" * SMALL_BLOCK_BYTES)
     assert len(appends(appender.blocks(only=True))) == 1
@@ -152,10 +150,10 @@ def test_a_good_block_does_not_wait_and_the_window_bounds_what_is_in_flight() ->
     appender = open_lane(ModelStore())
     total = 0
     for _ in range(40):
-        add(appender, b"x" * (CHUNK_BYTES // 2))
+        add(appender, b"x" * (WRITE_CHUNK_BYTES // 2))
         total += sum(append.length for append in appends(appender.blocks()))
     assert total == appender.bytes_in_flight
-    assert APPENDER_WINDOW_BYTES <= appender.bytes_in_flight <= APPENDER_WINDOW_BYTES + CHUNK_BYTES
+    assert APPENDER_WINDOW_BYTES <= appender.bytes_in_flight <= APPENDER_WINDOW_BYTES + WRITE_CHUNK_BYTES
     assert appender.unacked_bytes > appender.bytes_in_flight
 
 
@@ -167,11 +165,11 @@ def test_small_chunks_are_joined_up_to_the_limit() -> None:
         for append in appends(appender.blocks()):
             store.append(append)
     for _ in range(30):
-        add(appender, b"y" * (CHUNK_BYTES // 10))
+        add(appender, b"y" * (WRITE_CHUNK_BYTES // 10))
     appender.acked(store.last)
     blocks = appends(appender.blocks(urgent=True))
     assert [block.length for block in blocks] == sorted((block.length for block in blocks), reverse=True)
-    assert all(block.length <= CHUNK_BYTES for block in blocks)
+    assert all(block.length <= WRITE_CHUNK_BYTES for block in blocks)
     assert len(blocks) == 4
 
 
@@ -180,10 +178,8 @@ def test_marks_pass_when_everything_before_them_is_acknowledged() -> None:
     appender = open_lane(store)
     passed = []
     add(appender, b"a", b"b")
-    barrier = FlushBarrier(lambda: passed.append(1))
-    barrier.add_appender()
-    appender.barriers.append((appender.accepted_events, barrier))
-    barrier.appender_passed()
+    FlushBarrier(lambda: passed.append(1), [appender])
+    assert not passed
     add(appender, b"c")
     first, *rest = appends(appender.blocks(urgent=True))
     appender.acked(store.append(first))
@@ -203,7 +199,8 @@ def test_a_store_that_forgets_or_halves_is_corrupt() -> None:
     with pytest.raises(Corrupt, match="half"):
         appender.opened_at(2)
     appender.opened_at(3)
-    assert not appender.busy
+    assert not appender.unacked_bytes
+    appender.disconnected()
     appender.connecting(1)
     with pytest.raises(Corrupt, match="acknowledged event 3"):
         appender.opened_at(2)
@@ -241,7 +238,7 @@ def test_a_sealed_lane_gives_up_what_is_not_acknowledged_in_order() -> None:
     assert left == [b"1", b"2", b"3", b"4", b"5", b"late"]
     assert appender.state == SEALED
     assert appender.unacked_bytes == 0
-    assert not appender.busy
+    assert not appender.unacked_bytes
 
 
 def test_a_large_event_waits_its_turn_and_holds_up_what_follows() -> None:
@@ -263,7 +260,7 @@ def test_a_large_event_waits_its_turn_and_holds_up_what_follows() -> None:
     appender.opened_at(store.setup())
     (last,) = appends(appender.blocks(urgent=True))
     appender.acked(store.append(last))
-    assert not appender.busy
+    assert not appender.unacked_bytes
 
 
 def test_a_large_event_that_was_merged_before_the_connection_broke_is_not_sent_again() -> None:
@@ -275,4 +272,30 @@ def test_a_large_event_that_was_merged_before_the_connection_broke_is_not_sent_a
     appender.connecting(1)
     appender.opened_at(1)
     assert appender.large_due() is None
-    assert not appender.busy
+    assert not appender.unacked_bytes
+
+
+STATES = {state for state, _ in TRANSITIONS}
+EVENTS = {event for _, event in TRANSITIONS}
+
+
+@pytest.mark.parametrize("state", sorted(STATES))
+@pytest.mark.parametrize("event", sorted(EVENTS))
+def test_a_step_that_the_table_does_not_list_is_refused(state: str, event: str) -> None:
+    appender = new_lane()
+    appender.state = state
+    if (state, event) in TRANSITIONS:
+        appender._step(event)
+        assert appender.state == TRANSITIONS[state, event]
+    else:
+        with pytest.raises(AssertionError, match=f"{event} is not legal while {state}"):
+            appender._step(event)
+        assert appender.state == state
+
+
+def test_every_state_can_be_reached_and_a_sealed_appender_stays_sealed() -> None:
+    reached = {DISCONNECTED}
+    for _ in STATES:
+        reached |= {after for (before, _), after in TRANSITIONS.items() if before in reached}
+    assert reached == STATES
+    assert {after for (before, _), after in TRANSITIONS.items() if before == SEALED} == {SEALED}

@@ -6,8 +6,8 @@ import random
 import pyarrow as pa
 import pytest
 
-from sarit.client.writer.partitioner import STICKY_BYTES
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
+from sarit.core.limits import STICKY_BYTES
 from sarit.core.names import SegmentId
 from tests.unit.client.world import on_loop, until
 
