@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.limits import NO_VERSION, NULL_ATTRIBUTE_VALUE
 from sarit.store.container.tables import Tables
+from sarit.store.container.writer_session import WriterSession
 from sarit.wire.append import Append
 from simulation.crashes.model import ModelSegment
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.store.container.container import Container
-    from sarit.store.container.writer_session import WriterSession
     from simulation.crashes.model import Model
 
 WRITER: Final = b"w" * 16
@@ -51,7 +51,7 @@ class _Replies:
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
         raise AssertionError(f"refused: {error}")
 
-    def gone(self, session: WriterSession) -> None:
+    def segment_missing(self, session: WriterSession) -> None:
         session.close()
 
 
@@ -105,7 +105,8 @@ class Workload:
         if name is None:
             return
         replies = _Replies(self._model)
-        session = await self._container.set_up_writer(name, WRITER, replies)
+        session = WriterSession(WRITER, replies)
+        await self._container.set_up_writer(name, session)
         last = 0 if session.last == NULL_ATTRIBUTE_VALUE else session.last
         assert last == self._model.segments[name].attributes.get(WRITER, 0), f"{name}: set-up tells {last}"
         for event in range(last + 1, last + 1 + self._rng.choice((1, 1, 2, 4))):

@@ -1,4 +1,4 @@
-"""Mutants of the way in: order, bounds, conditions."""
+"""Mutants of the append path: order, bounds, conditions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.store.container.container import Container
 from sarit.store.container.state import ContainerState
+from sarit.store.container.writer_session import WriterSession
+from sarit.store.flow_control.append_gate import AppendGate
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
@@ -18,13 +20,16 @@ if TYPE_CHECKING:
 @mutant("order per writer")
 @contextmanager
 def throttled_appends_reordered() -> Iterator[None]:
-    """Appends held back go on last in, first out."""
+    """Throttled appends are released last in, first out."""
 
     def wrong(self: Any) -> None:
-        while self._throttled and not self.budget.over_append_limit:
-            self._append(*self._throttled.pop())
+        while self._queue and not self._budget.over_append_limit:
+            session, append, expected_offset = self._queue.pop()
+            session.submit(append, expected_offset)
+        if self._queue:
+            self._budget.notify_below_append_limit(self._below_limit)
 
-    with patched(Container, Container.release_throttled, wrong):
+    with patched(AppendGate, AppendGate.release, wrong):
         yield
 
 
@@ -32,7 +37,7 @@ def throttled_appends_reordered() -> Iterator[None]:
 @contextmanager
 def append_limit_ignored() -> Iterator[None]:
     """The bound on un-flushed bytes stops nobody."""
-    with patched(MemoryBudget, MemoryBudget.over_append_limit, property(lambda self: False)):
+    with patched(AppendGate, AppendGate.closed, property(lambda self: False)):
         yield
 
 
@@ -47,13 +52,14 @@ def written_bytes_never_evicted() -> Iterator[None]:
 @mutant("liveness")
 @contextmanager
 def last_throttled_append_stuck() -> Iterator[None]:
-    """Appends held back go on only when there are two of them."""
+    """Throttled appends are released only when there are two of them."""
 
     def wrong(self: Any) -> None:
-        while len(self._throttled) > 1 and not self.budget.over_append_limit:
-            self._append(*self._throttled.popleft())
+        while len(self._queue) > 1 and not self._budget.over_append_limit:
+            session, append, expected_offset = self._queue.popleft()
+            session.submit(append, expected_offset)
 
-    with patched(Container, Container.release_throttled, wrong):
+    with patched(AppendGate, AppendGate.release, wrong):
         yield
 
 
@@ -74,22 +80,22 @@ def conditional_offset_unchecked() -> Iterator[None]:
 @contextmanager
 def refused_append_stored() -> Iterator[None]:
     """A conditional append that does not fit is refused, and stored nevertheless."""
-    right = Container._append
+    right = WriterSession.submit
 
-    def wrong(self: Any, session: Any, append: Any, expected_offset: int | None) -> None:
-        if expected_offset is None or expected_offset == session.segment.assigned_length:
-            right(self, session, append, expected_offset)
+    def wrong(self: Any, append: Any, expected_offset: int | None) -> None:
+        if expected_offset is None or expected_offset == self.segment.assigned_length:
+            right(self, append, expected_offset)
             return
-        last = session.last
-        right(self, session, append, expected_offset)
-        operation = self.state.append(
-            session.segment, session.attribute, session, last, writer=session.writer, number=append.last_event_number,
+        last = self.last
+        right(self, append, expected_offset)
+        operation = self.container.state.append(
+            self.segment, self.attribute, self, last, writer=self.writer, number=append.last_event_number,
             events=append.events, parts=append.parts, length=append.length,
         )  # fmt: skip
-        self.group_commit.add(operation, None)
-        session.attribute.assigned = session.last = append.last_event_number
+        self.container.group_commit.add(operation, None)
+        self.attribute.assigned = self.last = append.last_event_number
 
-    with patched(Container, Container._append, wrong):
+    with patched(WriterSession, WriterSession.submit, wrong):
         yield
 
 

@@ -154,9 +154,9 @@ def transaction_writes_to_parent() -> Iterator[None]:
     """Half of a transaction's appends go to the segment itself, before it is committed."""
     right = Container.set_up_writer
 
-    async def wrong(self: Any, name: str, writer: bytes, replies: Any) -> Any:
+    async def wrong(self: Any, name: str, session: Any) -> None:
         parent, found, _ = name.partition("#transaction.")
-        return await right(self, parent if found and writer[-1] % 2 else name, writer, replies)
+        await right(self, parent if found and session.writer[-1] % 2 else name, session)
 
     with patched(Container, Container.set_up_writer, wrong):
         yield

@@ -9,6 +9,7 @@ from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.core.errors import NotFound, Sealed, Truncated
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES
+from sarit.store.container.writer_session import WriterSession
 from sarit.store.server.control_handler import merge_batch
 from sarit.wire.append import Append
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sarit.core.metering import Rates
-    from sarit.store.container.writer_session import WriterSession
     from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.store import SegmentStore
 
@@ -126,7 +126,8 @@ class InProcessSegments:
     async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
         """Append one event at an offset; Conflict, NotFound, Sealed."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        session = await self._store.container(segment).set_up_writer(segment, _WRITER, _Reply(done))
+        session = WriterSession(_WRITER, _Reply(done))
+        await self._store.container(segment).set_up_writer(segment, session)
         try:
             number = 1 if session.last == NULL_ATTRIBUTE_VALUE else session.last + 1
             session.append(Append(_WRITER, [data], len(data), 1, number, 0), expected_offset)
@@ -148,7 +149,7 @@ class InProcessSegments:
 
 
 class _Reply:
-    """`store.sessions.ReplySink` for one append."""
+    """A `ReplySink` for one append."""
 
     def __init__(self, done: asyncio.Future[None]) -> None:
         self._done = done
@@ -163,7 +164,7 @@ class _Reply:
         if not self._done.done():
             self._done.set_exception(error)
 
-    def gone(self, session: WriterSession) -> None:
+    def segment_missing(self, session: WriterSession) -> None:
         """The append is refused, or done before."""
 
 

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.store")
 
-_BUDGET_POLL_SECONDS = 0.05
-
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
@@ -127,6 +125,7 @@ class SegmentStore:
         self.env = env
         self.limits = limits
         self.budget = MemoryBudget(limits.max_dirty_bytes, limits.cache_bytes)
+        self.budget.on_over_append_limit = self._wake_flushers
         self.on_failure: Callable[[Container], None] | None = None
         self._rate_limiters = RateLimiters(FlushRateLimiter(env.clock, self.budget), ReadRateLimiter(env.clock))
         self._logs = logs
@@ -151,7 +150,7 @@ class SegmentStore:
         except BaseException:
             await _cancel(opening)  # else one would open behind the back of `stop`
             raise
-        self._spawn(self._watch_budget())
+        self._spawn(self._watch_disk())
 
     def skip_flush(self) -> None:
         """Let `stop` flush no more: the log keeps what is not in long-term storage."""
@@ -282,32 +281,33 @@ class SegmentStore:
             await asyncio.sleep(ORPHAN_SWEEP_RETRY_SECONDS if record_swept else self.limits.late_writes_seconds)
             record_swept = True
 
-    async def _watch_budget(self) -> None:
-        """Let appends go on when another container's flush, or the operator, made room."""
-        next_look = 0.0
+    async def _watch_disk(self) -> None:
+        """Find out on a timer what nothing notifies us of: free disk space, for the node and for each log.
+
+        What it finds is notified like memory: by `MemoryBudget.disk_full` and `ControlLimit.recheck`."""
         reported = False
         worker = self.env.threads.worker("disk-watch")
         try:
             while True:
-                now = self.env.clock.monotonic()
-                if self._data_dir is not None and now >= next_look:
+                if self._data_dir is not None:
                     try:
                         self._evaluate_free_space(await worker.run(self._free_bytes))
                         reported = False
-                    except OSError as error:  # what was known stays; appends held back must still be released
+                    except OSError as error:  # the last known value stays
                         if not reported:
-                            _log.warning("how much room %s has is not known: %s", self._data_dir, error)
+                            _log.warning("the free space of %s is unknown: %s", self._data_dir, error)
                         reported = True
-                    next_look = now + FREE_SPACE_INTERVAL_SECONDS
-                if not self.budget.over_append_limit:
-                    for opened in self.opened():
-                        opened.container.release_throttled()
-                else:
-                    for opened in self.opened():
-                        opened.flusher.wake()
-                await asyncio.sleep(_BUDGET_POLL_SECONDS)
+                for opened in self.opened():
+                    opened.container.control_limit.recheck()
+                if self.budget.over_append_limit:  # a flusher that found all its bytes in flight waits for its interval
+                    self._wake_flushers()
+                await asyncio.sleep(FREE_SPACE_INTERVAL_SECONDS)
         finally:
             await worker.close()
+
+    def _wake_flushers(self) -> None:
+        for opened in self.opened():
+            opened.flusher.wake()
 
     def _free_bytes(self) -> int:
         assert self._data_dir is not None
@@ -318,9 +318,9 @@ class SegmentStore:
         reserve = self.limits.disk_reserve_bytes + self.limits.containers * LOG_FILE_BYTES
         full = free_bytes < reserve
         if full and not self.budget.disk_full:
-            _log.error("the disk is full (%d MiB left): appends wait until there is room", free_bytes // MIB)
+            _log.error("the disk is full (%d MiB left): appends wait until there is space", free_bytes // MIB)
         elif self.budget.disk_full and not full:
-            _log.warning("the disk has room again: appends go on")
+            _log.warning("the disk has space again: appends continue")
         self.budget.disk_full = full
         if full:
             for opened in self.opened():

@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sarit.env.ports import Env
 from sarit.index.memory import MemoryIndexes
 from sarit.log.memory import MemoryLogProvider
 from sarit.storage.memory import MemoryChunks
 from sarit.store.container.container import ContainerLimits
+from sarit.store.container.writer_session import WriterSession
 from sarit.store.store import SegmentStore, StoreLimits
 from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire.append import Append
-
-if TYPE_CHECKING:
-    from sarit.store.container.writer_session import WriterSession
 
 SMALL = StoreLimits(
     containers=2,
@@ -100,7 +98,7 @@ class Replies:
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
         self.errors.append(error)
 
-    def gone(self, session: WriterSession) -> None:
+    def segment_missing(self, session: WriterSession) -> None:
         session.close()
 
 
@@ -119,7 +117,8 @@ class Writer:
 
     async def set_up(self) -> int:
         """Set up; the last event number known."""
-        self.session = await self.store.container(self.segment).set_up_writer(self.segment, self.writer, self.replies)
+        self.session = WriterSession(self.writer, self.replies)
+        await self.store.container(self.segment).set_up_writer(self.segment, self.session)
         return self.session.last
 
     def append(self, data: bytes, number: int, expected_offset: int | None = None) -> None:

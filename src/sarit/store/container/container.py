@@ -9,21 +9,20 @@ dead, its connections close, and `SegmentStore` opens a new one, which recovers 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import APPEND_GATE_SWEEP_SECONDS, MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
+from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
 from sarit.store.container.group_commit import GroupCommit, call_each, resolve, wake_waiters
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.operations import KIND_STREAM, Delete, Merge, Operation
 from sarit.store.container.segment import EVENT_COUNT, AttributeUpdate, resolve_attributes
-from sarit.store.container.state import ContainerState, WrongEventNumber
-from sarit.store.container.writer_session import WriterSession, end_session, segment_gone
-from sarit.store.flow_control.control_limit import wait_below_control_limit
+from sarit.store.container.state import ContainerState
+from sarit.store.container.writer_session import fence_owner, segment_missing
+from sarit.store.flow_control.append_gate import AppendGate
+from sarit.store.flow_control.control_limit import ControlLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +32,9 @@ if TYPE_CHECKING:
     from sarit.log.port import DurableLog
     from sarit.storage.port import ChunkStorage
     from sarit.store.container.segment import Segment
-    from sarit.store.container.writer_session import ReplySink
+    from sarit.store.container.writer_session import WriterSession
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.flow_control.write_limiter import RateLimiters
-    from sarit.wire.append import Append as WireAppend
 
 _COMPACTION_POLL_SECONDS = 0.01
 
@@ -77,8 +75,8 @@ class Container:
         self.metadata = MetadataCache(index, self.state, limits.max_segments, limits.entry_cache_bytes)
         self.group_commit: GroupCommit
         self._report_failure = on_failure
-        self._throttled: deque[tuple[WriterSession, WireAppend, int | None]] = deque()
-        self._refusing = False
+        self.append_gate = AppendGate(budget)
+        self.control_limit = ControlLimit(budget, log)
         self.failure: BaseException | None = None
         # The first epoch whose commits tell which chunks they settle.
         self.resolved_from = log.epoch
@@ -96,109 +94,45 @@ class Container:
         self.group_commit = GroupCommit(self.env, self.log, self.state, self._failed, durable)
         self._report()
 
-    # -- appends: no await between here and the frame ---------------------------------------
+    # -- writers ------------------------------------------------------------------------------
 
-    async def set_up_writer(self, name: str, writer: bytes, replies: ReplySink) -> WriterSession:
-        """A session whose `last` is the writer's stored event number (NULL when unknown).
+    async def set_up_writer(self, name: str, session: WriterSession) -> None:
+        """Open a session of a writer; its `last` is the writer's stored event number (NULL when it has none).
 
-        Waits for that writer's appends in flight and ends its older sessions.  Raises NotFound, Invalid (a table)."""
+        Waits for that writer's appends in flight and fences its older sessions.  Raises NotFound, Invalid (a table)."""
         segment = await self.metadata.require(name)
         _require_stream(segment)
         segment.pins += 1
         try:
             while True:
-                # Anew each time: it may leave memory while we wait.
-                attribute = await self.metadata.attribute(segment, writer)
-                # What older sessions have waiting must fail its check, not slip in behind us.
-                end_session(attribute)
+                # In each round: the attribute may leave memory while we wait.
+                attribute = await self.metadata.attribute(segment, session.writer)
+                # Throttled appends of an older session must fail its check, not come in after we have read `assigned`.
+                fence_owner(attribute)
                 if attribute.assigned == attribute.applied:
                     break
-                if self.group_commit.idle:  # a bug: nothing will settle it, and this loop would never yield
-                    self.fail(AssertionError(f"writer {writer.hex()} on {segment!r} waits for no operation"))
+                if self.group_commit.idle:  # a bug: nothing will apply it, and this loop would never yield
+                    self.fail(AssertionError(f"writer {session.writer.hex()} on {segment!r} waits for no operation"))
                 await self.group_commit.wait_durable()
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
-            session = WriterSession(self, segment, writer, attribute, replies)
-            attribute.owner = session
-            segment.pins += 1
-            return session
+            session.set_up(self, segment, attribute)
         finally:
             segment.pins -= 1
 
-    def submit_append(self, session: WriterSession, append: WireAppend, expected_offset: int | None) -> None:
-        """Check, assign and queue; or hold back while the node's bound is reached."""
-        if self.failure is None and (self._throttled or self.budget.over_append_limit):
-            if not self._throttled:
-                coverage_probe("appends_throttled")
-            self._throttled.append((session, append, expected_offset))
-            return
-        self._append(session, append, expected_offset)
-
-    def release_throttled(self) -> None:
-        """Go on with the appends held back, as far as the bound allows."""
-        while self._throttled and not self.budget.over_append_limit:
-            self._append(*self._throttled.popleft())
-
-    def refuse_closed(self) -> None:
-        """Refuse the appends held back whose session is closed: none can be taken, and they would stay as long as
-        there is no room, those of each connection that a client opens meanwhile.
-
-        Soon, for many connections at once: there may be a million appends to look through, and all give up together."""
-
-        def look() -> None:
-            self._refusing = False
-            closed = [held for held in self._throttled if held[0].closed]
-            if closed:
-                self._throttled = deque(held for held in self._throttled if not held[0].closed)
-                for held in closed:
-                    self._append(*held)  # its writer's attribute has another owner, or none: this refuses it
-
-        if self._throttled and not self._refusing:
-            self._refusing = True
-            asyncio.get_running_loop().call_later(APPEND_GATE_SWEEP_SECONDS, look)
-
     def account(self) -> None:
-        """Tell the budget what is held now, and go on with the appends held back if that leaves room."""
+        """Report the memory held now, and release throttled appends if that is less than before."""
         self._report()
-        self.release_throttled()
+        self.append_gate.release()
 
     def _report(self) -> None:
-        if self.failure is None:  # else what it held is forgotten, and would be charged for ever to nobody
+        if self.failure is None:  # else its charge is forgotten, and would be charged for ever to nobody
             self.budget.report(self.number, self.state.dirty)
 
     @property
     def throttled(self) -> int:
-        """Appends held back now."""
-        return len(self._throttled)
-
-    def _append(self, session: WriterSession, append: WireAppend, expected_offset: int | None) -> None:
-        segment = session.segment
-        number = append.last_event_number
-        try:
-            if number < session.last:  # of an append held back: when it came, the one before it had no number yet
-                raise WrongEventNumber(f"event {number} of {session.writer.hex()} came after {session.last}")
-            operation = self.state.append(
-                segment, session.attribute, session, session.last, writer=session.writer, number=number,
-                events=append.events, parts=append.parts, length=append.length, expected_offset=expected_offset,
-            )  # fmt: skip
-        except SaritError as error:
-            refusal = error
-            self.group_commit.barrier(lambda failure: session.replies.refused(session, append, failure or refusal))
-            return
-        session.last = number
-
-        def done(error: BaseException | None) -> None:
-            if error is None:
-                previous, session.acknowledged = session.acknowledged, number
-                session.replies.acknowledged(session, append, previous, operation.offset + operation.length)
-            else:
-                session.replies.refused(session, append, error)
-
-        self._report()
-        try:
-            self.group_commit.add(operation, done)
-        except SaritError as error:
-            session.replies.refused(session, append, error)
+        """Appends that wait at the append gate."""
+        return len(self.append_gate)
 
     # -- control operations ---------------------------------------------------------------
 
@@ -211,7 +145,7 @@ class Container:
         `fresh`: the name was never used before, and the index is not asked."""
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
-        await wait_below_control_limit(self, name)
+        await self.control_limit.wait_below(name)
         if not fresh and await self.metadata.find(name) is not None:
             await self.group_commit.wait_durable()
             raise Exists(f"segment {name} exists")
@@ -307,7 +241,7 @@ class Container:
 
     async def update_attribute(self, name: str, key: bytes, value: int, expected: int) -> bool:
         """Compare and set; absent equals NULL_ATTRIBUTE_VALUE.  Raises NotFound, Unavailable (no room)."""
-        await wait_below_control_limit(self, name)
+        await self.control_limit.wait_below(name)
         segment = await self.metadata.require(name)
         segment.pins += 1
         try:
@@ -344,7 +278,7 @@ class Container:
         def done(error: BaseException | None) -> None:
             resolve(waiter, error)
             if gone is not None and error is None:
-                segment_gone(gone)
+                segment_missing(gone)
 
         self.group_commit.add(operation, done)
         self._report()
@@ -364,10 +298,10 @@ class Container:
 
     def _failed(self, error: BaseException) -> None:
         self.failure = error
-        throttled, self._throttled = self._throttled, deque()
         # Of no other kind, whatever the error is: of a missing segment, it would say that of the writer's.
         lost = Unavailable("the container failed; connect again and retry")
-        bug = call_each((partial(session.replies.refused, session, append) for session, append, _ in throttled), lost)
+        bug = call_each((partial(session.refuse, append) for session, append in self.append_gate.fail()), lost)
+        self.control_limit.fail()
         for segment in self.state.segments.values():
             bug = wake_waiters(segment) or bug
         self._report_failure(self, error)

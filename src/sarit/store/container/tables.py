@@ -20,7 +20,6 @@ from sarit.core.limits import (
 )
 from sarit.index import keys
 from sarit.store.container.operations import ENTRY_HEADER_BYTES, KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
-from sarit.store.flow_control.control_limit import wait_below_control_limit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -75,7 +74,7 @@ class Tables:
 
         The index is not asked for keys that are `fresh`: the caller knows that they never were in the table.
         Raises NotFound, Conflict, Invalid, Truncated (table position), Unavailable (no room)."""
-        await wait_below_control_limit(self._container, name)
+        await self._container.control_limit.wait_below(name)
         segment = await self._require(name)
         _check_sizes(segment, changes)
         metadata = self._container.metadata

@@ -1,68 +1,289 @@
-"""Writers on segments: one session each, and who is told what became of its appends."""
+"""One writer on one segment over one connection: a state machine from SetupAppend to the end.
+
+Theory of operation.  A `WriterSession` begins when its connection reads SetupAppend.  It owns the writer's attribute
+on the segment (the number of its last event) while it is OPEN, and nobody else may append as this writer then.  That,
+with the check of the number in `ContainerState.append`, is what makes appends exactly once.
+
+    SETTING_UP  the container loads segment and attribute, and waits until the writer's older appends are durable.
+                Appends that come meanwhile are pending in the session, in order.
+    OPEN        appends go to the container: through the append gate, then in one step, without an await, through the
+                check and the assignment of an offset to the group commit.
+    FENCED      another connection has set the writer up and owns the attribute.  Appends still go to the container,
+                which refuses them behind everything before them: the client learns it in order.
+    REPLACED    the connection has set the writer up again.
+    MISSING     the segment does not exist (any more): the connection answers each append so.
+    REFUSED     the client has its answer, to the set-up or to an append; what it sent before it knew is dropped.
+    CLOSED      the connection is gone, or whoever opened the session needs it no more.
+
+The last four are the ends.  `TRANSITIONS` is the whole machine: a pair of state and event that is not in it is a bug.
+An append and its acknowledgement change no state, so they are not events: no look-up for each append.
+
+Two warnings.
+
+- Leaving OPEN gives up the attribute and the pin at once (`_give_up`), though appends may be unanswered.  Those in the
+  log are acknowledged as they become durable; those in the gate are refused by the container, as the session does not
+  own the attribute any more.  Their answers arrive in an end state.
+- A set-up that was replaced is not cancelled: its own answer still has to be sent, in order.  It ends in REPLACED
+  and never owns the attribute.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
+
+from sarit.core.errors import SaritError
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.store.container.state import WrongEventNumber
 
 if TYPE_CHECKING:
-    from sarit.store.container.container import Container
+    from sarit.store.container.group_commit import GroupCommit
     from sarit.store.container.segment import Attribute, Segment
-    from sarit.wire.append import Append as WireAppend
+    from sarit.store.container.state import ContainerState
+    from sarit.store.flow_control.append_gate import AppendGate
+    from sarit.store.flow_control.memory_budget import MemoryBudget
+    from sarit.wire.append import Append
+
+
+class State(Enum):
+    """Where a session is."""
+
+    SETTING_UP = "setting up"
+    OPEN = "open"
+    FENCED = "fenced"
+    REPLACED = "replaced"
+    MISSING = "missing"
+    REFUSED = "refused"
+    CLOSED = "closed"
+
+
+class Event(Enum):
+    """What happens to a session."""
+
+    SET_UP = "the set-up is done"
+    SET_UP_REFUSED = "the set-up is refused"
+    SET_UP_AGAIN = "the connection sets the writer up again"
+    FENCE = "another session takes the writer over"
+    SEGMENT_MISSING = "the segment does not exist"
+    APPEND_REFUSED = "an append is refused: the segment is sealed or does not exist"
+    CLOSE = "the connection ends"
+
+
+SETTING_UP: Final = State.SETTING_UP
+OPEN: Final = State.OPEN
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.SETTING_UP, Event.SET_UP): State.OPEN,
+    (State.SETTING_UP, Event.SET_UP_REFUSED): State.REFUSED,
+    (State.SETTING_UP, Event.SET_UP_AGAIN): State.REPLACED,
+    (State.SETTING_UP, Event.SEGMENT_MISSING): State.MISSING,
+    (State.SETTING_UP, Event.CLOSE): State.CLOSED,
+    (State.OPEN, Event.FENCE): State.FENCED,
+    (State.OPEN, Event.SET_UP_AGAIN): State.REPLACED,
+    (State.OPEN, Event.SEGMENT_MISSING): State.MISSING,
+    (State.OPEN, Event.APPEND_REFUSED): State.REFUSED,
+    (State.OPEN, Event.CLOSE): State.CLOSED,
+    (State.FENCED, Event.SET_UP_AGAIN): State.REPLACED,
+    (State.FENCED, Event.APPEND_REFUSED): State.REFUSED,
+    (State.FENCED, Event.CLOSE): State.CLOSED,
+    # The replaced set-up goes on, and ends so or so.
+    (State.REPLACED, Event.SET_UP): State.REPLACED,
+    (State.REPLACED, Event.SET_UP_REFUSED): State.REPLACED,
+    (State.REPLACED, Event.SEGMENT_MISSING): State.REPLACED,
+    (State.REPLACED, Event.CLOSE): State.CLOSED,
+    # The set-up finished between the connection's close and its last callback.
+    (State.CLOSED, Event.SET_UP): State.CLOSED,
+    (State.CLOSED, Event.SET_UP_REFUSED): State.CLOSED,
+    (State.CLOSED, Event.SEGMENT_MISSING): State.CLOSED,
+    (State.CLOSED, Event.CLOSE): State.CLOSED,
+    (State.MISSING, Event.CLOSE): State.CLOSED,
+    (State.REFUSED, Event.CLOSE): State.CLOSED,
+}  # fmt: skip
 
 
 class ReplySink(Protocol):
-    """Who is told what became of an append."""
+    """Where a session sends its answers: its connection.
 
-    def acknowledged(self, session: WriterSession, append: WireAppend, previous: int, end_offset: int) -> None:
-        """Durable; `previous` is the event number acknowledged before."""
+    Each append is answered once, by `acknowledged` or `refused`, in the order in which the container took them."""
 
-    def refused(self, session: WriterSession, append: WireAppend, error: BaseException) -> None:
-        """Not appended (or, with Unavailable, unknown)."""
+    def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
+        """The append is durable; `previous` is the event number acknowledged before it."""
 
-    def gone(self, session: WriterSession) -> None:
-        """The session's segment is deleted or merged, and that is durable."""
+    def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
+        """The append is not stored, or with Unavailable, nobody knows."""
+
+    def segment_missing(self, session: WriterSession) -> None:
+        """The segment is deleted or merged, and that is durable; no append of the session is unanswered."""
+
+
+class AppendTarget(Protocol):
+    """What a session needs of its container."""
+
+    number: int
+    state: ContainerState
+    group_commit: GroupCommit
+    append_gate: AppendGate
+    budget: MemoryBudget
+    failure: BaseException | None
 
 
 class WriterSession:
-    """One writer on one segment over one connection, since its last set-up."""
+    """One writer on one segment over one connection, from one SetupAppend to the next.
 
-    __slots__ = ("acknowledged", "attribute", "closed", "container", "last", "replies", "segment", "waiting", "writer")
+    `last` is the number of the last event that was assigned, `acknowledged` of the last that is durable."""
 
-    def __init__(
-        self, container: Container, segment: Segment, writer: bytes, attribute: Attribute, replies: ReplySink
-    ) -> None:
-        self.container = container
-        self.segment = segment
+    __slots__ = (
+        "acknowledged", "attribute", "container", "last", "pending", "segment", "sink", "state", "unanswered", "writer",
+    )  # fmt: skip
+
+    segment: Segment
+    attribute: Attribute
+
+    def __init__(self, writer: bytes, sink: ReplySink) -> None:
         self.writer = writer
-        self.attribute = attribute
-        self.replies = replies
-        self.last = self.acknowledged = attribute.assigned
-        self.closed = False
-        # Appends without an answer yet, for who counts them.
-        self.waiting = 0
+        self.sink = sink
+        self.state = SETTING_UP
+        self.container: AppendTarget | None = None
+        self.last = self.acknowledged = NULL_ATTRIBUTE_VALUE
+        # Appends that came before the set-up was done, with their expected offsets.
+        self.pending: list[tuple[Append, int | None]] = []
+        self.unanswered = 0
 
-    def append(self, append: WireAppend, expected_offset: int | None = None) -> None:
-        """Hand over an append; the answer comes through `replies`."""
-        self.container.submit_append(self, append, expected_offset)
+    def __repr__(self) -> str:
+        return f"<WriterSession {self.writer.hex()}, {self.state.value}, {self.unanswered} appends unanswered>"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its appends may be accepted."""
+        return self.state is OPEN
+
+    def check(self) -> None:
+        """Raises AssertionError when an invariant does not hold."""
+        assert self.unanswered >= 0, self
+        if self.state is OPEN:
+            assert self.attribute.owner is self, self
+            assert self.segment.pins > 0, self
+            assert not self.pending, self
+        elif self.state is not SETTING_UP:
+            assert getattr(getattr(self, "attribute", None), "owner", None) is not self, self
+
+    def _move(self, event: Event) -> None:
+        before = self.state
+        after = TRANSITIONS.get((before, event))
+        assert after is not None, f"{self}: {event.value}"
+        self.state = after
+        if before is OPEN:  # no event leads from OPEN to OPEN
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self.segment.pins -= 1
+        assert self.segment.pins >= 0, self.segment
+        if self.attribute.owner is self:
+            self.attribute.owner = None
+
+    # -- set-up -------------------------------------------------------------------------------
+
+    def set_up(self, container: AppendTarget, segment: Segment, attribute: Attribute) -> None:
+        """The container has found the segment, and the writer has nothing in flight."""
+        assert attribute.owner is None, self
+        assert attribute.assigned == attribute.applied, self
+        self.last = self.acknowledged = attribute.assigned
+        self._move(Event.SET_UP)
+        if self.state is OPEN:
+            self.container = container
+            self.segment = segment
+            self.attribute = attribute
+            attribute.owner = self
+            segment.pins += 1
+
+    def refuse_set_up(self) -> None:
+        """The client is told that it cannot be set up."""
+        self._move(Event.SET_UP_REFUSED)
+
+    def segment_missing(self) -> None:
+        """The segment does not exist, or not any more."""
+        self._move(Event.SEGMENT_MISSING)
+
+    # -- appends: no await between here and the group commit ------------------------------------
+
+    def append(self, append: Append, expected_offset: int | None = None) -> None:
+        """Hand over an append; its answer comes through the sink."""
+        if self.state is SETTING_UP:
+            self.pending.append((append, expected_offset))
+            return
+        self.unanswered += 1
+        assert self.container is not None, self
+        gate = self.container.append_gate
+        if gate.closed:
+            gate.throttle(self, append, expected_offset)
+        else:
+            self.submit(append, expected_offset)
+
+    def submit(self, append: Append, expected_offset: int | None) -> None:
+        """Check the append, assign its offset and queue it to the log; or refuse it, after everything before it."""
+        container = self.container
+        assert container is not None, self
+        number = append.last_event_number
+        try:
+            # The connection checked the order, too; but when a throttled append came, the one before it had no number.
+            if number < self.last:
+                raise WrongEventNumber(f"event {number} of {self.writer.hex()} came after {self.last}")
+            operation = container.state.append(
+                self.segment, self.attribute, self, self.last, writer=self.writer, number=number,
+                events=append.events, parts=append.parts, length=append.length, expected_offset=expected_offset,
+            )  # fmt: skip
+        except SaritError as error:
+            refusal = error
+            container.group_commit.barrier(lambda failure: self.refuse(append, failure or refusal))
+            return
+        self.last = number
+
+        def done(error: BaseException | None) -> None:
+            if error is None:
+                previous, self.acknowledged = self.acknowledged, number
+                self.unanswered -= 1
+                self.sink.acknowledged(self, append, previous, operation.offset + operation.length)
+            else:
+                self.refuse(append, error)
+
+        if container.failure is None:  # else its charge is forgotten, and would be charged for ever to nobody
+            container.budget.report(container.number, container.state.dirty)
+        try:
+            container.group_commit.add(operation, done)
+        except SaritError as error:
+            self.refuse(append, error)
+
+    def refuse(self, append: Append, error: BaseException) -> None:
+        """Answer that the append is not stored, or may not be."""
+        self.unanswered -= 1
+        self.sink.refused(self, append, error)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def replace(self) -> None:
+        """The connection sets the writer up again."""
+        self._move(Event.SET_UP_AGAIN)
+
+    def append_refused(self) -> None:
+        """The client is told that the segment is sealed or missing: it sends nothing more that it expects stored."""
+        self._move(Event.APPEND_REFUSED)
 
     def close(self) -> None:
-        """The connection is gone, or set the writer up anew."""
-        if not self.closed:
-            self.closed = True
-            self.segment.pins -= 1
-            if self.attribute.owner is self:
-                self.attribute.owner = None
+        """The connection is gone, or the session is needed no more."""
+        self._move(Event.CLOSE)
 
 
-def end_session(attribute: Attribute) -> None:
-    """Close the session that owns a writer's attribute, if one does."""
+def fence_owner(attribute: Attribute) -> None:
+    """Fence the session that owns a writer's attribute, if one does."""
     if isinstance(attribute.owner, WriterSession):
-        attribute.owner.close()
+        attribute.owner._move(Event.FENCE)
 
 
-def segment_gone(segment: Segment) -> None:
-    """Tell who writes to a segment that it is deleted or merged: their sessions would keep it in memory."""
+def segment_missing(segment: Segment) -> None:
+    """A segment is deleted or merged: notify its writers, whose sessions would keep it in memory.
+
+    A session with unanswered appends ends by their refusal instead: its client gets one answer."""
     owners = [attribute.owner for attribute in segment.attributes.values() if attribute.owner is not None]
     for owner in owners:
-        if isinstance(owner, WriterSession):
-            owner.replies.gone(owner)
+        if isinstance(owner, WriterSession) and not owner.unanswered:
+            owner.sink.segment_missing(owner)

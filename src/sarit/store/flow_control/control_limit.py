@@ -1,20 +1,27 @@
-"""Changes that are no appends, and make no room, wait for it, too: creations, attributes, updates of users' tables.
+"""Control operations wait, too, while memory or the log's disk space runs out: creations, attributes, user tables.
 
-They go on for some way where appends wait already, so that a long-term storage that is slow, or a disk that is nearly
-full, holds up nobody's control.  But what no checkpoint covers stays in memory and log, whatever it is.  So they wait
-when a quarter more is held than the bound (`MemoryBudget.over_control_limit`), and when the log's file is more than
-half full and the disk has no room for the next: a log that fails for want of one may never be opened again.  Seals,
-truncations and deletions make room, and the system's own tables say what is to be deleted: they never wait.
+They continue for a while after appends are throttled, so that slow long-term storage or a nearly full disk stops
+nobody's control plane.  But what no checkpoint covers stays in memory and in the log, whatever it is.  So they wait
 
-Who waited too long is answered by the end of the connection, whatever else goes on over it.  The protocol has no reply
-for it: after WrongHost alone would the Java client try again, but a table of the Rust client tells its user of an
-error then, and tries again after a lost connection; ErrorMessage and OperationUnsupported are the user's to handle.
+- while the node holds a quarter more than the append limit (`MemoryBudget.over_control_limit`), and
+- while the log's file is more than half full and the disk has no space for the next one (`short_of_space`): a log that
+  fails for lack of a file may never be opened again.
+
+Seals, truncations and deletions free memory, and the system's own tables record what is to be deleted: none of them
+ever waits.
+
+Nobody polls.  `MemoryBudget` notifies when the node is below the limit again.  Nothing tells when the disk has space
+again; the store calls `recheck` on the timer that looks at the disk.
+
+An operation that waited for CONTROL_LIMIT_TIMEOUT_SECONDS raises Unavailable, which ends its connection.  The protocol
+has no reply for it.  After WrongHost only the Java client would retry; a table of the Rust client would report an error
+to its user, but retries after a lost connection.  ErrorMessage and OperationUnsupported are left to the user.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
@@ -22,24 +29,75 @@ from sarit.core.limits import CONTROL_LIMIT_TIMEOUT_SECONDS
 from sarit.core.names import SYSTEM_SCOPE
 
 if TYPE_CHECKING:
-    from sarit.store.container.container import Container
+    from sarit.store.flow_control.memory_budget import MemoryBudget
 
-_POLL_SECONDS: Final = 0.05
 _SYSTEM: Final = f"{SYSTEM_SCOPE}/"
 
 
-async def wait_below_control_limit(container: Container, name: str) -> None:
-    """Return once a change of segment `name` may be made.  Raises Unavailable when that takes too long."""
-    if name.startswith(_SYSTEM) or not _short(container):
-        return
-    coverage_probe("control_change_throttled")
-    clock = container.env.clock
-    end = clock.monotonic() + CONTROL_LIMIT_TIMEOUT_SECONDS
-    while _short(container) and container.failure is None:  # a failed one tells by itself
-        if clock.monotonic() >= end:
-            raise Unavailable(f"no room for changes of {name}: long-term storage is away, or the disk is full")
-        await asyncio.sleep(_POLL_SECONDS)
+class LogSpace(Protocol):
+    """A durable log."""
+
+    @property
+    def short_of_space(self) -> bool:
+        """Whether the disk has no space for the log's next file."""
 
 
-def _short(container: Container) -> bool:
-    return container.budget.over_control_limit or container.log.short_of_space
+class ControlLimit:
+    """Lets the control operations of one container wait."""
+
+    def __init__(self, budget: MemoryBudget, log: LogSpace) -> None:
+        self._budget = budget
+        self._log = log
+        self._waiters: list[asyncio.Future[None]] = []
+        self._failed = False
+
+    def __repr__(self) -> str:
+        return f"<ControlLimit, {len(self._waiters)} wait>"
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether control operations must wait; never after a failure, which they report themselves."""
+        return (self._budget.over_control_limit or self._log.short_of_space) and not self._failed
+
+    async def wait_below(self, name: str) -> None:
+        """Wait until a change of segment `name` may be made.
+
+        Raises Unavailable after CONTROL_LIMIT_TIMEOUT_SECONDS."""
+        if name.startswith(_SYSTEM) or not self.exceeded:
+            return
+        coverage_probe("control_change_throttled")
+        try:
+            async with asyncio.timeout(CONTROL_LIMIT_TIMEOUT_SECONDS):
+                while self.exceeded:  # checked again after each notification: others were notified, too
+                    await self._wait_recheck()
+        except TimeoutError:
+            reason = "long-term storage is unavailable, or the disk is full"
+            raise Unavailable(f"changes of {name} wait for memory or disk space: {reason}") from None
+
+    async def _wait_recheck(self) -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._budget.notify_below_control_limit(self.recheck)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:  # the timeout, or the connection ended
+                self._waiters.remove(waiter)
+
+    def recheck(self) -> None:
+        """Memory or disk space may have been freed."""
+        if not self.exceeded:
+            self._wake()
+        elif self._waiters:
+            self._budget.notify_below_control_limit(self.recheck)  # notified once only, and this was not enough
+
+    def fail(self) -> None:
+        """The container failed: nobody waits any more."""
+        self._failed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from sarit.core.coverage_probes import coverage_probe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 class MemoryUser(Protocol):
@@ -62,7 +62,14 @@ class MemoryBudget:
         self.max_dirty_bytes = max_dirty_bytes
         self.cache_bytes = cache_bytes
         self.cached_bytes = 0
-        self.disk_full = False
+        # Whether appends must wait.  Read before each append; `_changed` keeps it.
+        self.over_append_limit = False
+        self._disk_full = False
+        # Called each time the node comes above its append limit.
+        self.on_over_append_limit: Callable[[], None] | None = None
+        # Called once each, in the order in which they were added.
+        self._below_append_limit: dict[Callable[[], None], None] = {}
+        self._below_control_limit: dict[Callable[[], None], None] = {}
         # Memory held for dirty bytes, over all containers, as of their last reports.
         self.charged_bytes = 0
         self._charged: dict[int, int] = {}
@@ -90,26 +97,62 @@ class MemoryBudget:
         return self.charged_bytes * 2 >= self.max_dirty_bytes
 
     @property
-    def over_append_limit(self) -> bool:
-        """Whether appends must wait."""
-        return self.disk_full or self.charged_bytes >= self.max_dirty_bytes
-
-    @property
     def over_control_limit(self) -> bool:
         """Whether control operations must wait, too."""
         return self.charged_bytes >= self.max_dirty_bytes + self.max_dirty_bytes // 4
 
+    @property
+    def disk_full(self) -> bool:
+        """Whether the disk has less free space than its reserve: appends wait then, too."""
+        return self._disk_full
+
+    @disk_full.setter
+    def disk_full(self, full: bool) -> None:
+        self._disk_full = full
+        self._changed(fell=not full)
+
+    def notify_below_append_limit(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once, as soon as something falls and the node is below its append limit.
+
+        It is called from inside an operation: it may schedule work, but must not append or report."""
+        self._below_append_limit[callback] = None
+
+    def notify_below_control_limit(self, callback: Callable[[], None]) -> None:
+        """As `notify_below_append_limit`, for the control limit."""
+        self._below_control_limit[callback] = None
+
     def report(self, container: int, user: MemoryUser) -> None:
         """The charge of a container has changed."""
         charged = user.charged_bytes
-        self.charged_bytes += charged - self._charged.get(container, 0)
+        change = charged - self._charged.get(container, 0)
+        self.charged_bytes += change
         self._charged[container] = charged
         self._users[container] = user
+        # Inline for each append, which does neither; else `_changed`.
+        if change < 0 or self.over_append_limit is not (self._disk_full or self.charged_bytes >= self.max_dirty_bytes):
+            self._changed(fell=change < 0)
 
     def forget(self, container: int) -> None:
         """A container ended: it has no charge any more."""
         self.charged_bytes -= self._charged.pop(container, 0)
         self._users.pop(container, None)
+        self._changed(fell=True)
+
+    def _changed(self, *, fell: bool) -> None:
+        was_over = self.over_append_limit
+        self.over_append_limit = self._disk_full or self.charged_bytes >= self.max_dirty_bytes
+        if self.over_append_limit and not was_over and self.on_over_append_limit is not None:
+            self.on_over_append_limit()
+        # Whoever waits is notified of each fall that ends below the limit, not only of the crossing: nobody who
+        # began to wait between two reports can miss it.
+        if fell and not self.over_append_limit:
+            waiting, self._below_append_limit = self._below_append_limit, {}
+            for callback in waiting:
+                callback()
+        if fell and not self.over_control_limit:
+            waiting, self._below_control_limit = self._below_control_limit, {}
+            for callback in waiting:
+                callback()
 
     def cache(self, entries: Iterable[CacheEntry]) -> None:
         """Count bytes that have just been flushed and cached; evict the oldest beyond `cache_bytes`."""

@@ -1,17 +1,20 @@
-"""The writers of one connection: set-ups, appends, and what became of them.
+"""The writers of one connection: SetupAppend and appends in, answers out.
 
-An append that fails is answered after everything before it; InvalidEventNumber also closes the
-connection (a client that got it on a live one would hang).
+A writer has one `WriterSession` from each SetupAppend on (its states: `container/writer_session.py`).  This module
+decides what the client is answered.
 
-A session ends when its segment is sealed or gone, or the set-up is refused.  What its writer had sent already still
-comes, so we remember such writers, the latest MAX_WRITERS_PER_CONNECTION of them.  An append of one that we do not
-know ends the connection: passed over, its client would wait for the answer for ever.
+- An append that fails is answered after everything before it.
+- InvalidEventNumber also closes the connection: a client that got it on an open one would hang.
+- The client sends on until it has read that its segment is sealed or missing, or that its set-up was refused.  So
+  ended writers are remembered, the latest MAX_WRITERS_PER_CONNECTION of them: their appends are answered with
+  NoSuchSegment, or dropped when the client has its answer already.
+- An append of an unknown writer ends the connection: if it were dropped, its client would wait for the answer for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed
 from sarit.core.limits import (
@@ -19,159 +22,184 @@ from sarit.core.limits import (
     MAX_APPEND_BYTES,
     MAX_SEGMENT_NAME_BYTES,
     MAX_WRITERS_PER_CONNECTION,
-    NULL_ATTRIBUTE_VALUE,
     REQUEST_OVERHEAD_BYTES,
 )
 from sarit.core.names import is_transaction, is_transient
 from sarit.store.container.state import WrongEventNumber
+from sarit.store.container.writer_session import State, WriterSession
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
 from sarit.wire.append import data_appended
 from sarit.wire.commands import ProtocolError, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from sarit.store.container.container import Container
-    from sarit.store.container.writer_session import WriterSession
-    from sarit.store.server.connection import StoreConnection
     from sarit.store.store import SegmentStore
     from sarit.wire.append import Append
 
 _RUST_WIRE_VERSION = 15
 
 
-class AppendHandler:
-    """`sessions.ReplySink` for one connection."""
+class Connection(Protocol):
+    """The connection whose writers they are."""
 
-    def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:
+    closed: bool
+    paused: bool
+    hello_version: int
+
+    def send(self, frame: bytes) -> None:
+        """Send a reply."""
+
+    def close(self, reason: str | None = None) -> None:
+        """Send what is queued and end."""
+
+    def abort(self, reason: str) -> None:
+        """End at once."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int) -> asyncio.Task[None]:
+        """Run a request as a task that ends with the connection."""
+
+    def apply_backpressure(self) -> None:
+        """Stop or resume reading."""
+
+
+class AppendHandler:
+    """The `ReplySink` of the writers of one connection."""
+
+    def __init__(self, connection: Connection, store: SegmentStore) -> None:
         self._connection = connection
         self._store = store
         self._sessions: dict[bytes, WriterSession] = {}
-        self._setting_up: dict[bytes, asyncio.Task[None]] = {}
-        self._held: dict[bytes, list[tuple[Append, int | None]]] = {}
-        # Writers without a session: the segment that is missing for them, or None when they were told what is wrong.
+        self._set_ups: dict[WriterSession, asyncio.Task[None]] = {}
+        # Writers whose session ended: the segment that is missing for them, or None when the client has its answer.
         self._ended: dict[bytes, str | None] = {}
-        # What memory holds for appends that are not acknowledged.
+        # Memory of unacknowledged appends.
         self.unacked_bytes = 0
 
     def __repr__(self) -> str:
-        return f"<AppendRequests {len(self._sessions)} writers, {self.unacked_bytes} bytes not acknowledged>"
+        return f"<AppendHandler, {len(self._sessions)} writers, {self.unacked_bytes} bytes unacknowledged>"
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def end(self) -> None:
-        """The connection is gone."""
+    def connection_closed(self) -> None:
+        """End all sessions."""
         for session in self._sessions.values():
             session.close()
         self._sessions.clear()
         if self.unacked_bytes:
-            for opened in self._store.opened():  # all of them: a writer may have left one for a segment of another
-                opened.container.refuse_closed()
+            for opened in self._store.opened():  # all of them: a replaced session may have been for another segment
+                opened.container.append_gate.sweep_ended()
 
     def writes_to(self, container: Container) -> bool:
         """Whether a writer of this connection writes to `container`."""
         return any(session.container is container for session in self._sessions.values())
 
+    # -- set-up -------------------------------------------------------------------------------
+
     def set_up(self, command: wire.SetupAppend) -> None:
-        """Begin a writer's session; its appends are held until that is done."""
+        """Begin a writer's session; its appends are pending until the set-up is done."""
         writer = command.writer_id
-        self._forget(writer)
-        before = self._setting_up.get(writer)
-        if before is None and len(self._sessions) + len(self._setting_up) >= MAX_WRITERS_PER_CONNECTION:
+        older = self._sessions.pop(writer, None)
+        if len(self._sessions) >= MAX_WRITERS_PER_CONNECTION:
             self._connection.close(f"has set up {MAX_WRITERS_PER_CONNECTION} writers, the most allowed")
             return
-        self._held.setdefault(writer, [])
-        held_bytes = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
-        task = self._connection.spawn(self._set_up_writer(command, before), held_bytes)
-        self._setting_up[writer] = task
+        self._ended.pop(writer, None)
+        session = self._sessions[writer] = WriterSession(writer, self)
+        before = None
+        if older is not None:
+            older.replace()
+            session.pending, older.pending = older.pending, []
+            before = self._set_ups.get(older)
+        size = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
+        self._set_ups[session] = self._connection.spawn(self._set_up(session, command, before), size)
 
-    async def _set_up_writer(self, command: wire.SetupAppend, before: asyncio.Task[None] | None) -> None:
-        writer, segment = command.writer_id, command.segment
-        if before is not None:
-            await asyncio.wait([before])
-            self._forget(writer)  # what it made, if for another segment: nobody else would end it
-        last = NULL_ATTRIBUTE_VALUE
-        session = None
+    async def _set_up(
+        self, session: WriterSession, command: wire.SetupAppend, before: asyncio.Task[None] | None
+    ) -> None:
         try:
-            session = await self._store.container(segment).set_up_writer(segment, writer, self)
-            last = session.last
+            if before is not None:  # the set-up that this one replaces: answers go out in order
+                await asyncio.wait([before])
+            await self._open(session, command)
+        finally:
+            del self._set_ups[session]
+
+    async def _open(self, session: WriterSession, command: wire.SetupAppend) -> None:
+        segment = command.segment
+        try:
+            container = self._store.container(segment)
+            await container.set_up_writer(segment, session)
         except NotFound:
             # The Rust client repeats a refused set-up without pause, but handles a refused append.
             if self._connection.hello_version != _RUST_WIRE_VERSION or _answers_refusals(segment):
-                self._refuse_set_up(writer, wire.NoSuchSegment(command.request_id, segment, "", -1))
+                self._refuse_set_up(session, wire.NoSuchSegment(command.request_id, segment, "", -1))
                 return
-            self._end(writer, segment)
+            session.segment_missing()
         except Invalid as error:
             reply = error_reply(error, command.request_id, segment)
             assert reply is not None
-            self._refuse_set_up(writer, reply)
+            self._refuse_set_up(session, reply)
             return
         except SaritError:
             self._connection.close()
             return
-        if session is not None and session.container.failure is not None:
-            self._connection.close()  # it failed meanwhile, when this connection did not count as served by it
+        else:
+            if container.failure is not None:
+                self._connection.close()  # it failed meanwhile, when this connection did not count as writing to it
         if self._connection.closed:
-            if session is not None:
-                session.close()
+            session.close()
             return
-        if session is not None:
-            self._sessions[writer] = session
-        self._connection.send(encode(wire.AppendSetup(command.request_id, segment, writer, last)))
-        if self._setting_up.get(writer) is asyncio.current_task():
-            del self._setting_up[writer]
-            try:
-                for append, expected in self._release(writer):
-                    self.append(append, expected)
-            except ProtocolError as error:
-                self._connection.abort(f"broke the protocol: {error}")
+        self._connection.send(encode(wire.AppendSetup(command.request_id, segment, session.writer, session.last)))
+        if self._sessions.get(session.writer) is session:  # else it is replaced, and its successor has the appends
+            self._take_pending(session, segment)
 
-    def _refuse_set_up(self, writer: bytes, reply: wire.Command) -> None:
+    def _take_pending(self, session: WriterSession, segment: str) -> None:
+        if session.state is State.MISSING:
+            self._end(session, segment)
+        try:
+            for append, expected_offset in self._pop_pending(session):
+                self.append(append, expected_offset)
+        except ProtocolError as error:
+            self._connection.abort(f"broke the protocol: {error}")
+
+    def _refuse_set_up(self, session: WriterSession, reply: wire.Command) -> None:
+        session.refuse_set_up()
         self._connection.send(encode(reply))
-        if self._setting_up.get(writer) is asyncio.current_task():  # else a later set-up holds appends
-            del self._setting_up[writer]
-            self._release(writer)
-            self._end(writer, None)
+        if self._sessions.get(session.writer) is session:
+            self._pop_pending(session)  # dropped: the client sends them again after its next set-up
+            self._end(session, None)
 
-    def _forget(self, writer: bytes) -> None:
-        """End what the last set-up of a writer began."""
-        older = self._sessions.pop(writer, None)
-        if older is not None:
-            older.close()
-        self._ended.pop(writer, None)
+    def _pop_pending(self, session: WriterSession) -> list[tuple[Append, int | None]]:
+        """The appends that came during the set-up; they are not counted any more."""
+        pending, session.pending = session.pending, []
+        self.unacked_bytes -= sum(append.length + BLOCK_OVERHEAD_BYTES for append, _ in pending)
+        return pending
 
-    def _end(self, writer: bytes, missing: str | None) -> None:
-        """A writer has no session: what it sends is for a `missing` segment, or it was told what is wrong."""
-        self._ended.pop(writer, None)
-        self._ended[writer] = missing
+    def _end(self, session: WriterSession, missing: str | None) -> None:
+        """Remember a writer whose session ended: for a `missing` segment, or None: the client has its answer."""
+        del self._sessions[session.writer]
+        self._ended.pop(session.writer, None)
+        self._ended[session.writer] = missing
         if len(self._ended) > MAX_WRITERS_PER_CONNECTION:
             del self._ended[next(iter(self._ended))]
 
-    def _release(self, writer: bytes) -> list[tuple[Append, int | None]]:
-        """What was held for a writer, counted no more."""
-        held = self._held.pop(writer, [])
-        self.unacked_bytes -= sum(append.length + BLOCK_OVERHEAD_BYTES for append, _ in held)
-        return held
+    # -- appends ------------------------------------------------------------------------------
 
     def append(self, append: Append, expected_offset: int | None) -> None:
         """Hand an append to its session.
 
-        Raises ProtocolError: it is too long, its event number goes back, or nobody knows its writer."""
-        if append.length > MAX_APPEND_BYTES:  # a connection's end: a refusal would let the events behind it pass
+        Raises ProtocolError: it is too long, its event number goes back, or its writer is unknown."""
+        if append.length > MAX_APPEND_BYTES:  # not a refusal: the events after this one would be stored without it
             raise ProtocolError(f"an append of {append.length} bytes came; the most is {MAX_APPEND_BYTES}")
-        # First of all: while a set-up runs behind another one, the session of that one must not overtake what is held.
-        if append.writer_id in self._setting_up:
-            self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
-            self._held[append.writer_id].append((append, expected_offset))
-            return
         session = self._sessions.get(append.writer_id)
         if session is None:
             self._append_without_session(append)
             return
-        if append.last_event_number < session.last:
+        if append.last_event_number < session.last:  # while it is set up it has no number, and takes any
             raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
         self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
-        session.waiting += 1
         session.append(append, expected_offset)
 
     def _append_without_session(self, append: Append) -> None:
@@ -180,23 +208,24 @@ class AppendHandler:
         missing = self._ended[append.writer_id]
         if missing is not None:
             self._connection.send(encode(wire.NoSuchSegment(append.request_id, missing, "", -1)))
-        # else: it was told; the client sets the writer up anew.
+        # else the client has its answer, and sets the writer up again
+
+    # -- ReplySink ----------------------------------------------------------------------------
 
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
         """The append is durable."""
-        session.waiting -= 1
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
-        if self._connection.closed:
+        connection = self._connection
+        if connection.closed:
             return
-        self._connection.send(
+        connection.send(
             data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset)
         )
-        if self._connection.paused:
-            self._connection.apply_backpressure()
+        if connection.paused:
+            connection.apply_backpressure()
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
-        """The append did not happen, or its outcome is unknown."""
-        session.waiting -= 1
+        """The append is not stored, or its outcome is unknown."""
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
         if self._connection.closed:
             return
@@ -209,10 +238,9 @@ class AppendHandler:
         elif isinstance(error, Conflict):
             self._connection.send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
         elif isinstance(error, Sealed | NotFound):
-            if self._sessions.get(writer) is session:
-                session.close()
-                del self._sessions[writer]
-                self._end(writer, None)
+            if self._sessions.get(writer) is session:  # else it ended, and the client has its answer
+                session.append_refused()
+                self._end(session, None)
                 offset = number if isinstance(error, Sealed) else -1
                 reply = error_reply(error, append.request_id, session.segment.name, offset)
                 assert reply is not None
@@ -220,14 +248,13 @@ class AppendHandler:
         else:
             self._connection.close()
 
-    def gone(self, session: WriterSession) -> None:
-        """The session's segment is deleted or merged: appends that wait are refused, and end it."""
-        if not session.waiting and self._sessions.get(session.writer) is session:
-            session.close()
-            del self._sessions[session.writer]
-            self._end(session.writer, session.segment.name)
+    def segment_missing(self, session: WriterSession) -> None:
+        """The segment is deleted or merged, and no append waits for an answer."""
+        assert self._sessions[session.writer] is session, session
+        session.segment_missing()
+        self._end(session, session.segment.name)
 
 
 def _answers_refusals(segment: str) -> bool:
-    """Whether the Rust client is told at set-up, too, that a segment is missing: of these it repeats no set-up."""
+    """Whether the Rust client handles a refused set-up of this segment, too: it does not repeat these."""
     return is_transaction(segment) or is_transient(segment) or len(segment) > MAX_SEGMENT_NAME_BYTES

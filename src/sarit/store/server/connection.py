@@ -114,7 +114,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         if self._closing is not None:
             self._closing.cancel()
         self._writable.set()
-        self._appends.end()
+        self._appends.connection_closed()
         for task in self._tasks:
             task.cancel()
         self._transients.end()

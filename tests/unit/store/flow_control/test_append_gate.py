@@ -123,13 +123,13 @@ def test_many_connections_that_end_look_through_what_is_held_back_once():
             reader = await server.client()
             reader.writer.transport.abort()
             await until(lambda: len(server.server._connections) == 20)
-            assert not container._refusing
+            assert not container.append_gate._sweep_scheduled
             for client in clients:
                 client.writer.transport.abort()
             await until(lambda: not server.server._connections)
-            assert container._refusing
+            assert container.append_gate._sweep_scheduled
             assert container.throttled == 20
             await until(lambda: container.throttled == 0)
-            assert not container._refusing
+            assert not container.append_gate._sweep_scheduled
 
     run(main())

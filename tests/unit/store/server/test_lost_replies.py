@@ -255,7 +255,7 @@ def test_held_back_appends_are_released_though_the_room_on_the_disk_cannot_be_to
         store.env = replace(store.env, threads=Threads())
         for task in list(store._tasks):
             task.cancel()
-        store._spawn(store._watch_budget())
+        store._spawn(store._watch_disk())
         await store.container(SEGMENT).create(SEGMENT)
         writer = Writer(store, SEGMENT)
         await writer.set_up()
@@ -268,7 +268,7 @@ def test_held_back_appends_are_released_though_the_room_on_the_disk_cannot_be_to
                 break
             await asyncio.sleep(0.01)
         assert writer.replies.acknowledgements
-        assert "how much room" in caplog.text
+        assert "the free space of /nowhere is unknown" in caplog.text
         await store.stop()
 
     run(main())

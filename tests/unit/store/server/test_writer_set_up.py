@@ -134,7 +134,7 @@ def test_a_set_up_for_another_segment_behind_one_under_way_ends_that_session():
         await connection.settled()
         assert [reply.segment for reply in connection.replies] == [SEGMENT, OTHER, SEGMENT, OTHER]
         assert pins(container) == {SEGMENT: 0, OTHER: 1}
-        appends.end()
+        appends.connection_closed()
         assert pins(container) == {SEGMENT: 0, OTHER: 0}
 
     asyncio.run(main())

@@ -1,0 +1,108 @@
+"""The append gate of one container: appends that wait while the node is over its append limit.
+
+Theory of operation.  A session asks `closed` before each append.  While it is true, the session hands the append to
+`throttle`, and its acknowledgement waits with it: writers slow down, none is refused, nothing is lost.
+
+- Order.  The gate is one queue, first in, first out, for all sessions of the container.  As long as one append is in
+  the queue the gate is closed for the later ones too, also when the node is below its limit again: otherwise a later
+  append of the same writer would overtake an earlier one.
+- Release.  No polling: `MemoryBudget` notifies the gate once when the node has come below the limit.  The gate
+  releases appends in a turn of the loop of its own, as long as the node stays below, and asks to be notified again
+  when appends are left.  The container also calls `release` directly when it has freed memory itself.
+- Ended sessions.  No append of an ended session can be accepted, but as long as the node is over its limit nothing
+  would release it, and every client that reconnects sends its appends again.  So `sweep_ended` submits them at once,
+  which refuses them.  A sweep looks at the whole queue, maybe a million appends, and clients often give up together:
+  sweeps are APPEND_GATE_SWEEP_SECONDS apart.
+- The end.  A container that fails closes its gate: it refuses what is in the queue, and never throttles again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+from sarit.core.coverage_probes import coverage_probe
+from sarit.core.limits import APPEND_GATE_SWEEP_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sarit.store.flow_control.memory_budget import MemoryBudget
+    from sarit.wire.append import Append
+
+
+class Session(Protocol):
+    """Where a throttled append came from, and goes on to."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its appends may still be accepted."""
+
+    def submit(self, append: Append, expected_offset: int | None) -> None:
+        """Check the append and queue it to the log, or refuse it."""
+
+    def refuse(self, append: Append, error: BaseException) -> None:
+        """Answer that the append failed."""
+
+
+class AppendGate:
+    """Throttled appends, in the order in which they came."""
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._queue: deque[tuple[Session, Append, int | None]] = deque()
+        self._sweep_scheduled = False
+        self._failed = False
+
+    def __repr__(self) -> str:
+        return f"<AppendGate, {len(self._queue)} throttled>"
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    @property
+    def closed(self) -> bool:
+        """Whether an append must wait."""
+        return (self._budget.over_append_limit or bool(self._queue)) and not self._failed
+
+    def throttle(self, session: Session, append: Append, expected_offset: int | None) -> None:
+        """Let an append wait; `session.submit` follows when it is released."""
+        assert not self._failed, "nothing would ever release it"
+        if not self._queue:
+            coverage_probe("appends_throttled")
+            self._budget.notify_below_append_limit(self._below_limit)
+        self._queue.append((session, append, expected_offset))
+
+    def release(self) -> None:
+        """Submit throttled appends as long as the node is below its limit."""
+        while self._queue and not self._budget.over_append_limit:
+            session, append, expected_offset = self._queue.popleft()
+            session.submit(append, expected_offset)
+        if self._queue:  # over the limit again: without this nobody would release the rest
+            self._budget.notify_below_append_limit(self._below_limit)
+
+    def _below_limit(self) -> None:
+        # Not at once: the budget notifies from inside an operation, and a submitted append must not come between the
+        # assignment of that operation and its place in the log.
+        asyncio.get_running_loop().call_soon(self.release)
+
+    def sweep_ended(self) -> None:
+        """Refuse the appends of ended sessions, within APPEND_GATE_SWEEP_SECONDS."""
+        if self._queue and not self._sweep_scheduled:
+            self._sweep_scheduled = True
+            asyncio.get_running_loop().call_later(APPEND_GATE_SWEEP_SECONDS, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweep_scheduled = False
+        ended = [throttled for throttled in self._queue if not throttled[0].is_open]
+        if ended:
+            self._queue = deque(throttled for throttled in self._queue if throttled[0].is_open)
+            for session, append, expected_offset in ended:
+                session.submit(append, expected_offset)  # refused: its session does not own the writer any more
+
+    def fail(self) -> Iterator[tuple[Session, Append]]:
+        """The container failed: what was throttled, for its owner to refuse."""
+        self._failed = True
+        queue, self._queue = self._queue, deque()
+        return ((session, append) for session, append, _ in queue)
