@@ -36,7 +36,7 @@ def throttled_appends_reordered() -> Iterator[None]:
 @mutant("bounds")
 @contextmanager
 def append_limit_ignored() -> Iterator[None]:
-    """The bound on un-flushed bytes stops nobody."""
+    """The limit of dirty bytes throttles nobody."""
     with patched(AppendGate, AppendGate.closed, property(lambda self: False)):
         yield
 
