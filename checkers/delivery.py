@@ -1,14 +1,14 @@
-"""What a reader group owes its users who store their position with every event.  Pure.
+"""Delivery guarantees of a reader group whose users store their position with every event.  Pure.
 
 A *sequence* is one writer's events of one routing key, numbered from 1.  Events are recorded in the order in which they
 were delivered, whichever reader got them.  A lost reader is replaced at the position it had stored.
 
 | kind | meaning |
 |---|---|
-| `delivered-twice` | an event was handed out twice, to whomever |
-| `delivered-order` | a lane's events were handed out of order |
-| `not-delivered` | in the end an acknowledged event was handed to nobody |
-| `torn-checkpoint` | a checkpoint's cut has an event on one side, its reader had it on the other |
+| `delivered-twice` | an event was delivered twice, to any reader |
+| `delivered-out-of-order` | events of a sequence were delivered out of order |
+| `not-delivered` | at the end, an acknowledged event was delivered to no reader |
+| `torn-checkpoint` | an event is before a checkpoint's cut but its reader got it after the checkpoint, or vice versa |
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """An event that `reader` was given.  Readers that come back bear another name."""
+    """An event that `reader` got.  A reader that restarts has a new name."""
 
     reader: str
     segment: int
@@ -38,7 +38,7 @@ class Delivered:
 
 @dataclass(slots=True)
 class DeliveryHistory:
-    """Filled by a workload.  `acked`: lane -> the last number that is durable.  `drained`: everything must be read."""
+    """Filled by a workload.  `acked`: sequence -> its last durable number.  `drained`: everything must be read."""
 
     delivered: list[Delivered] = field(default_factory=list)
     acked: dict[int, int] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class DeliveryHistory:
     drained: bool = False
 
     def met(self, reader: str, checkpoint: str) -> None:
-        """A reader was handed a checkpoint: what it has had lies before, what comes lies behind."""
+        """A reader reached a checkpoint: what it got so far lies before the cut, what it gets later lies after it."""
         self.passed.setdefault(checkpoint, {}).setdefault(reader, []).append(len(self.delivered))
 
 
@@ -78,13 +78,13 @@ def _sequences(history: DeliveryHistory) -> Iterator[Violation]:
         ]
         if missing:
             yield Violation(
-                "not-delivered", f"{len(missing)} events, the first of lane {missing[0][0]}: {missing[0][1]}"
+                "not-delivered", f"{len(missing)} events, the first of sequence {missing[0][0]}: {missing[0][1]}"
             )
 
 
 def _checkpoints(history: DeliveryHistory) -> Iterator[Violation]:
     for name, cut in sorted(history.cuts.items()):
-        # Who was handed it more than once had passed it once without being believed: which time counts is not known.
+        # A reader that reached a checkpoint twice had its first report lost: which of the two counts is unknown.
         times = {reader: met[0] for reader, met in history.passed.get(name, {}).items() if len(met) == 1}
         shown = 0
         for at, one in enumerate(history.delivered):
@@ -93,5 +93,5 @@ def _checkpoints(history: DeliveryHistory) -> Iterator[Violation]:
             before = at < times[one.reader]
             if history.graph.is_before((one.segment, one.offset), cut) != before:
                 shown += 1
-                where = "before" if before else "behind"
+                where = "before" if before else "after"
                 yield Violation("torn-checkpoint", f"{name} at {cut}: its reader had {one} {where} it")

@@ -1,6 +1,6 @@
-"""Segments that follow each other, and positions among them.  Pure.
+"""The graph of segments and their successors, and positions in it.  Pure.
 
-A *cut* is a position in a stream: {segment: offset}, one for every part of the key space.
+A *cut* is a position in a stream: {segment: offset}, with segments that cover the key space once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Graph:
         self._before: dict[int, frozenset[int]] = {}
 
     def follows(self, segment: int, predecessors: Iterable[int]) -> None:
-        """A segment and (some of) those it follows."""
+        """Record predecessors of a segment; calls add up."""
         self.predecessors.setdefault(segment, set()).update(predecessors)
         self._before.clear()
 
     def before(self, segment: int) -> frozenset[int]:
-        """All segments that lie wholly before one."""
+        """All ancestors of a segment."""
         found = self._before.get(segment)
         if found is None:
             seen: set[int] = set()
@@ -47,7 +47,7 @@ class Graph:
         return any(segment in self.before(here) for here in cut)
 
     def goes_back(self, earlier: Mapping[int, int], later: Mapping[int, int]) -> bool:
-        """Whether a cut lies before another one, anywhere."""
+        """Whether `later` lies before `earlier` in any segment."""
         return any(
             offset < earlier[segment] if segment in earlier else any(segment in self.before(one) for one in earlier)
             for segment, offset in later.items()

@@ -1,11 +1,11 @@
-"""Once the faults are over, everything goes on and comes to its end.  Pure.
+"""Liveness: once the faults are over, every operation ends.  Pure.
 
 | kind | meaning |
 |---|---|
 | `stuck` | an operation did not end within the time allowed after the faults (or its beginning, if later) |
 | `slow` | it ended, but later than that |
-| `unread` | a reader did not come to the tail |
-| `outage` | an owner was away longer than allowed although only one fault struck |
+| `unread` | a reader did not reach the tail |
+| `outage` | nobody served for longer than one fault explains |
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something somebody waited for.  `ended` None: never.  Seconds of one clock."""
+    """An operation that a client waited for.  `ended` None: never.  Seconds of one clock."""
 
     name: str
     begun: float

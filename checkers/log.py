@@ -1,26 +1,26 @@
-"""What a log of events owes its users, checked over a history.  Pure.
+"""Guarantees of a log of events, checked over a history.  Pure.
 
-A history says what was sent, what was acknowledged, what was read (by whom, where), what segment info and
-truncations answered, and holds one or more *scans*: complete readings of every segment from its start to its
-length, after the faults were over.  Events carry (writer, number), numbers from 1 without gaps per writer; a
+A history records what was sent, acknowledged and read (by which reader, where), and the replies of segment info and
+truncations.  It holds one or more *scans*: complete reads of every segment from its start to its length, after the
+faults were over.  Events carry (writer, number), numbers from 1 without gaps per writer; a
 writer's events of one segment are sent in order.  Times are any one clock's seconds; an answer's operation began at
 `begun` and ended at `ended`.
 
-Anomalies (`Violation.kind`), after docs of Jepsen's Kafka work:
+Anomalies (`Violation.kind`), after Jepsen's analysis of Kafka:
 
 | kind | meaning |
 |---|---|
-| `torn` | bytes that are no event that was ever sent, or an event of another length |
-| `phantom` | an event nobody sent, read before it was sent, or whose sender was told "no" |
+| `torn` | bytes that no writer sent as an event, or an event of another length |
+| `phantom` | an event that nobody sent, that was read before it was sent, or that was refused |
 | `misplaced` | an event in another segment than it was sent to |
 | `inconsistent` | two events at one (segment, offset), or overlapping |
 | `duplicate` | one event at two places |
 | `order` | a writer's events out of order in a segment |
-| `gap` | a writer's event is there, an earlier one of it is not |
-| `lost` | an acknowledged event is in no place of a scan, though not truncated |
+| `gap` | a writer's event is there, an earlier event of that writer is not |
+| `lost` | an acknowledged event is not in a scan, and was not truncated |
 | `vanished` | an event that was read, at or above the start, is not in a scan |
-| `skip` | a reader jumped over bytes, or went back, within one session |
-| `length` | a segment is shorter than what was acknowledged or shown before |
+| `skip` | a reader skipped bytes, or went back, within one session |
+| `length` | a segment is shorter than what was acknowledged or reported before |
 | `start` | a segment's start fell, or rose without a truncation |
 | `below-start` | bytes below a truncation that was acknowledged before the read began |
 | `ack-offset` | an acknowledgement named an end offset where the event does not end |
@@ -49,7 +49,7 @@ ANY_SEGMENT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken promise."""
+    """A broken guarantee."""
 
     kind: str
     message: str
@@ -120,7 +120,7 @@ class LogHistory:
         self.reads.add(reader, *place, *event, fresh, begun, ended)
 
     def info(self, segment: int, start: int, length: int, begun: float, ended: float) -> None:
-        """The store told a segment's start and length."""
+        """The store reported a segment's start and length."""
         self.infos.add(segment, start, length, begun, ended)
 
     def truncated(self, segment: int, offset: int, begun: float, ended: float) -> None:
@@ -320,7 +320,7 @@ def _order(scan: int, starts: dict[int, int], found: _Places, sends: _Sends) -> 
         return
     same = (key[1:] >> _NUMBER_BITS == key[:-1] >> _NUMBER_BITS) & (segment[1:] == segment[:-1])
     for at in np.flatnonzero(same & (key[1:] < key[:-1]))[:_SHOWN]:
-        yield Violation("order", f"scan {scan}: {_name(key[at + 1])} stands behind {_name(key[at])}")
+        yield Violation("order", f"scan {scan}: {_name(key[at + 1])} comes after {_name(key[at])}")
     index, known = sends.find(key)
     bound = known & (sends.segment[index] != ANY_SEGMENT)
     for at in np.flatnonzero(same & bound[1:] & (key[1:] > key[:-1] + 1))[:_SHOWN]:
@@ -366,7 +366,7 @@ def _ack_offsets(history: LogHistory, places: _Places) -> Iterator[Violation]:
     index = order[np.minimum(np.searchsorted(places.key[order], key), len(order) - 1)]
     wrong = (places.key[index] == key) & (places.offset[index] + places.length[index] != end)
     for at in np.flatnonzero(wrong)[:_SHOWN]:
-        yield Violation("ack-offset", f"{_name(key[at])} was acknowledged at {end[at]}, and stands elsewhere")
+        yield Violation("ack-offset", f"{_name(key[at])} was acknowledged at {end[at]}, and is elsewhere")
 
 
 def _bounds(history: LogHistory) -> Iterator[Violation]:
@@ -388,9 +388,9 @@ def _bounds(history: LogHistory) -> Iterator[Violation]:
             yield Violation("start", f"segment {one} began at {least[at]} and then at {start[mine][at]}")
         most = _latest(cut_begun[cuts], cut[cuts], ended[mine])
         for at in np.flatnonzero(start[mine] > np.maximum(most, 0))[:_SHOWN]:
-            yield Violation("start", f"segment {one} begins at {start[mine][at]}, nobody asked for that")
+            yield Violation("start", f"segment {one} begins at {start[mine][at]}, without a truncation")
         for at in np.flatnonzero(start[mine] > length[mine])[:_SHOWN]:
-            yield Violation("start", f"segment {one} begins at {start[mine][at]} behind its end {length[mine][at]}")
+            yield Violation("start", f"segment {one} begins at {start[mine][at]}, after its end {length[mine][at]}")
 
 
 def _latest(at: Column, value: Column, asked: Column) -> Column:

@@ -1,17 +1,17 @@
-"""Linearizability: was there an order of the calls, one after the other, that explains every answer?  Pure.
+"""Linearizability: is there a sequential order of the calls that explains every answer?  Pure.
 
 Each call takes effect at one moment between its beginning and its end.  A call whose outcome is unknown (`ended`
 infinite, `answer` UNKNOWN) takes effect at some moment after its beginning, or never.
 
-The search is Wing and Gong's (1993) with the memory of Lowe (2017): depth first over the calls that may come next,
+The search is Wing and Gong's (1993) with the memoization of Lowe (2017): depth first over the calls that may come next,
 never twice with the same calls done and the same state.  Calls are numbered by their ends, so that a set of calls is
-one integer, the earliest end among those not done is its lowest zero, and the calls that may come next are those
-begun before that end.  Objects that do not interact (`Call.on`) are searched apart.
+one integer, the earliest end among those not done is its lowest zero, and the calls that may come next are those begun
+before that end.  Objects that do not interact (`Call.on`) are searched apart.
 
 An object is a `Model`: a first state, and what a call makes of a state given its answer.  States must be hashable.
-Here are: the value of an attribute, the bytes of a segment under conditional appends (its state is a length and a
-hash over everything before, as s2's verification has it: of constant size, yet it judges the whole content), the same
-with sealing, and a table under atomic conditional batches.
+Models here: the value of an attribute; the bytes of a segment under conditional appends, with and without sealing; a
+table under atomic conditional batches.  The state of a segment is its length and a chained hash over its content: of
+constant size, yet it checks every byte (the idea is s2's).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Call:
 
 
 class Model(Protocol):
-    """An object, as it would be if calls came one after the other."""
+    """The sequential specification of an object."""
 
     first: Hashable
 
@@ -53,7 +53,7 @@ class Model(Protocol):
 
 
 class Exhausted(Exception):
-    """The search was given up: too many states.  Says nothing about the history."""
+    """The search was given up after too many states.  The history may be right or wrong."""
 
 
 def check(calls: Iterable[Call], model_of: Callable[[Hashable, Sequence[Call]], Model]) -> list[Violation]:
@@ -101,7 +101,7 @@ def search(calls: Sequence[Call], model: Model) -> list[Call] | None:
             call = ordered[lowest.bit_length() - 1]
             after = model.step(state, call.action, call.answer)
             if after is IMPOSSIBLE or (call.answer is UNKNOWN and after == state):
-                continue  # without effect, an unknown call is as good as one that never came
+                continue  # an unknown call without effect: the same as one that never happened
             stack.append((done | lowest, after))
     open_calls = eligible[_lowest_zero(furthest)] & ~furthest
     return [call for at, call in enumerate(ordered) if open_calls >> at & 1]
@@ -195,7 +195,7 @@ class SealableLog:
 
 
 class Ambiguous(Exception):
-    """The answers contradict each other before any order is looked for."""
+    """The answers contradict each other in any order."""
 
 
 class VersionedTable:

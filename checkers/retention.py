@@ -1,13 +1,13 @@
-"""What a retention policy owes the users of a stream.  Pure.
+"""Guarantees of a retention policy.  Pure.
 
 | kind | meaning |
 |---|---|
-| `retention-early` | the stream begins behind something that the policy keeps: it is too young, or too near the end |
-| `retention-subscriber` | it begins behind what a subscriber released, and the policy has no maximum to force it |
-| `retention-late` | it keeps more than the policy allows, long after nothing hindered it |
-| `head-fell` | its beginning went back |
+| `retention-early` | something was truncated that the policy retains: it is too young, or too near the tail |
+| `retention-subscriber` | something was truncated that a subscriber had not released, without a forced maximum |
+| `retention-late` | more is retained than the policy allows, long after the faults ended |
+| `head-fell` | the head of the stream went back |
 
-Where a stream begins is observed now and then: the answer was right at some moment between `begun` and `ended`.
+The head is observed now and then: each answer was right at some moment between `begun` and `ended`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where the stream began.  `most_bytes`: what there was from there to an end told later; -1 when not known."""
+    """An observed head.  `most_bytes`: bytes from there to a tail read later; -1 when unknown."""
 
     begun: float
     ended: float
@@ -37,9 +37,9 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`seconds` or `bytes` are kept at least; 0: that is not what the policy goes by.
+    """The minimum to retain, in `seconds` or in `bytes`; 0: not limited by this.
 
-    `forced`: there is a maximum, which no subscriber holds up."""
+    `forced`: there is a maximum that ignores subscribers."""
 
     seconds: float = 0.0
     bytes: int = 0
@@ -58,20 +58,20 @@ class RetentionHistory:
     retained_at_end: tuple[int, int] = (0, 0)
 
     def event(self, segment: int, offset: int, sent: float) -> None:
-        """An event stands there; it was written at `sent` or later."""
+        """An event is at this place; it was written at `sent` or later."""
         self.events[segment, offset] = sent
 
     def released(self, subscriber: str, cut: Cut, begun: float) -> None:
-        """A subscriber said, from `begun` on, that it needs nothing before `cut`."""
+        """A subscriber released, from `begun` on, everything before `cut`."""
         self.releases.setdefault(subscriber, []).append((begun, cut))
 
 
 def check(history: RetentionHistory) -> list[Violation]:
     """Everything that is wrong; empty when nothing is."""
     out = [*_early(history), *_subscribers(history), *_fell(history)]
-    kept, most = history.retained_at_end
-    if kept > most:
-        out.append(Violation("retention-late", f"{kept} bytes are kept, {most} would be many"))
+    retained, most = history.retained_at_end
+    if retained > most:
+        out.append(Violation("retention-late", f"{retained} bytes are retained, at most {most} are expected"))
     return out
 
 
@@ -94,7 +94,7 @@ def _early(history: RetentionHistory) -> Iterator[Violation]:
                 shown += 1
                 yield Violation(
                     "retention-early",
-                    f"at {head.ended:.3f} s the stream began at {head.cut}, behind {place} of {sent:.3f} s",
+                    f"at {head.ended:.3f} s the stream began at {head.cut}, after {place} of {sent:.3f} s",
                 )
                 break
 

@@ -1,9 +1,9 @@
-"""What long-term storage and the index owe each other once all is quiet.  Pure.
+"""Agreement of long-term storage and the index once all is quiet.  Pure.
 
 | kind | meaning |
 |---|---|
 | `missing-chunk` | an extent names a chunk that is not there, or is shorter than the extent needs |
-| `leaked-chunk` | a chunk that no extent names, and that does not await deletion |
+| `leaked-chunk` | a chunk that no extent names and that is not queued for deletion |
 | `untiled` | the extents of a segment overlap, or leave a gap |
 """
 
@@ -17,7 +17,7 @@ from checkers.log import Violation
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-# Start in the segment, length, chunk ("" when the bytes stand in the index), offset in the chunk.
+# Start in the segment, length, chunk ("" when the bytes are in the index), offset in the chunk.
 Placed = tuple[int, int, str, int]
 
 
@@ -35,7 +35,7 @@ def _missing(extents: Mapping[str, Sequence[Placed]], chunks: Mapping[str, int])
                 yield Violation(
                     "missing-chunk",
                     f"{segment} has {length} bytes from {start} in {chunk} from {offset}, which holds "
-                    f"{chunks.get(chunk, 'nothing: it is not there')}",
+                    f"{chunks.get(chunk, 'nothing: it does not exist')}",
                 )
 
 

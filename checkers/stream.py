@@ -1,13 +1,13 @@
-"""What a stream of several segments owes its readers beyond what each segment owes (`log.py`).  Pure.
+"""Guarantees of a stream of several segments, beyond those of each segment (`log.py`).  Pure.
 
-A *lane* is one writer's events of one routing key, numbered from 1 in the order they were written.  Lanes keep their
-order, also across scaling, where they go on in another segment.
+A *sequence* is one writer's events of one routing key, numbered from 1 in the order they were written.  Readers get
+them in that order, also across scaling, after which a sequence continues in another segment.
 
 | kind | meaning |
 |---|---|
-| `key-order` | a reader was handed a lane's events out of order, or one of them twice |
-| `key-gap` | a reader that began at the head passed over an event of a lane |
-| `early` | a reader was handed an event of a segment before it had the last one of a predecessor |
+| `key-order` | a reader got events of a sequence out of order, or one of them twice |
+| `key-gap` | a reader that began at the head skipped an event of a sequence |
+| `early` | a reader got an event of a segment before the last event of a predecessor |
 | `untiled` | segments that were active together do not cover the key space exactly once |
 """
 
@@ -26,7 +26,7 @@ _SHOWN: Final = 5
 
 
 class StreamHistory:
-    """What readers were handed, in order, and which segment follows which."""
+    """The events delivered to each reader, in order, and the predecessors of each segment."""
 
     def __init__(self) -> None:
         self._delivered = Table(4)
@@ -67,12 +67,12 @@ def _sequences(reader: Any, sequence: Any, number: Any) -> Iterator[Violation]:
     same = (reader[1:] == reader[:-1]) & (sequence[1:] == sequence[:-1])
     for at in np.flatnonzero(same & (number[1:] <= number[:-1]))[:_SHOWN]:
         yield Violation(
-            "key-order", f"reader {reader[at]}: lane {sequence[at]} event {number[at + 1]} after {number[at]}"
+            "key-order", f"reader {reader[at]}: sequence {sequence[at]} event {number[at + 1]} after {number[at]}"
         )
     gaps = same & (number[1:] > number[:-1] + 1)
     for at in np.flatnonzero(gaps)[:_SHOWN]:
         yield Violation(
-            "key-gap", f"reader {reader[at]}: lane {sequence[at]} event {number[at + 1]} after {number[at]}"
+            "key-gap", f"reader {reader[at]}: sequence {sequence[at]} event {number[at + 1]} after {number[at]}"
         )
     first = np.concatenate(([True], ~same)) & (number != 1)
     for at in np.flatnonzero(first)[:_SHOWN]:
@@ -93,7 +93,7 @@ def _early(reader: Any, segment: Any, predecessors: Mapping[int, set[int]]) -> I
             for earlier in sorted(predecessors.get(later, ())):
                 if last.get(earlier, -1) > begun:
                     yield Violation(
-                        "early", f"reader {one} was handed segment {later} before the end of its predecessor {earlier}"
+                        "early", f"reader {one} got segment {later} before the end of its predecessor {earlier}"
                     )
 
 

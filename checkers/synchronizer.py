@@ -1,9 +1,9 @@
-"""What a shared state owes the processes that hold a copy of it, as a model for the search of `register.py`.  Pure.
+"""A state that several processes share, as a model for the search of `register.py`.  Pure.
 
 The state is a chained hash over all updates in the order they were applied: of constant size, yet two copies are equal
-only if they applied the same updates in the same order.  So "all apply the same in the same order", "one winner for
-each condition" and "compaction changes nothing" are one question: is there an order of the calls that explains all
-that was seen?
+only if they applied the same updates in the same order.  So three properties become one search for an order of the
+calls: all processes apply the same updates in the same order, each condition has one winner, and compaction changes
+nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def after(state: bytes, updates: Iterable[bytes]) -> bytes:
 
 
 class SharedState:
-    """("update", state it was decided from, updates) -> True;  ("push", updates) -> True: whatever the state is;
+    """("update", state it was computed from, updates) -> True;  ("push", updates) -> True: unconditional;
 
     ("get",) -> the state."""
 

@@ -1,14 +1,14 @@
-"""What a table of versioned entries owes its users, checked over a history.  Pure.
+"""Guarantees of a table of versioned entries, checked over a history.  Pure.
 
 Every successful update of a key gets a version; versions order the updates of a key, so linearizability needs
 no search: it is enough to compare each operation with the versions known before it began.
 
 | kind | meaning |
 |---|---|
-| `version` | one version for two values of a key, or one that is not above its expectation |
+| `version` | one version for two values of a key, or a version not above the expected one |
 | `phantom` | a value that nobody wrote to that key, or whose update was refused |
-| `lost-update` | a conditional update passed although another lies between it and its expectation |
-| `stale` | an operation saw less than what was acknowledged, or shown, before it began |
+| `lost-update` | a conditional update succeeded although another came between it and the expected version |
+| `stale` | an operation saw an older version than one acknowledged or read before it began |
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _check_key(key: bytes, updates: list[Update], reads: list[Read]) -> Iterator
             continue
         update = written.get(read.value)
         if update is None or update.refused or update.begun > read.ended:
-            yield Violation("phantom", f"key {key!r} held {read.value!r}, which nobody can have put there")
+            yield Violation("phantom", f"key {key!r} held {read.value!r}, which nobody wrote")
         elif update.version not in (None, read.version):
             yield Violation("version", f"key {key!r}: {read.value!r} is of versions {update.version}, {read.version}")
     yield from _lost_updates(key, versions, written)

@@ -1,13 +1,13 @@
-"""What a transaction owes its users beyond what each of its events is owed (`log.py`).  Pure.
+"""Guarantees of a transaction, beyond those of its events (`log.py`).  Pure.
 
-A transaction is a writer of its own in the history of the log: `sent` when its commit is asked for (to read it before
+A transaction is a writer of its own in the history of the log: `sent` when its commit is requested (a read before that
 is a phantom), `acked` when the commit is known to have happened, never `sent` when it is aborted.  So `log.py` finds
-what is visible too early, aborted and read, lost, or there twice.  What is left:
+events that are visible too early, read after an abort, lost, or duplicated.  What is checked here:
 
 | kind | meaning |
 |---|---|
 | `torn-transaction` | some of its events are in a scan, others are not, and truncation does not explain it |
-| `split-transaction` | its events in one segment do not stand together |
+| `split-transaction` | its events in one segment are not contiguous |
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def _check_one(
     segments, offsets, ends = found[:, 1], found[:, 2], found[:, 2] + found[:, 4]
     same = segments[1:] == segments[:-1]
     if np.any(same & (offsets[1:] != ends[:-1])):
-        yield Violation("split-transaction", f"scan {scan}: others stand between the events of transaction {writer}")
+        yield Violation("split-transaction", f"scan {scan}: other events lie between those of transaction {writer}")
     if len(found) < events:
-        # Truncation takes from the front: then the first one left stands at the segment's start.
+        # Truncation removes a prefix: then the first event left is at the segment's start.
         cut = any(extents[int(s)][0] == int(o) > 0 for s, o in zip(segments, offsets, strict=True))
         if not cut:
             yield Violation(

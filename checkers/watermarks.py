@@ -1,15 +1,15 @@
-"""What watermarks owe readers who go by event time.  Pure.
+"""Guarantees of watermarks.  Pure.
 
-Writers *note* times: "all my events so far are of this time or before, all to come of it or later".  A watermark says
-of a cut: whoever has read up to it has everything of the writers up to `lower`.  A writer holds watermarks back while
-it notes, unless it is silent for the time-out, and until it leaves.
+Writers *note* times: "all my events so far are of this time or before, all to come of it or later".  A watermark states
+that a reader that has read up to its cut has every event up to the time `lower`.  A writer counts while it notes times;
+it stops to count when it leaves, or when it notes nothing for the time-out.
 
 | kind | meaning |
 |---|---|
-| `watermark-fell` | a watermark is not above the one before, or its cut lies before that one's |
-| `watermark-ahead` | it tells a time that a writer which counts had not noted |
+| `watermark-fell` | a watermark is not above the one before, or its cut lies before that one's cut |
+| `watermark-ahead` | its time was not yet noted by a writer that counts |
 | `watermark-cut` | an event of an earlier time than its `lower` is not before its cut |
-| `late-event` | a reader was told a time, and then handed an event of a time before it |
+| `late-event` | a reader got an event of an earlier time than its window had reported |
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ class WatermarkHistory:
         self.notes.setdefault(writer, []).append(Note(time, begun, ended))
 
     def leaves(self, writer: int, begun: float) -> None:
-        """A writer begins to leave, or crashed."""
+        """A writer starts to leave, or crashed."""
         self.left[writer] = begun
 
     def reported(self, reader: int, lower: int, at: float) -> None:
-        """A reader was told that all events before `lower` are behind it."""
+        """A reader's window reported that it has all events before `lower`."""
         self.delivered.setdefault(reader, []).append((-1, lower, at))
 
     def got(self, reader: int, writer: int, time: int, at: float) -> None:
-        """A reader was handed an event."""
+        """A reader got an event."""
         self.delivered.setdefault(reader, []).append((writer, time, at))
 
     def counts(self, writer: int, at: float) -> bool:
-        """Whether a writer surely holds back all watermarks that were seen at `at`: never silent for long."""
+        """Whether a writer certainly counts for watermarks read at `at`: it neither left nor timed out."""
         if self.left.get(writer, inf) <= at:
             return False
         moments = [note for note in self.notes.get(writer, ()) if note.begun <= at]
@@ -133,5 +133,5 @@ def _late(history: WatermarkHistory) -> Iterator[Violation]:
             if writer < 0:
                 lower = max(lower, time)
             elif time < lower and history.counts(writer, at):
-                yield Violation("late-event", f"reader {reader} was told {lower}, then got writer {writer}'s {time}")
+                yield Violation("late-event", f"reader {reader} was past {lower}, then got {time} of writer {writer}")
                 return

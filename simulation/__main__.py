@@ -1,11 +1,11 @@
 """The simulation's commands.
 
-python -m simulation --seed N [--mutant NAME] [--trace FILE]   one seed; on failure all about it
-python -m simulation seeds --seeds N [--first N]               many
-python -m simulation crashes --states N [--first N]            every state a power cut leaves, recovered
+python -m simulation --seed N [--mutant NAME] [--trace FILE]   one seed; on failure a full report
+python -m simulation seeds --seeds N [--first N]               many seeds
+python -m simulation crashes --states N [--first N]            recover every state that a power cut can leave
 python -m simulation prove --seeds N --states N                both with fresh seeds, and a line in the ledger
-python -m simulation mutants [--mutant NAME] [--processes N]   plant bugs, and write the table of docs/testing.md
-python -m simulation options --seed N                          what a seed decides
+python -m simulation mutants [--mutant NAME] [--processes N]   run mutants, and write the table of docs/testing.md
+python -m simulation options --seed N                          the options that a seed draws
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CRASH_SEEDS: Final = 1_000_000
 
 
 def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None) -> int:
-    """Run one seed and tell."""
+    """Run one seed and print its result."""
     started = time.perf_counter()
     with open(path, "w") if path else nullcontext() as sink:
         result = run_seed(seed, mutants, sink=sink)
@@ -45,7 +45,7 @@ def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None) -> int
         print(explain(result, mutants))
     probes = ", ".join(f"{name} {count}" for name, count in sorted(result.trace.probes.items()))
     print(
-        f"seed {seed}: {len(result.violations)} broken, {result.acked_events} events acknowledged, "
+        f"seed {seed}: {len(result.violations)} violations, {result.acked_events} events acknowledged, "
         f"{result.starts} starts, {result.outcome.virtual_seconds:.1f} virtual s, {result.outcome.steps} steps, "
         f"{time.perf_counter() - started:.1f} s; {probes}"
     )
@@ -55,8 +55,8 @@ def one(seed: int, mutants: Sequence[str], quiet: bool, path: str | None) -> int
 
 
 def report(coming: Iterable[Summary], stop: bool = False, until: float = inf) -> Totals:
-    """Sum up, until a monotonic time; the first broken seed is reported in full, the others by a line."""
-    totals, started, told = Totals(), time.monotonic(), 0
+    """Sum up results until a monotonic time; print the first failed seed in full, the others in a line."""
+    totals, started, reported = Totals(), time.monotonic(), 0
     for summary in coming:
         if summary.violations:
             print(f"seed {summary.seed}: {summary.violations[0][:300]}", flush=True)
@@ -64,27 +64,27 @@ def report(coming: Iterable[Summary], stop: bool = False, until: float = inf) ->
                 print(summary.explanation, flush=True)
         totals.add(summary)
         minutes = int(time.monotonic() - started) // 60
-        if minutes > told:
-            told = minutes
-            print(f"  {minutes} min: {totals.seeds} seeds, {len(totals.broken)} broken", flush=True)
+        if minutes > reported:
+            reported = minutes
+            print(f"  {minutes} min: {totals.seeds} seeds, {len(totals.broken)} failed", flush=True)
         if (summary.violations and stop) or time.monotonic() >= until:
             break
-    print(f"{totals.seeds} seeds, {len(totals.broken)} broken {sorted(totals.broken)}; {totals.line()}", flush=True)
+    print(f"{totals.seeds} seeds, {len(totals.broken)} failed {sorted(totals.broken)}; {totals.line()}", flush=True)
     return totals
 
 
 def crashes(states: int, first: int) -> None:
-    """Recover at least so many states."""
+    """Recover at least `states` crash states."""
     started = time.perf_counter()
     found = crash_everywhere(states, first)
-    print(f"crashed everywhere, seeds from {first}: {found}; {time.perf_counter() - started:.0f} s", flush=True)
+    print(f"crash states, seeds from {first}: {found}; {time.perf_counter() - started:.0f} s", flush=True)
 
 
 def prove(seeds: int, first: int, states: int, processes: int, minutes: float) -> int:
-    """Crash states and seeds (as many as there is time for), and a line in the ledger."""
+    """Crash states and seeds (as many as fit into `minutes`), and a line in the ledger."""
     started = time.time()
     until = time.monotonic() + minutes * 60
-    print(f"fresh seeds: {first} to {first + seeds - 1} (the same again: --first {first})", flush=True)
+    print(f"fresh seeds: {first} to {first + seeds - 1} (to repeat: --first {first})", flush=True)
     fields: dict[str, Any] = {"first_seed": first}
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
         broken, wrong = False, {}
@@ -106,7 +106,7 @@ def prove(seeds: int, first: int, states: int, processes: int, minutes: float) -
 
 
 def fresh() -> int:
-    """A first seed that nobody chose."""
+    """A random first seed."""
     return int.from_bytes(os.urandom(_FRESH_BYTES), "big")
 
 
@@ -122,10 +122,10 @@ def main() -> int:
     parser.add_argument("--states", type=int, default=20_000)
     parser.add_argument("--first", type=int, help="the first seed; prove draws it")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=inf, help="how long prove runs seeds at the most")
+    parser.add_argument("--minutes", type=float, default=inf, help="the longest time that prove runs seeds")
     parser.add_argument("--mutant", action="append", default=[], choices=sorted(MUTANTS))
     parser.add_argument("--quiet", action="store_true", help="one line, no trace")
-    parser.add_argument("--stop", action="store_true", help="stop at the first broken seed")
+    parser.add_argument("--stop", action="store_true", help="stop at the first failed seed")
     parser.add_argument("--trace", help="write all lines of the trace to this file, for diff")
     given = parser.parse_args()
     if given.command == "options":

@@ -1,4 +1,4 @@
-"""Many seeds, in one process or several, and what came of them."""
+"""Runs many seeds, in one process or several, and sums up the results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from simulation.run import Result
 
 _SHOWN_VIOLATIONS: Final = 10
-# Marks that count faults; the other marks are places that the node reached.
+# Probes that count injected faults; the others are places that the code reached.
 FAULTS: Final = (
     "kill", "power_cut", "crash_point", "connection_broken", "connection_stalled", "storage_outage", "index_failure",
     "sync_error", "write_error", "disk_full", "wall_clock_jump", "writer_gave_up_connection", "writer_crashed",
@@ -27,15 +27,15 @@ FAULTS: Final = (
 
 
 def replay_command(seed: int, mutants: Sequence[str] = ()) -> str:
-    """What shows a seed again."""
+    """The command that runs a seed again."""
     patched = "".join(f" --mutant {name}" for name in mutants)
     return f"python -m simulation --seed {seed}{patched}"
 
 
 def explain(result: Result, mutants: Sequence[str] = ()) -> str:
-    """Options, the last lines of the trace, what broke, and how to see it again."""
+    """Options, the last lines of the trace, the violations, and the command to replay."""
     seed = result.options.seed
-    lines = [f"seed {seed}: {len(result.violations)} broken"]
+    lines = [f"seed {seed}: {len(result.violations)} violations"]
     lines += [f"    {line}" for line in result.options.lines()]
     lines += result.trace.last
     lines += [f"  {violation}" for violation in result.violations[:_SHOWN_VIOLATIONS]]
@@ -44,7 +44,7 @@ def explain(result: Result, mutants: Sequence[str] = ()) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One seed, in a form that another process can be sent.  `seconds`: of processor time."""
+    """The result of one seed, picklable.  `seconds`: processor time."""
 
     seed: int
     violations: tuple[str, ...]
@@ -61,7 +61,7 @@ def summarize(seed: int, mutants: Sequence[str] = ()) -> Summary:
     started = time.process_time()
     try:
         result = run_seed(seed, mutants)
-    except Exception as error:  # a bug of the harness: the seed must not be lost with it
+    except Exception as error:  # a bug of the harness: report it with its seed
         text = f"harness: {type(error).__name__}: {error}"
         options = "\n".join(draw(seed).lines())
         seconds = time.process_time() - started
@@ -79,7 +79,7 @@ def summarize(seed: int, mutants: Sequence[str] = ()) -> Summary:
 
 
 def summaries(seeds: Iterable[int], mutants: Sequence[str] = (), processes: int = 1) -> Iterator[Summary]:
-    """As they come; in their order with one process."""
+    """Results as they come; in the order of the seeds with one process."""
     run = partial(summarize, mutants=tuple(mutants))
     if processes == 1:
         yield from map(run, seeds)
@@ -114,7 +114,7 @@ class Totals:
             self.broken[summary.seed] = summary.violations[0]
 
     def line(self) -> dict[str, Any]:
-        """For the ledger; `seconds` of processor time, of all processes together."""
+        """For the ledger; processor time is the sum over all processes."""
         seconds = max(self.seconds, 1e-9)
         return {
             "seeds": self.seeds,

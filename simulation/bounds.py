@@ -1,4 +1,4 @@
-"""What must stay bounded while a node runs, looked at many times a second."""
+"""Memory bounds of the running node, checked many times a second."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ if TYPE_CHECKING:
     from simulation.cluster import Cluster
 
 _POLL_SECONDS: Final = 0.05
-# What the Python client may send in one block, its transactions included.
+# The most that the Python client sends in one block, transactions included.
 _CLIENT_BYTES: Final = 128 * 1024
-# What merges may bring at once that was in the index already, as slices.
+# The most that merges bring into memory at once from inlined extents of the index.
 _MERGED_BYTES: Final = 128 * 1024
 
 
 class Bounds:
-    """Un-flushed and cached bytes of the node.
+    """Checks dirty and cached bytes of the node.
 
-    A container that recovers holds again what had reached long-term storage and was not committed, while others have
-    used the room it left: beyond the bound, a node may hold what its containers began with, and no more."""
+    A container that recovers holds again what had reached long-term storage but was not committed, while others have
+    used the memory it had left.  So the node may exceed the bound by what its containers recovered with, not by
+    more."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -45,15 +46,15 @@ class Bounds:
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             node = self._cluster.node
-            if node is not None and (wrong := self._look(node.store)):
+            if node is not None and (wrong := self._violation(node.store)):
                 self._cluster.failures.append(f"bound: {wrong}")
                 return
 
-    def _look(self, store: SegmentStore) -> str:
+    def _violation(self, store: SegmentStore) -> str:
         budget = store.budget
         serving = store.opened()
         if len(serving) < self._cluster.options.containers:
-            return ""  # one recovers: its bytes count already, how many they are is told when it serves
+            return ""  # a recovering container charges its bytes already, but reports them only when it serves
         for opened in serving:
             container = opened.container
             if self._begun.get(container.number, (None, 0))[0] is not container:
@@ -61,14 +62,14 @@ class Bounds:
                 self._begun[container.number] = (container, state.dirty.charged_bytes - state.dirty.operation_bytes)
         begun = sum(count for _, count in self._begun.values())
         allowed = budget.max_dirty_bytes + begun + self._slack
-        # What the controller does has no bound of its own.
+        # Operations of the controller have no bound of their own.
         held = budget.charged_bytes - sum(opened.container.state.dirty.operation_bytes for opened in serving)
         self.highest = max(self.highest, held)
         if held > allowed:
-            return f"{held} bytes are held for what is not flushed, {allowed} are allowed"
+            return f"{held} dirty bytes are charged, {allowed} are allowed"
         if budget.cached_bytes > budget.cache_bytes:
             return f"{budget.cached_bytes} bytes are cached, {budget.cache_bytes} are allowed"
         written = sum(opened.container.state.dirty.written_bytes for opened in serving)
         if written > budget.cache_bytes:
-            return f"{written} bytes stand in chunks and in memory, {budget.cache_bytes} are allowed"
+            return f"{written} written bytes are still in memory, {budget.cache_bytes} are allowed"
         return ""

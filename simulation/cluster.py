@@ -1,7 +1,7 @@
-"""One node on one machine, its clients on another, and what outlives the node's process.
+"""One node on one machine, its clients on another, and the state that outlives the node's process.
 
-A process is killed (the page cache lives), or the power goes (it does not); both ways its tasks are cancelled, its
-threads stop between two effects, its connections end, its index and storage handles are cut off.  Then another
+A process is killed (the page cache survives), or the power fails (it does not).  In both cases its tasks are cancelled,
+its threads stop between two effects, its connections end, and its index and storage handles stop working.  Then another
 process starts on what is left.
 """
 
@@ -67,13 +67,13 @@ class Cluster:
         self.storage: ChunkStorage | None = None
         self.failures: list[str] = []
         self.starts = 0
-        self._watch_disk()
+        self._trace_disk()
 
     def __repr__(self) -> str:
         return f"<Cluster {self.machine!r}>"
 
     def rng(self, name: str) -> random.Random:
-        """A source of chance of its own."""
+        """The random generator of this name.  Renaming one changes what every seed draws; names are not for people."""
         return self.world.chance(name)
 
     @property
@@ -91,7 +91,7 @@ class Cluster:
         return self.clients.spawn(work, name)
 
     def outside(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run where no crash reaches."""
+        """Run outside of all processes, so that no crash stops it."""
         task: asyncio.Task[Any] = detangle.spawn(work, host=OUTSIDE, name="outside")
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
@@ -99,7 +99,7 @@ class Cluster:
     # -- the process ------------------------------------------------------------------------------
 
     async def start(self) -> bool:
-        """Start a process; False when it gave up or died before it served."""
+        """Start a process; False when it failed or died before it served."""
         process = self.machine.start()
         self.starts += 1
         starting = process.spawn(self._serve(process), f"node {self.starts}")
@@ -110,7 +110,7 @@ class Cluster:
         if error is None:
             self.trace.note("serves", process.number)
             return True
-        self.trace.note("gave up", process.number, repr(error))
+        self.trace.note("failed to start", process.number, repr(error))
         if not isinstance(error, Unavailable | OSError):
             self.failures.append(f"{type(error).__name__}: the node cannot start: {error}")
         self.end(power=False)
@@ -138,14 +138,14 @@ class Cluster:
         self.node = node
 
     async def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
-        """Wait for a task of a process, or for its death: the clean-up of the dead may wait for ever."""
+        """Wait for a task of a process, or for the death of the process: the clean-up of a dead one may never end."""
         death = asyncio.get_running_loop().create_future()
         process.on_death(lambda: None if death.done() else death.set_result(None))
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.wait([task, death], return_when=asyncio.FIRST_COMPLETED)
 
     async def ended(self) -> None:
-        """Wait for the death of the process, if there is one, and a moment longer."""
+        """Wait until the process has died, if there is one, and a moment longer."""
         process = self.machine.process
         if process is not None:
             death = asyncio.get_running_loop().create_future()
@@ -165,13 +165,13 @@ class Cluster:
             self.machine.power_off(peers_learn_after)
         else:
             self.machine.kill(peers_learn_after)
-        self._watch_disk()
+        self._trace_disk()
         for task, info in list(detangle.current_loop().task_info.items()):
             if info.host == NODE and not task.done():
                 task.cancel()
 
     async def shut_down(self) -> None:
-        """Stop the node in good order, then end the process."""
+        """Stop the node cleanly, then end the process."""
         process, node = self.machine.process, self.node
         if process is None or node is None:
             return
@@ -183,7 +183,7 @@ class Cluster:
 
     # -- drawn behaviour ----------------------------------------------------------------------------
 
-    def _watch_disk(self) -> None:
+    def _trace_disk(self) -> None:
         self.disk.on_change = lambda what: self.trace.say("disk", what)
 
     def _disk_delay(self) -> float:

@@ -1,26 +1,24 @@
-"""A disk and threads for the deterministic simulation.
+"""The simulated disk, and its fault model:
 
-What a disk may do to us, and this one does:
-
-- **Unsynced writes** (`pwrite`, `allocate`, `truncate`) live in a page cache.  At a power cut
-  (`crash`) any subset of them may have reached the disk, in any order, torn at sectors of 512
-  bytes; a sector is old or new, never half.  `datasync` makes them durable, with the length.
-- **Directory entries** (create, rename, remove) are durable after `sync_dir` of their directory alone, not
-  after a sync of the file.  At a power cut any subset of the pending ones may have happened; a
-  rename is atomic; one whose source is not there did not happen.
+- **Unsynced writes** (`pwrite`, `allocate`, `truncate`) are in a page cache.  At a power cut (`crash`) any subset of
+them
+  may have reached the disk, in any order, torn at sectors of 512 bytes; a sector is old or new, never half.
+  `datasync` makes them durable, with the length.
+- **Directory entries** (create, rename, remove) are durable only after `sync_dir` of their directory, not after a sync
+of
+  the file.  At a power cut any subset of the pending ones may have happened.  A rename is atomic; one whose source is
+  missing did not happen.
 - **A failed sync** (EIO) leaves every page of 4 KiB that was dirty undefined on the disk: old, new or zeros.
-  The cache goes on showing the new bytes and counts them as clean: the next sync succeeds and
-  writes nothing.  (Linux, ext4; "fsyncgate".)
-- **A failed write** (EIO) may have put any sectors of it into the cache.
-- **No room**: `allocate` and growing writes raise ENOSPC beyond `capacity_bytes`.
-- **Rot**: `flip` changes one bit of what is durable.
-- **Death of the process** (`kill`): handles and locks end, the page cache stays, so that unsynced bytes
-  can be read and still be lost by a later power cut.
+  The cache still shows the new bytes and counts them as clean: the next sync succeeds and writes nothing.  (Linux,
+  ext4; "fsyncgate".)
+- **A failed write** (EIO) may have put any of its sectors into the cache.
+- **Disk full**: `allocate` and growing writes raise ENOSPC beyond `capacity_bytes`.
+- **Bit rot**: `flip` changes one durable bit.
+- **Death of the process** (`kill`): handles and locks end, the page cache survives.  Unsynced bytes can be read, and
+  still be lost by a later power cut.
 
-What it does not do: lie about a successful sync, tear a sector, lose what was synced, delay one file
-against another.  `make_dirs` is durable at once, as the port promises.
-
-The threads that call it are in `simulation/threads.py`.
+It does not lie about a successful sync, tear a sector, lose synced data, or delay one file against another.
+`make_dirs` is durable at once, as the port promises.  The threads that call it are in `simulation/threads.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ def _error(number: int, path: str) -> OSError:
 
 @dataclass(slots=True)
 class DiskFaults:
-    """What goes wrong, by chance or by count.  `sync_error_in`: the n-th sync from now fails (1: the next)."""
+    """Faults, by probability or by count.  `sync_error_in`: the n-th sync from now fails (1: the next)."""
 
     sync_error: float = 0.0
     write_error: float = 0.0
@@ -135,13 +133,13 @@ class SimulatedDisk:
     def sync_dir(self, path: str) -> None:
         """See `ports.Files.sync_dir`."""
         self.changing("sync_dir")
-        kept = []
+        pending = []
         for change in self._entry_changes:
             if directory_of(change) == path:
                 apply_entry(self._durable_names, change)
             else:
-                kept.append(change)
-        self._entry_changes = kept
+                pending.append(change)
+        self._entry_changes = pending
 
     def free_bytes(self, path: str) -> int:
         """See `ports.Files.free_bytes`."""
@@ -154,15 +152,15 @@ class SimulatedDisk:
         return sum(len(inode.content) for inode in self._names.values())
 
     def pending(self) -> Sequence[tuple[Inode | None, SectorWrite | LengthChange | EntryChange]]:
-        """Everything a power cut may or may not have kept, oldest first within a file."""
+        """All changes that a power cut may or may not lose, oldest first within a file."""
         inodes = {id(inode): inode for inode in (*self._durable_names.values(), *self._names.values())}
         return [
             *((inode, change) for inode in inodes.values() for change in inode.pending),
             *((None, change) for change in self._entry_changes),
         ]
 
-    def image(self, kept: Callable[[int], bool]) -> SimulatedDisk:
-        """The disk after a power cut that kept the pending changes whose index `kept` accepts."""
+    def image(self, retained: Callable[[int], bool]) -> SimulatedDisk:
+        """The disk after a power cut that retained the pending changes whose index `retained` accepts."""
         image = SimulatedDisk(self.rng, self.capacity_bytes)
         image._directories = set(self._directories)
         copies: dict[int, Inode] = {}
@@ -170,9 +168,9 @@ class SimulatedDisk:
         for index, (inode, change) in enumerate(self.pending()):
             if inode is None:
                 assert isinstance(change, EntryChange)
-                if kept(index) and (change.source is None or names.get(change.source) is change.inode):
+                if retained(index) and (change.source is None or names.get(change.source) is change.inode):
                     apply_entry(names, change)
-            elif kept(index):
+            elif retained(index):
                 assert not isinstance(change, EntryChange)
                 copy = copies.setdefault(id(inode), Inode(bytearray()))
                 if not copy.pending:
@@ -187,7 +185,7 @@ class SimulatedDisk:
         return image
 
     def crash(self) -> SimulatedDisk:
-        """Cut the power: this disk's handles die, what a machine finds when it starts again is returned."""
+        """Cut the power: this disk's handles end; returns the disk that the machine starts with again."""
         self._end_process()
         rng, count = self.rng, len(self.pending())
         share = rng.choice((0.0, 1.0, rng.random()))
@@ -201,17 +199,17 @@ class SimulatedDisk:
         return after
 
     def kill(self) -> None:
-        """The process dies, the machine does not: handles and locks end, the cache stays."""
+        """The process dies, the machine does not: handles and locks end, the page cache survives."""
         self._end_process()
 
     def evict(self) -> None:
-        """Drop what the cache holds of clean files: after a failed sync, readers see what the disk really has."""
+        """Evict clean files from the page cache: after a failed sync, readers then see what the disk has."""
         for inode in self._names.values():
             if not inode.pending:
                 inode.cached = None
 
     def flip(self, path: str, offset: int, bit: int = 0) -> None:
-        """Rot: change one bit of what is on the disk."""
+        """Bit rot: change one bit on the disk."""
         inode = self._names[path]
         inode.durable[offset] ^= 1 << bit
         if inode.cached is not None:
@@ -222,7 +220,7 @@ class SimulatedDisk:
         return bytes(self._names[path].content)
 
     def changing(self, what: str) -> None:
-        """Called before every change: a place where the power may go."""
+        """Called before every change: a point where the power may fail."""
         if self.on_change is not None:
             self.on_change(what)
 
@@ -273,7 +271,7 @@ class SimulatedFile:
         self._check(write=True)
         data = b"".join(parts)
         if self._whole_blocks and (len(data) % WHOLE_BLOCK_BYTES or offset % WHOLE_BLOCK_BYTES):
-            raise ValueError(f"{len(data)} bytes at {offset} of {self._path} are no whole blocks")
+            raise ValueError(f"{len(data)} bytes at {offset} of {self._path} are not whole blocks")
         self._need_space(offset + len(data))
         fails = self._fails("write_error")
         self._disk.changing("pwrite")
@@ -288,8 +286,8 @@ class SimulatedFile:
         return len(data)
 
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
-        """See `ports.File.pwrite_durably`; either half may fail, or the machine between them."""
-        assert not self._inode.pending, f"{self._path}: what was written before may not become durable by this"
+        """See `ports.File.pwrite_durably`; the write, the sync, or the machine between them may fail."""
+        assert not self._inode.pending, f"{self._path}: earlier writes must not become durable by this"
         written = self.pwrite(parts, offset)
         self.datasync()
         return written
@@ -316,7 +314,7 @@ class SimulatedFile:
         inode.pending.clear()
 
     def forget(self, offset: int, length: int) -> None:
-        """See `ports.File.forget`: nothing that a program could see."""
+        """See `ports.File.forget`: no visible effect."""
         self._check()
 
     def allocate(self, length: int) -> None:

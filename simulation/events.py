@@ -1,4 +1,4 @@
-"""Events that tell who sent them, and the history they go into."""
+"""Events that name their writer and number, and the history of a run."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ MAX_EVENT_BYTES: Final = 1 << 20
 
 
 class BrokenBytes(Exception):
-    """What was read is no event of ours."""
+    """The bytes read are not an event of any writer."""
 
 
 def body(writer: int, number: int, filler: int) -> bytes:
-    """The event's own bytes: who, which, and `filler` bytes that follow from these."""
+    """The bytes of an event: writer, number, and `filler` bytes derived from these."""
     pattern = b"%d.%d;" % (writer, number)
     return _BODY.pack(writer, number) + (pattern * (filler // len(pattern) + 1))[:filler]
 
 
 def framed(event: bytes) -> bytes:
-    """As it stands in the segment."""
+    """With its frame, as in the segment."""
     return _FRAME.pack(0, len(event)) + event
 
 
@@ -41,7 +41,7 @@ def parse(event: bytes) -> tuple[int, int] | None:
 
 
 class History:
-    """What all actors of a run record, and the names they agree on."""
+    """The history of all actors of a run, and the numbers of writers, readers and segments."""
 
     def __init__(self, trace: Trace) -> None:
         self.log = LogHistory()
@@ -54,12 +54,12 @@ class History:
         self.acked_events = 0
 
     def new_writer(self) -> int:
-        """A number no writer had."""
+        """A new writer number."""
         self._writers += 1
         return self._writers
 
     def new_reader(self) -> int:
-        """A number no reader had."""
+        """A new reader number."""
         self._readers += 1
         return self._readers
 

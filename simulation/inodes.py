@@ -1,4 +1,4 @@
-"""Files and directory entries of the simulated disk: what is durable, what is cached, what lies between."""
+"""Files and directory entries of the simulated disk: durable, cached, and pending changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the index and long-term storage hold, in the terms of `checkers/storage.py`."""
+"""The content of the index and of long-term storage, in the terms of `checkers/storage.py`."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def placed_in(container: int, rows: Mapping[bytes, bytes]) -> dict[str, list[Pla
 
 
 def awaiting_in(rows: Mapping[bytes, bytes]) -> set[str]:
-    """The chunks that one container's index knows to be garbage."""
+    """The chunks that one container's index lists as garbage."""
     return {keys.parse_garbage_key(key) for key in rows if key.startswith(keys.GARBAGE)}
 
 
 async def chunks_in(storage: ChunkStorage, folder: str = "") -> dict[str, int]:
     """Names and lengths of all chunks of segments, or of those in a folder.  Raises Unavailable."""
-    marks = f"{NODE_FOLDER}/"
-    return {name: length async for name, length in storage.list(folder) if not name.startswith(marks)}
+    markers = f"{NODE_FOLDER}/"
+    return {name: length async for name, length in storage.list(folder) if not name.startswith(markers)}

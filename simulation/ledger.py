@@ -1,4 +1,5 @@
-"""One line a run in `benchmarks/results/reliability.jsonl`: what was tried, what was reached, what broke."""
+"""The ledger `benchmarks/results/reliability.jsonl`: a line per run, with its extent, its coverage and its
+violations."""
 
 from __future__ import annotations
 

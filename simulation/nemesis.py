@@ -1,4 +1,4 @@
-"""Draws faults until it is told to stop; then heals everything."""
+"""Injects drawn faults until it is cancelled; then heals everything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Nemesis:
-    """One fault after the other, of the classes that the seed has switched on."""
+    """Injects one fault after the other, of the classes that the seed enables."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -42,7 +42,7 @@ class Nemesis:
             act()
 
     async def supervise(self) -> None:
-        """Keep a process running, as an operator's supervisor does.  Until cancelled."""
+        """Restart the process whenever it has died, as a supervisor does.  Until cancelled."""
         cluster = self._cluster
         while True:
             if cluster.process is None:

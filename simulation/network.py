@@ -1,11 +1,10 @@
-"""The simulated network: detangle's, with faults of our own, and its face as `Network` of env/ports.py.
+"""The simulated network: detangle's with more faults, and an adapter to `Network` of env/ports.py.
 
 detangle carries bytes in order over delayed pipes between named hosts, splits writes, and crashes hosts.  Added here:
-delays with a tail, cuts that hold in one direction, resets of single connections, machines that die with or without
-telling their peers, and bounded write buffers (`pause_writing`), which detangle does not have: what was written and
-not yet taken by the peer's protocol counts as unsent.
+exponential delays, cuts in one direction, resets of single connections, machines whose peers notice their death late,
+and bounded write buffers (`pause_writing`): bytes that the peer's protocol has not taken count as unsent.
 
-Protocols of the system are `BufferedProtocol`s, which detangle does not know: `Wire` stands between.
+Protocols of the system are `BufferedProtocol`s, which detangle does not know: `Wire` adapts them.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MOST_DELAY_MEANS = 20.0
 
 @dataclasses.dataclass(slots=True)
 class NetworkFaults:
-    """How long messages take, in seconds: `least`, plus an exponential delay of this `mean`."""
+    """Delay of a message in seconds: `least`, plus an exponential delay of this `mean`."""
 
     least: float = 0.0002
     mean: float = 0.0005
@@ -55,18 +54,18 @@ class SimulatedNetwork(SimNetwork):
         return faults.least + min(self.rng.expovariate(1 / faults.mean), _MOST_DELAY_MEANS * faults.mean)
 
     def can_deliver(self, src: str, dst: str) -> bool:
-        """Whether bytes get from one host to the other now."""
+        """Whether bytes can pass from one host to the other now."""
         return (src, dst) not in self._one_way and super().can_deliver(src, dst)
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """As detangle's; but a connection that ended while it was being made raises, where detangle's never tells."""
+        """As detangle's, but raises when the connection ended while it was made."""
         transport, protocol = await super().create_connection(protocol_factory, host, port, **options)
         if transport._closed:
             raise ConnectionResetError(104, "Connection reset by peer")
         return transport, protocol
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing gets from `source` to `target` until `mend`; what is sent waits."""
+        """Hold all bytes from `source` to `target` until `mend`."""
         self._one_way.add((source, target))
         self._trace(f"cut {source} -> {target}")
 
@@ -81,7 +80,7 @@ class SimulatedNetwork(SimNetwork):
         self.heal()
 
     def open_connections(self) -> list[Any]:
-        """Connections that live, oldest first."""
+        """Open connections, oldest first."""
         return [connection for connection in self._connections if not connection.closed()]
 
     def reset_one(self) -> bool:
@@ -93,20 +92,20 @@ class SimulatedNetwork(SimNetwork):
         return True
 
     def break_one(self) -> bool:
-        """Break a drawn connection: one end learns of it now, the other later, and until then gets what was sent."""
+        """Break a drawn connection: one end is notified now, the other later; until then it gets what was sent."""
         connections = self.open_connections()
         if not connections:
             return False
         first, second = self.rng.sample(self.rng.choice(connections).sides(), 2)
         later = self.rng.choice((0.0, 0.05, 1.0)) * self.rng.random()
-        self._trace(f"break {first.sockname[1]} -> {second.sockname[1]}, told {later:.3f} s later")
+        self._trace(f"break {first.sockname[1]} -> {second.sockname[1]}, notified {later:.3f} s later")
         error = ConnectionResetError(104, "Connection reset by peer")
         self.loop.call_soon(first._lost, error, context=first._ctx)
         self.loop.call_later(later, second._lost, error, context=second._ctx)
         return True
 
     def stall_one(self, seconds: float) -> bool:
-        """Hold up one direction of a drawn connection: its bytes arrive after others that were sent later."""
+        """Stall one direction of a drawn connection: its bytes arrive after others that were sent later."""
         connections = self.open_connections()
         if not connections:
             return False
@@ -133,7 +132,7 @@ class SimulatedNetwork(SimNetwork):
 
 
 class Wire(asyncio.Transport, asyncio.Protocol):
-    """Between detangle's transport, which knows `data_received`, and a protocol, which may not."""
+    """Adapter between detangle's transport, which calls `data_received`, and a `BufferedProtocol`."""
 
     def __init__(self, protocol: asyncio.BaseProtocol, trace: Trace) -> None:
         super().__init__()
@@ -150,13 +149,13 @@ class Wire(asyncio.Transport, asyncio.Protocol):
 
     @property
     def protocol(self) -> asyncio.BaseProtocol:
-        """Who uses this transport."""
+        """The protocol of this transport."""
         return self._protocol
 
     # -- as detangle's protocol -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
+        """The connection is open."""
         self._inner = transport
         self._protocol.connection_made(self)
 
@@ -177,7 +176,7 @@ class Wire(asyncio.Transport, asyncio.Protocol):
         self._protocol.connection_lost(exc)
 
     def _feed(self) -> None:
-        """Give what came to the protocol, piece by piece as its buffers are, until it stops reading."""
+        """Pass received bytes to the protocol, in pieces of its buffers, until it stops reading."""
         self._feed_scheduled = False
         protocol = cast("asyncio.BufferedProtocol", self._protocol)
         while self._unread and self._reading and not self._inner.is_closing():
@@ -237,12 +236,12 @@ class Wire(asyncio.Transport, asyncio.Protocol):
         self.write(b"".join(list_of_data))
 
     def pause_reading(self) -> None:
-        """Take no more bytes for now."""
+        """Pause reading."""
         self._reading = False
         self._inner.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Resume reading."""
         self._reading = True
         self._inner.resume_reading()
         if self._unread and not self._feed_scheduled:
@@ -259,15 +258,15 @@ class Wire(asyncio.Transport, asyncio.Protocol):
         self._low = self._high // 4 if low is None else low
 
     def get_write_buffer_size(self) -> int:
-        """Bytes the peer has not taken."""
+        """Bytes that the peer has not taken."""
         return self._unsent
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand the connection on."""
+        """Replace the protocol."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who uses this transport."""
+        """The protocol of this transport."""
         return self._protocol
 
 

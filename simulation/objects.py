@@ -1,7 +1,7 @@
-"""Long-term storage as one process sees it: it dies with the process, what is on its way may still arrive.
+"""Long-term storage as one process sees it: it fails when the process dies, but requests in flight may still arrive.
 
-A write that the dying process had sent off is carried out, or not, after its death: the zombie's late write
-that recovery must neither trust nor trip over, and must delete.
+A write that the dying process had sent is executed after its death, or not.  Recovery must neither rely on such a late
+write nor fail on it, and must delete its chunk.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ProcessChunks:
         self._dead = False
 
     def die(self) -> None:
-        """The process is gone."""
+        """The process died."""
         self._dead = True
 
     async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:

@@ -1,6 +1,6 @@
-"""What a seed decides: sizes shrunk so that everything happens within seconds, and which faults strike.
+"""The options that a seed draws: small sizes, so that everything happens within seconds, and the enabled faults.
 
-Each fault class is off in half of the seeds: a run with one class alone finds what a mix hides.
+Each fault class is off in half of the seeds: a run with only one class finds bugs that a mix hides.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ SLOW_FLUSH_SECONDS: Final = 0.2
 LATE_WRITES_SECONDS: Final = 5.0
 RETENTION_SECONDS: Final = 0.2
 WATERMARK_SECONDS: Final = 0.2
-# After which silence a writer holds no watermark back any more, in half of the seeds.
+# Writers that note no time for so long are ignored by watermarks, in half of the seeds.
 WRITER_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One run.  Bytes, virtual seconds, probabilities."""
+    """The options of one run: bytes, virtual seconds, probabilities."""
 
     seed: int
     permuted: float
@@ -88,7 +88,7 @@ class Options:
     group_readers: int
 
     def times(self) -> Times:
-        """How fast the controller looks after streams: as shrunk as the sizes, where there is something to look at."""
+        """Intervals of the controller's background work, shortened where a seed uses it."""
         times = Times()
         if self.scaling_rate:
             times = replace(times, scaling=ScalingTimes((0.2, 0.5, 1.0, 2.0), 0.1, 0.5, 0.5))
@@ -101,8 +101,8 @@ class Options:
 
     def limits(self) -> StoreLimits:
         """The node's limits."""
-        # Where appends are held back before a flush is due, what they wait for must not be long.  Small ones are
-        # counted as several times their bytes.
+        # Where appends are throttled before a flush is due, the flush must come soon.  Small appends are charged
+        # several times their bytes.
         slow = self.flush_trigger_bytes * 8 > self.max_dirty_bytes
         return StoreLimits(
             containers=self.containers,

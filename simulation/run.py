@@ -1,11 +1,11 @@
-"""One seed from start to verdict.
+"""Runs one seed and checks it.
 
-1. Faults: the workload runs while the nemesis strikes.
-2. Liveness: faults stop; everything pending must end: nothing may stand still for LIVENESS_SECONDS of virtual time.
-3. Reading again by all paths: as the node is; after a stop in good order (everything from long-term storage);
-   after a power cut (the log replayed over the checkpoint).  Each is a scan for the checkers; each answer must come
-   within LIVENESS_SECONDS.
-4. Long-term storage holds what the index names, and nothing else.
+1. Faults: the workload runs while the nemesis injects faults.
+2. Liveness: faults stop; all pending work must end, and make progress within LIVENESS_SECONDS of virtual time.
+3. Reading again by all paths: from the running node; after a clean stop (everything from long-term storage); after a
+   power cut (the log replayed over the checkpoint).  Each is a scan for the checkers; each reply must come within
+   LIVENESS_SECONDS.
+4. Inventory: long-term storage holds what the index names, and nothing else.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ FAULT_SECONDS: Final = 60.0
 LIVENESS_SECONDS: Final = 60.0
 QUIET_SECONDS: Final = 30.0
 _MOST_READING_SECONDS: Final = 900.0
-# Longer than anything is held up by the network.
+# Longer than the network delays anything.
 _NETWORK_DRAIN_SECONDS: Final = 8.0
 
 
 class Standstill:
-    """Tells whether anything goes on, by what there is to be done: a sweep of many chunks, or a long flush whose chunks
-    no commit names yet, takes its time, and beside each other they take less from what is left than they add to it."""
+    """Detects that the remaining work does not change any more.
+
+    Its amount alone would not do: a sweep of many chunks beside a long flush may delete fewer chunks than it adds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -72,7 +73,7 @@ class Standstill:
         self._since = 0.0
 
     def lasts(self, now: float, seen: Hashable) -> bool:
-        """Whether what is seen has been the same for so long."""
+        """Whether `seen` has been the same for the given time."""
         if seen != self._seen:
             self._seen, self._since = seen, now
         return now >= self._since + self._seconds
@@ -80,7 +81,7 @@ class Standstill:
 
 @dataclass(slots=True)
 class Result:
-    """What became of a seed."""
+    """The result of a seed."""
 
     options: Options
     violations: list[str]
@@ -90,7 +91,7 @@ class Result:
 
     @property
     def trace(self) -> Trace:
-        """What happened."""
+        """The trace of the run."""
         return self.outcome.trace
 
     @property
@@ -111,10 +112,10 @@ class Run:
         self.streams = Streams(self.cluster)
         self.registers = Registers(self.cluster)
         self.transactions = Transactions(self.cluster, self.history, self.segments)
-        self.kept = RetentionActors(self.cluster)
-        self.timed = EventTimeActors(self.cluster)
-        self.shared = SynchronizerActors(self.cluster)
-        self.team = ReaderGroupActors(self.cluster)
+        self.retention = RetentionActors(self.cluster)
+        self.event_time = EventTimeActors(self.cluster)
+        self.synchronizers = SynchronizerActors(self.cluster)
+        self.reader_group = ReaderGroupActors(self.cluster)
         self.table_users = TableUsers(self.cluster)
         self.byte_users = ByteUsers(self.cluster)
         self.nemesis = Nemesis(self.cluster)
@@ -123,7 +124,7 @@ class Run:
         self._crashes = world.chance("crash points")
 
     async def main(self) -> None:
-        """All three phases."""
+        """All phases."""
         cluster = self.cluster
         self._context = contextvars.copy_context()
         supervisor = cluster.spawn(self.nemesis.supervise(), "supervisor")
@@ -139,14 +140,14 @@ class Run:
             for task in watch:
                 task.cancel()
             names = sorted(task.get_name() for task in pending)
-            cluster.failures.append(f"liveness: {names} stood still for {LIVENESS_SECONDS:.0f} s; {self.writers}")
+            cluster.failures.append(f"liveness: {names} made no progress for {LIVENESS_SECONDS:.0f} s; {self.writers}")
             return
         for task in work:
             task.result()
-        await self._settle()
+        await self._converge()
         for task in watch:
             task.cancel()
-        if self.options.truncations:  # one may be on its way still
+        if self.options.truncations:  # one may still be in flight
             await asyncio.sleep(_NETWORK_DRAIN_SECONDS)
         await self._read_again("as it is")
         supervisor.cancel()
@@ -188,15 +189,17 @@ class Run:
         ]
         if options.truncations:
             watch.append(cluster.spawn(Truncator(cluster, history, self.segments).run(), "truncator"))
-        work += self.registers.start() + self.transactions.start() + self.shared.start() + self.table_users.start()
-        for part in (self.streams, self.kept, self.timed, self.byte_users, self.team):
+        work += (
+            self.registers.start() + self.transactions.start() + self.synchronizers.start() + self.table_users.start()
+        )
+        for part in (self.streams, self.retention, self.event_time, self.byte_users, self.reader_group):
             more_work, more_watch = part.start()
             work += more_work
             watch += more_watch
         return work, watch
 
     async def _ended(self, work: list[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
-        """Wait for the work to end: for as long as any of it goes on, and LIVENESS_SECONDS more; what has not."""
+        """Wait for the work to end, or to make no progress for LIVENESS_SECONDS; return the tasks still pending."""
         world, done, seen = self.cluster.world, -1, self.cluster.world.now
         pending = {task for task in work if not task.done()}
         while pending and world.now < seen + LIVENESS_SECONDS:
@@ -206,19 +209,24 @@ class Run:
         return pending
 
     def _done(self, work: list[asyncio.Task[Any]]) -> int:
-        """A number that grows with all that is done."""
-        calls = sum(len(part.calls) for part in (self.registers, self.shared, self.table_users))
-        events = self.history.acked_events + self.streams.acked_events + len(self.kept.sent) + self.team.acked_events
+        """A number that grows with progress."""
+        calls = sum(len(part.calls) for part in (self.registers, self.synchronizers, self.table_users))
+        events = (
+            self.history.acked_events
+            + self.streams.acked_events
+            + len(self.retention.sent)
+            + self.reader_group.acked_events
+        )
         tables = len(self.history.table.updates) + len(self.history.table.reads)
-        notes = sum(map(len, self.timed.history.notes.values()))
+        notes = sum(map(len, self.event_time.history.notes.values()))
         return calls + events + tables + notes + self.byte_users.written + sum(task.done() for task in work)
 
-    async def _settle(self) -> None:
-        """What must come about by itself once nothing hinders it."""
+    async def _converge(self) -> None:
+        """Wait for what must happen by itself after the faults."""
         async with asyncio.timeout(_MOST_READING_SECONDS):
-            await self.kept.settle()
-            await self.timed.settle()
-            await self.team.settle()
+            await self.retention.converge()
+            await self.event_time.converge()
+            await self.reader_group.converge()
 
     async def _read_again(self, name: str) -> None:
         self.cluster.trace.note("phase", name)
@@ -227,18 +235,18 @@ class Run:
             await read_everything(self.cluster, self.history, self.tables, name)
             await self.registers.read_again(name)
             await self.streams.scan(name)
-            await self.shared.read_again(name)
+            await self.synchronizers.read_again(name)
             await self.table_users.read_again(name)
             await self.byte_users.read_again(name)
 
     async def _restart_and_read(self, name: str) -> None:
         if not await self.cluster.start():
-            self.cluster.failures.append(f"liveness: the node does not start {name}")
+            self.cluster.failures.append(f"liveness: the node does not start, {name}")
             return
         await self._read_again(name)
 
     async def _check_inventory(self) -> None:
-        """Once all is quiet, what the index names is there, and nothing that it does not name stays (for long)."""
+        """Once all is quiet, all chunks named by the index exist, and others are deleted within a time."""
         world, still = self.cluster.world, Standstill(QUIET_SECONDS)
         end = world.now + _MOST_READING_SECONDS
         while violations := await self._inventory():
@@ -256,14 +264,14 @@ class Run:
             rows = cluster.indexes.snapshot(container)
             extents.update(placed_in(container, rows))
             awaiting |= awaiting_in(rows)
-        # Looking takes its time: what was committed meanwhile is looked for again.
+        # Listing takes time: list again the folders of chunks that were committed meanwhile.
         named = {chunk for placed in extents.values() for _, _, chunk, _ in placed if chunk}
         for folder in sorted({chunk.rpartition("/")[0] for chunk in named - set(chunks)}):
             chunks |= await chunks_in(cluster.storage, folder)
         return storage_checker.check(extents, chunks, awaiting)
 
     def reached(self, name: str) -> None:
-        """The node came to a place worth reaching: note it, and perhaps end it there."""
+        """The node reached a coverage probe: count it, and perhaps crash the node there."""
         cluster = self.cluster
         cluster.trace.probe(name)
         if self.options.crash_points and not cluster.quiet and self._crashes.random() < self.options.crash_points:
@@ -273,7 +281,7 @@ class Run:
             asyncio.get_running_loop().call_soon(lambda: cluster.end(power=power), context=self._context)
 
     def violations(self) -> Iterator[Violation | str]:
-        """What the checkers say, the most telling first."""
+        """All violations, the most specific first."""
         yield from self.cluster.failures
         yield from log_checker.check(self.history.log)
         yield from table_checker.check(self.history.table)
@@ -283,12 +291,12 @@ class Run:
             yield f"stream: {violation}"
         for violation in self.byte_users.check():
             yield f"bytes: {violation}"
-        for part in (self.kept, self.timed, self.shared, self.table_users, self.team):
+        for part in (self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group):
             yield from part.check()
 
 
 class Alarms(logging.Handler):
-    """Log records that no fault of the model excuses: damage, and exceptions that are bugs."""
+    """Log records that no fault of the model explains: corruption, and exceptions that are bugs."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -304,7 +312,7 @@ class Alarms(logging.Handler):
 def run_seed(
     seed: int, mutants: Sequence[str] = (), options: Options | None = None, sink: TextIO | None = None
 ) -> Result:
-    """Run and judge one seed."""
+    """Run and check one seed."""
     options = options or draw(seed)
     run: Run | None = None
 

@@ -1,4 +1,4 @@
-"""The table of planted bugs in docs/testing.md: bug -> seeds to catch it -> who caught it."""
+"""The table of mutants in docs/testing.md: mutant, seeds until it was caught, kind of the violation."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 _ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = _ROOT / "docs" / "testing.md"
 MOST_SEEDS: Final = 50
-_BEGIN: Final = "<!-- planted bugs: written by `python -m simulation mutants` -->"
-_END: Final = "<!-- end of planted bugs -->"
-_HEAD: Final = ("| bug | invariant | what is wrong | seeds | caught as |", "|---|---|---|---|---|")
-MISSED: Final = "not"
+_BEGIN: Final = "<!-- mutants: written by `python -m simulation mutants` -->"
+_END: Final = "<!-- end of mutants -->"
+_HEAD: Final = ("| mutant | invariant | fault | seeds | caught as |", "|---|---|---|---|---|")
+MISSED: Final = "not caught"
 _TEST_FAILED: Final = 1  # pytest's exit code; 2 and more are mistakes in calling it
-SELDOM: Final = "seldom"
+RARE: Final = "rare"
 
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """The first seed, counted from 1, that fails with a bug planted, and the kind of its first violation."""
+    """The first seed, counted from 1, that fails with a mutant, and the kind of its first violation."""
 
     seeds: int
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """What became of one bug.  `found`: by a seed, or by its test."""
+class Attempt:
+    """The result for one mutant.  `found`: by a seed, or by its test."""
 
     name: str
     caught: Catch | None
@@ -44,7 +44,8 @@ class Tried:
 
 
 def kind_of(violation: str) -> str:
-    """`stream: key-gap: ...` and `lost: ...` without what follows the kind; of an exception, what it says it is."""
+    """`stream: key-gap: ...` and `lost: ...` without the message; of an exception, its type or the kind in its
+    message."""
     first, _, rest = violation.partition(": ")
     if first in ("exception", "AssertionError") and ": " in rest:
         return kind_of(rest)
@@ -52,7 +53,7 @@ def kind_of(violation: str) -> str:
 
 
 def catch(name: str, most: int = MOST_SEEDS) -> Catch | None:
-    """Run seeds from 1 on with a bug planted until one fails."""
+    """Run seeds from 1 on with a mutant until one fails."""
     for seed in range(1, most + 1):
         violations = summarize(seed, [name]).violations
         if violations:
@@ -61,14 +62,14 @@ def catch(name: str, most: int = MOST_SEEDS) -> Catch | None:
 
 
 def fails_its_test(name: str) -> bool:
-    """Whether the test that is to find a bug does, in a process of its own."""
+    """Whether the test named by a mutant fails with it, in a process of its own."""
     test = MUTANTS[name].found_by
     command = [sys.executable, "-m", "simulation.mutants.run_test", name, test]
     return subprocess.run(command, cwd=_ROOT, capture_output=True, check=False).returncode == _TEST_FAILED
 
 
 def rows_of(page: str) -> dict[str, str]:
-    """The rows there are, by bug."""
+    """The rows of the page, by mutant."""
     inside = page.partition(_BEGIN)[2].partition(_END)[0]
     rows = [line for line in inside.splitlines() if line.startswith("| ") and line not in _HEAD]
     return {line.split("|")[1].strip(): line for line in rows}
@@ -78,24 +79,24 @@ def row(name: str, caught: Catch | None) -> str:
     """One line of the table."""
     mutant = MUTANTS[name]
     if mutant.found_by:
-        return f"| {name} | {mutant.invariant} | {mutant.wrong} | {SELDOM} | {mutant.found_by} |"
+        return f"| {name} | {mutant.invariant} | {mutant.fault} | {RARE} | {mutant.found_by} |"
     seeds, kind = (str(caught.seeds), caught.kind) if caught else (MISSED, f"not within {MOST_SEEDS} seeds")
-    return f"| {name} | {mutant.invariant} | {mutant.wrong} | {seeds} | {kind} |"
+    return f"| {name} | {mutant.invariant} | {mutant.fault} | {seeds} | {kind} |"
 
 
-def tried(name: str) -> Tried:
-    """Plant a bug until it is caught, or its test fails; for a process of its own."""
+def attempt(name: str) -> Attempt:
+    """Run seeds with a mutant until one fails, or its test; for a process of its own."""
     if MUTANTS[name].found_by:
-        return Tried(name, None, fails_its_test(name))
+        return Attempt(name, None, fails_its_test(name))
     caught = catch(name)
-    return Tried(name, caught, caught is not None)
+    return Attempt(name, caught, caught is not None)
 
 
 def write_table(names: Iterable[str], page: Path = PAGE, processes: int = 1) -> list[str]:
-    """Try the bugs of these names, put their rows into the page as they come; the names of those not caught."""
+    """Try the mutants of these names, write their rows into the page; return the names of those not caught."""
     missed = set()
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for one in pool.imap_unordered(tried, names):
+        for one in pool.imap_unordered(attempt, names):
             line = row(one.name, one.caught)
             print(line, flush=True)
             if not one.found:
@@ -105,7 +106,7 @@ def write_table(names: Iterable[str], page: Path = PAGE, processes: int = 1) -> 
 
 
 def put_row(page: Path, name: str, line: str) -> None:
-    """Write one row of the table, among the others in the order of the bugs."""
+    """Write one row of the table, in the order of the mutants."""
     text = page.read_text()
     rows = rows_of(text) | {name: line}
     table = "\n".join([*_HEAD, *(rows[known] for known in MUTANTS if known in rows)])

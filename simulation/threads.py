@@ -2,8 +2,8 @@
 
 A simulated worker runs its calls one at a time, in order, as events on the running loop: the effect of a
 call comes after one drawn delay, its result after another, so that other events, and crashes, come
-before, between and after.  `SimulatedThreads.halt` is the death of the process: nothing that was
-submitted runs or reports any more.
+before, between and after.  `SimulatedThreads.halt` is the death of the process: no submitted call runs
+or reports after it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SimulatedWorker:
         result, error = None, None
         try:
             result = call()
-        except BaseException as failure:  # handed to the caller, whatever it is
+        except BaseException as failure:  # passed to the caller
             error = failure
         self._loop.call_later(self._threads.latency(), self._deliver, done, result, error)
 
@@ -105,5 +105,5 @@ class SimulatedThreads:
         return SimulatedWorker(self, name)
 
     def halt(self) -> None:
-        """The process dies: nothing submitted runs or reports any more."""
+        """The process dies: no submitted call runs or reports after this."""
         self.halted = True

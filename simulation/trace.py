@@ -1,4 +1,4 @@
-"""What happened in a run: the last lines to show on failure, and a hash over everything to compare runs.
+"""The trace of a run: its last lines, to show on failure, and a hash over all of it, to compare runs.
 
 The hash covers every step of the loop (which task or callback queue ran), every message of the network, every
 log record, fault and operation, with virtual times.  Two runs of one seed must agree in it, in different processes
@@ -30,17 +30,17 @@ class Trace:
         self._sink = sink
         self._hash = blake2b(digest_size=16)
         self._unhashed: list[str] = []
-        # What ran: the loop adds to it, and calls `hash_steps` when there are `most_steps`.
+        # Steps that ran: the loop appends them, and calls `hash_steps` when there are `most_steps`.
         self.ran = array("q")
         self.most_steps = _STEPS_PER_HASH
         self.probes: dict[str, int] = {}
 
     def note(self, kind: str, *fields: object) -> None:
-        """Something happened.  Fields must say the same in every process: no addresses, no ids, no sets."""
+        """Something happened.  Fields must be the same in every process: no addresses, no ids, no sets."""
         self.say(kind, " ".join(map(str, fields)))
 
     def say(self, kind: str, text: str) -> None:
-        """Something happened, told already as text."""
+        """As `note`, with the text ready."""
         line = f"{self.now():.6f} {kind} {text}"
         self.lines += 1
         self.last.append(line)
@@ -49,7 +49,7 @@ class Trace:
             self._sink.write(line + "\n")
 
     def probe(self, name: str) -> None:
-        """Something worth reaching was reached ("sometimes" marks); counted over runs."""
+        """Count a coverage probe: a place in the code was reached, or a fault was injected."""
         self.probes[name] = self.probes.get(name, 0) + 1
 
     def digest(self) -> str:
@@ -58,7 +58,7 @@ class Trace:
         return self._hash.hexdigest()
 
     def hash_steps(self) -> None:
-        """There are many steps: the hash takes them."""
+        """Add the collected steps to the hash."""
         self._hash_all()
         if self._sink is not None:
             self._sink.write(f"{self.now():.6f} steps {self._hash.hexdigest()}\n")

@@ -1,20 +1,21 @@
-"""A world in one process: machines, their disks, the network between them, virtual time, and one seed for all chance.
+"""A world in one process: machines, their disks, the network between them, virtual time, and one seed for all
+randomness.
 
-detangle's event loop runs everything and invents the time.  What is drawn comes from generators named after their use
-(`World.chance`), so that a new draw in one place leaves the others as they were.
+detangle's event loop runs everything in virtual time.  Random draws come from generators named after their use
+(`World.chance`), so that a new draw in one place does not change the others.
 
-Traps of determinism, and what is done about them here:
+Sources of nondeterminism, and how each is handled:
 
 - sets of tasks and futures are ordered by address: tasks and futures of this loop hash by their number instead
   (`simulation/loop.py`);
 - `time.*` called by libraries (grpclib's deadlines): patched to virtual time while steps run;
-- garbage collection runs finalizers when it likes: switched off during a run, before which the garbage of others goes;
-- the hash seed orders sets of str and bytes: nothing is done, the double run varies it and finds them.
+- garbage collection runs finalizers at any time: it is disabled during a run, after one collection before it;
+- the hash seed orders sets of str and bytes: a test runs seeds twice with different hash seeds and finds such sets.
 
-Death.  `Machine.kill` ends the processes of a machine (kill -9), `Machine.power_off` the machine: its disk then loses
-what was not synced, as the fault model of `simulation/disk.py` has it.  Tasks of the dead are cancelled, which lets
-their `finally` blocks run: their files, threads and sockets are gone by then, and what else they may reach must be
-given to them through a port that dies with the process (`Process.on_death`).
+`Machine.kill` ends the process of a machine (kill -9), `Machine.power_off` the machine: its disk then loses unsynced
+data by the fault model of `simulation/disk.py`.  Tasks of a dead process are cancelled, and their `finally` blocks run,
+when its files, threads and sockets are gone already.  Everything else they reach must go through a port that stops
+working with the process (`Process.on_death`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MOST_SECONDS = 3_600.0
 
 
 class SeededOrder(Strategy):
-    """Ready tasks run in asyncio's order, but for a share of steps drawn at random."""
+    """Ready tasks run in asyncio's order, except for a share of steps, which pick one at random."""
 
     name = "seeded"
 
@@ -59,7 +60,7 @@ class SeededOrder(Strategy):
         self._permuted = permuted
 
     def schedule(self, lanes: Any) -> int:
-        """Which of the ready runs."""
+        """The index of the lane to run."""
         if self._permuted and self._rng.random() < self._permuted:
             return self._rng.randrange(len(lanes))
         return 0
@@ -74,7 +75,7 @@ class SeededOrder(Strategy):
 
 
 class MachineClock:
-    """A machine's clocks.  `rate`: how fast its monotonic clock runs; `jump_ms`: what its wall clock is off."""
+    """A machine's clocks.  `rate`: speed of its monotonic clock; `jump_ms`: offset of its wall clock."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, rate: float = 1.0) -> None:
         self._loop = loop
@@ -106,7 +107,7 @@ class SeededRandom:
 
 
 class Process:
-    """What runs on a machine from one start to its death."""
+    """A process on a machine, from its start to its death."""
 
     def __init__(self, machine: Machine, number: int) -> None:
         world = machine.world
@@ -169,13 +170,13 @@ class Machine:
         return self.process
 
     def kill(self, peers_learn_after: float = 0.001) -> None:
-        """The process dies; the machine and its page cache live on."""
+        """The process dies; the machine and its page cache survive."""
         self._end(peers_learn_after)
         self.world.net.restart(self.address)
         self.disk.kill()
 
     def power_off(self, peers_learn_after: float = 10.0) -> None:
-        """The machine goes dark; what its disk had not synced is partly lost."""
+        """The machine loses power; its disk loses part of the unsynced changes."""
         self._end(peers_learn_after)
         self.disk = self.disk.crash()
 
@@ -245,7 +246,7 @@ class Outcome:
 def run_world(
     seed: int, main: Callable[[World], Awaitable[Any]], *, permuted: float = 0.0, sink: TextIO | None = None
 ) -> Outcome:
-    """Run `main(world)` to its end.  Nothing of the real world has a say in what happens."""
+    """Run `main(world)` to its end, deterministically."""
     trace = Trace(sink=sink)
     world: World
 
@@ -253,7 +254,7 @@ def run_world(
         nonlocal world
         trace.now = loop.time
         world = World(seed, SeedLoop.take_over(loop, trace), trace)
-        # Once for the run, not anew for each step: nothing of the real world runs in between.
+        # Once for the run, not for each step: no other code runs in between.
         loop._time_patch.enter()
 
     async def body() -> Any:

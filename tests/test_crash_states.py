@@ -1,4 +1,4 @@
-"""A container, crashed everywhere: log, chunks and checkpoints together.  See docs/testing.md."""
+"""Crash states of a container: log, chunks and checkpoints together.  See docs/testing.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PER_STEP = 6
 
 
 @pytest.mark.timeout(300)
-def test_every_crash_state_of_a_container_recovers_what_was_acknowledged() -> None:
+def test_every_crash_state_of_container_recovers_acknowledged_operations() -> None:
     counts = []
     for seed in SEEDS:
         states = with_replay_hint(crash_container, seed, most_per_step=PER_STEP)
@@ -35,7 +35,7 @@ def test_every_crash_state_of_a_container_recovers_what_was_acknowledged() -> No
         "seal-not-saved",
     ],
 )
-def test_planted_bugs_are_found_in_crash_states(mutant) -> None:
+def test_mutants_are_caught_by_crash_states(mutant) -> None:
     with MUTANTS[mutant].apply(), pytest.raises(AssertionError, match="crash_container"):
         for seed in range(1, 6):
             with_replay_hint(crash_container, seed, most_per_step=2)

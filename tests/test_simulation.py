@@ -1,7 +1,7 @@
-"""The simulation as a test: fresh seeds, pinned seeds, the same run twice, planted bugs.  See docs/testing.md.
+"""The simulation as a test: fresh seeds, pinned seeds, determinism, mutants.  See docs/testing.md.
 
-The seeds are drawn from the sources: every change tries others, and who sees a failure sees the same one at home.  It
-tells its seed, all about it, and the command that shows it again.  SARIT_SEED=N runs those from N on.
+The seeds are drawn from the sources: every change runs other seeds, and the same sources run the same ones on any
+machine.  A failure prints its seed, the full report, and the command to replay it.  SARIT_SEED=N runs seeds from N on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FRESH = 80
 
 
 def seed_of_sources() -> int:
-    """A number that any change of the product or of the simulation changes."""
+    """A number derived from all sources of the product and the simulation."""
     digest = hashlib.sha256()
     for folder in ("src", "simulation", "checkers"):
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -35,17 +35,17 @@ def seed_of_sources() -> int:
 
 FIRST = int(os.environ.get("SARIT_SEED") or seed_of_sources())
 PROCESSES = 2
-# Seeds that found a bug when it was there, and what it was.
+# Seeds that found a bug when it existed, and the bug.
 PINNED = {
     8: "a table read missed keys that a checkpoint moved to the index meanwhile",
-    17: "a stop during a checkpoint lost what that checkpoint had captured",
+    17: "a stop during a checkpoint lost the segments in its snapshot",
     30: "a note of time was refused in the middle of a scale",
     2891700047: "a lost call of the controller left its task counted as cancelled",
-    1247284: "a scan given up in the middle was judged as if it were whole",
+    1247284: "a cancelled scan was checked as if it were complete",
 }
 CAUGHT_BY = ("ack-before-fsync", "append-after-seal", "merge-drops-last-block")
 TWICE = (3, 11, 20, 26)
-# Places that the node's rarer work begins at (`sarit.core.coverage_probes`), and faults.
+# Coverage probes of rare work in the node (`sarit.core.coverage_probes`), and faults.
 MUST_REACH = {
     "kill", "power_cut", "connection_broken", "storage_outage", "sync_error", "ack_learned_at_setup",
     "log_rolled", "log_file_recycled", "torn_tail_found", "tail_carried_over", "container_failed",
@@ -57,8 +57,8 @@ MUST_REACH = {
 
 
 @pytest.mark.timeout(1500)
-def test_pinned_and_fresh_seeds() -> None:
-    print(f"seeds {FIRST} to {FIRST + FRESH - 1}: the same again with SARIT_SEED={FIRST}")
+def test_pinned_and_fresh_seeds_have_no_violations() -> None:
+    print(f"seeds {FIRST} to {FIRST + FRESH - 1}: to repeat: SARIT_SEED={FIRST}")
     totals = Totals()
     for summary in summaries([*PINNED, *range(FIRST, FIRST + FRESH)], processes=PROCESSES):
         assert not summary.violations, summary.explanation
@@ -81,7 +81,7 @@ def _trace(seed: int, hash_seed: str, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", TWICE)
-def test_one_seed_is_one_run_in_any_process_and_hash_seed(seed, tmp_path) -> None:
+def test_seed_gives_same_trace_in_any_process_and_hash_seed(seed, tmp_path) -> None:
     """Every step, message, disk effect and log record, line by line."""
     with _trace(seed, "1", tmp_path / "one").open() as one, _trace(seed, "2", tmp_path / "two").open() as two:
         count = 0
@@ -91,32 +91,32 @@ def test_one_seed_is_one_run_in_any_process_and_hash_seed(seed, tmp_path) -> Non
 
 
 @pytest.mark.parametrize("mutant", CAUGHT_BY)
-def test_planted_bugs_are_caught(mutant) -> None:
+def test_mutants_are_caught_by_seeds(mutant) -> None:
     caught = catch(mutant, 10)
     assert caught is not None
 
 
 @pytest.mark.parametrize("mutant", [name for name, mutant in MUTANTS.items() if mutant.found_by])
-def test_planted_bugs_that_seeds_seldom_find_are_found_by_their_tests(mutant) -> None:
+def test_rare_mutants_are_caught_by_their_tests(mutant) -> None:
     assert fails_its_test(mutant)
 
 
-def test_a_planted_bug_leaves_no_trace() -> None:
+def test_mutant_is_removed_completely_afterwards() -> None:
     from sarit.log.writer import LogWriter
     from sarit.store.container.container import Container
     from sarit.store.container.state import ContainerState
 
-    def all_of_them():
+    def attributes_of_owners():
         return [dict(vars(owner)) for owner in (LogWriter, Container, ContainerState)]
 
-    before = all_of_them()
+    before = attributes_of_owners()
     for mutant in MUTANTS.values():
         with mutant.apply():
             pass
-    assert all_of_them() == before
+    assert attributes_of_owners() == before
 
 
-def test_every_planted_bug_is_in_the_table_and_was_caught() -> None:
+def test_every_mutant_is_in_the_table_and_was_caught() -> None:
     rows = rows_of(PAGE.read_text())
     by_seeds = [name for name, mutant in MUTANTS.items() if not mutant.found_by]
     assert len(by_seeds) >= 24
@@ -124,7 +124,7 @@ def test_every_planted_bug_is_in_the_table_and_was_caught() -> None:
     assert [name for name in by_seeds if rows[name] == row(name, None)] == []
 
 
-def test_a_broken_seed_tells_how_to_see_it_again() -> None:
+def test_failed_seed_prints_its_replay_command() -> None:
     result = catch("ack-before-fsync", 10)
     assert result is not None
     summary = summarize(result.seeds, ["ack-before-fsync"])
@@ -132,5 +132,5 @@ def test_a_broken_seed_tells_how_to_see_it_again() -> None:
     assert "kills = " in summary.explanation
 
 
-def test_the_digest_tells_two_seeds_apart() -> None:
+def test_digests_of_different_seeds_differ() -> None:
     assert run_seed(3).digest != run_seed(4).digest

@@ -1,8 +1,8 @@
-"""One writer's appends to one segment over one connection, one at a time: each is answered before the next.
+"""One writer's appends to one segment over one connection, each acknowledged before the next.
 
-A set-up that was sent on a connection given up since may reach the store after the set-up of the connection that
-followed it.  The store ends the older of two sessions of a writer, by the order in which they come: the one in use is
-then refused with InvalidEventNumber, as if its writer had been opened elsewhere.  That is no fault; it sets up again.
+A SetupAppend sent on an abandoned connection may reach the store after the SetupAppend of the next connection.  The
+store keeps the session that was set up last, so the session in use is then refused with InvalidEventNumber, as if its
+writer had been opened elsewhere.  That is no fault: the actor sets up again.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Appends:
         self._set_ups = 0
         self._answer: asyncio.Future[Any] | None = None
 
-    # -- sink of the connection ---------------------------------------------------------------
+    # -- called by the connection ---------------------------------------------------------------
 
     def reply(self, command: Any) -> bool:
-        """What the store answers on the request id of this session."""
+        """A reply on the request id of this session."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(command)
         return False
@@ -53,7 +53,7 @@ class Appends:
     # -- calls ----------------------------------------------------------------------------------
 
     async def set_up(self) -> int | None:
-        """The number of the last event the store has of this writer (0: none); None when the segment is not there."""
+        """The number of this writer's last event in the store (0: none); None when the segment does not exist."""
         connection = await self._link.connection()
         self._request = connection.expect(self)
         self._connection = connection

@@ -1,4 +1,4 @@
-"""The Python client's byte streams: one writes pieces of any size, others read from any place that they know.
+"""Actors on a byte stream of the Python client: a writer of pieces of any size, and a reader that seeks.
 
 The bytes are framed events, so that `checkers/log.py` can judge them; the stream knows nothing of that.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers import log as checker
 from sarit.core.names import StreamName
 from simulation.actors.clients import RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, retry_forever
-from simulation.actors.readers import now, soon
+from simulation.actors.readers import now, within_deadline
 from simulation.events import BrokenBytes, History, SegmentParser, body, framed
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _FLUSH_ONE_IN: Final = 5
 
 
 class ByteUsers:
-    """A writer, a reader, and what they saw."""
+    """The writer, the reader, and their history."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -50,7 +50,7 @@ class ByteUsers:
         return [spawn(self._write(), "byte writer")], [spawn(self._read(), "byte reader")]
 
     def check(self) -> list[Violation]:
-        """What was wrong."""
+        """All violations."""
         return checker.check(self.history.log)
 
     async def _client(self) -> Client:
@@ -81,13 +81,13 @@ class ByteUsers:
         await client.close()
 
     async def _opened(self, client: Client) -> ByteWriter:
-        """A writer that has found its segment: one that gives up before that takes nothing any more."""
+        """A writer that has found its segment; one that timed out before would refuse all writes."""
         writer = client.byte_writer(STREAM)
         await writer.flush()
         return writer
 
     async def _read(self) -> None:
-        """From the beginning, and again from other places."""
+        """Read from the start, then again from other offsets."""
         client, rng = await self._client(), self.cluster.rng("byte reader")
         place = 0
         while True:
@@ -107,17 +107,17 @@ class ByteUsers:
             self.cluster.failures.append(f"bytes torn: {error}")
 
     async def read_again(self, name: str) -> None:
-        """Everything, from the beginning to the end."""
+        """Read the whole stream."""
         if not self.cluster.options.byte_streams:
             return
         client = await self._client()
         reader = client.byte_reader(STREAM)
         number = self.history.new_reader()
         parser = SegmentParser(self.history, number, _NAME, 0)
-        end = await soon(reader.tail_offset(), f"end of {STREAM} {name}")
+        end = await within_deadline(reader.tail_offset(), f"end of {STREAM} {name}")
         while parser.position < end:
             begun = now()
-            self._feed(parser, await soon(reader.read(end - parser.position), f"bytes {name}"), begun)
+            self._feed(parser, await within_deadline(reader.read(end - parser.position), f"bytes {name}"), begun)
         self.history.log.scanned(number, self.history.segment(_NAME), 0, end)
         reader.close()
         await client.close()

@@ -1,4 +1,4 @@
-"""What all actors with the Python client begin with: a client, a scope, and who follows whom in a stream."""
+"""Shared by the actors that use the Python client: connect, retry, discover segments, read rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RETRY_TIMEOUT_SECONDS: Final = 200.0
 
 
 async def connect_client(cluster: Cluster) -> Client:
-    """A client of its own, connected when there is somebody to connect to; the scope exists."""
+    """A new client, connected as soon as a controller answers; the scope exists."""
     rng = cluster.rng("stream clients")
     while True:
         try:
@@ -40,7 +40,7 @@ async def connect_client(cluster: Cluster) -> Client:
 
 
 async def retry_forever(call: Callable[[], Awaitable[T]]) -> T:
-    """Repeat what loses patience sooner than faults end."""
+    """Repeat a call while it raises Unavailable: faults may last longer than its own timeout."""
     while True:
         try:
             return await call()
@@ -48,8 +48,8 @@ async def retry_forever(call: Callable[[], Awaitable[T]]) -> T:
             await asyncio.sleep(0.2)
 
 
-async def learn(client: Client, stream: StreamName, graph: Graph, ended: set[SegmentId]) -> list[SegmentId]:
-    """All segments from the stream's head on; `ended` remembers those whose successors are known already."""
+async def discover_segments(client: Client, stream: StreamName, graph: Graph, ended: set[SegmentId]) -> list[SegmentId]:
+    """All segments from the stream's head on; `ended` caches those whose successors are known already."""
     session = client.session
     found = dict.fromkeys(sorted(await retry_forever(lambda: session.controller.head_segments(stream))))
     waiting = [segment for segment in found if segment not in ended]

@@ -1,8 +1,7 @@
-"""A stream whose writers note times, its watermarks, and readers who go by them.
+"""A stream whose writers note times, its watermarks, and readers that use them.
 
-A writer's events are numbered, and their numbers are their times: after event n the writer notes n, so that the next
-is later.  A writer may fall silent for ever without leaving ("crash"): it must hold watermarks back no longer than
-the time-out.
+The number of an event is its time: after event n the writer notes n, so that the next event is later.  A writer may
+stop without leaving ("crash"): it must not delay watermarks for longer than the time-out.
 """
 
 from __future__ import annotations
@@ -17,7 +16,14 @@ from sarit.client.streams import watermarks
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
-from simulation.actors.clients import RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, learn, next_rows, retry_forever
+from simulation.actors.clients import (
+    RETRY_TIMEOUT_SECONDS,
+    SCOPE,
+    connect_client,
+    discover_segments,
+    next_rows,
+    retry_forever,
+)
 from simulation.actors.readers import now
 from simulation.events import body, parse
 from simulation.options import NEVER_SECONDS, WRITER_SECONDS
@@ -36,7 +42,7 @@ _MARK_SECONDS: Final = 60.0
 
 
 class EventTimeActors:
-    """All actors on the stream, and what they saw."""
+    """All actors on the stream, and their history."""
 
     def __init__(self, cluster: Cluster) -> None:
         options = cluster.options
@@ -58,17 +64,17 @@ class EventTimeActors:
         if not self.on:
             return [], []
         spawn = self.cluster.spawn
-        work = [spawn(self._write(n), f"timed writer {n}") for n in range(self.cluster.options.event_time_writers)]
-        work.append(spawn(self._scale(), "timed scaler"))
-        watch = [spawn(self._read(), "timed reader"), spawn(self._read_marks(), "watermark reader")]
+        work = [spawn(self._write(n), f"event time writer {n}") for n in range(self.cluster.options.event_time_writers)]
+        work.append(spawn(self._scale(), "event time scaler"))
+        watch = [spawn(self._read(), "event time reader"), spawn(self._read_marks(), "watermark reader")]
         return work, watch
 
     def check(self) -> list[Violation]:
-        """What was wrong."""
+        """All violations."""
         return checker.check(self.history)
 
-    async def settle(self) -> None:
-        """Nothing hinders any more: all writers note a last time, and a watermark tells it."""
+    async def converge(self) -> None:
+        """After the faults: all writers note a last time, and a watermark must reach it."""
         if not self.on:
             return
         last = self._highest + 1
@@ -82,13 +88,13 @@ class EventTimeActors:
             rows = await next_rows(reader, 1.0)
             reached = any(watermarks.decode(event).lower >= last for _, _, event, _ in rows or ())
         if not reached:
-            self.cluster.failures.append(f"liveness: no watermark tells {last} in {_MARK_SECONDS:.0f} s; {self}")
+            self.cluster.failures.append(f"liveness: no watermark reached {last} in {_MARK_SECONDS:.0f} s; {self}")
         elif self._open:
             self.cluster.trace.probe("final_watermark_read")
         for number, writer in self._open:
             self.history.leaves(number, now())
             await writer.close()
-        await learn(client, STREAM, self.history.graph, self._ended)
+        await discover_segments(client, STREAM, self.history.graph, self._ended)
         reader.close()
         for each in (client, *self._clients):
             await each.close()
@@ -135,7 +141,7 @@ class EventTimeActors:
     async def _note(self, number: int, writer: EventWriter, time: int) -> None:
         self._highest = max(self._highest, time)
         begun, ended = now(), inf
-        # Entered before it is asked for: a watermark may tell it before the writer is answered.
+        # Recorded before the call: a watermark may contain it before the writer gets the reply.
         self.history.noted(number, time, begun, ended)
         await retry_forever(lambda: writer.note_time(time))
         self.history.notes[number].pop()
@@ -148,11 +154,11 @@ class EventTimeActors:
             try:
                 await client.stream(STREAM).scale(rng.randint(1, 4))
             except (Unavailable, Conflict, Invalid) as error:
-                self.cluster.trace.note("timed scale", repr(error))
+                self.cluster.trace.note("event time scale", repr(error))
         await client.close()
 
     async def _read(self) -> None:
-        """Follow the stream, asking now and then which times are over."""
+        """Follow the stream, and read the time window now and then."""
         client, rng = await self._client(), self.cluster.rng("timed reader")
         stream = client.stream(STREAM)
         reader, windows = client.reader(STREAM), stream.time_windows()
@@ -162,7 +168,7 @@ class EventTimeActors:
             for segment, offset, event, _ in rows:
                 found = parse(event)
                 if found is None:
-                    self.cluster.failures.append(f"timed torn: segment {segment} offset {offset}: {event[:60]!r}")
+                    self.cluster.failures.append(f"event time torn: segment {segment} offset {offset}: {event[:60]!r}")
                     return
                 self.history.events[segment, offset] = found
                 self.history.got(1, *found, now())

@@ -1,4 +1,4 @@
-"""One actor's connection to the segment store, made again whenever it is lost."""
+"""One actor's connection to the segment store, reconnected whenever it is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Link:
         self._connection: Connection | None = None
 
     async def connection(self) -> Connection:
-        """A connection that was alive a moment ago; tries until there is one."""
+        """An open connection; retries until there is one."""
         delay = 0.01
         while self._connection is None or self._connection.closed:
             try:
@@ -46,7 +46,7 @@ class Link:
         return self._connection
 
     async def ask(self, command: Callable[[int], Any]) -> Any:
-        """One request.  Raises Unavailable: whether it was carried out is unknown."""
+        """One request.  Raises Unavailable: whether it was executed is unknown."""
         connection = await self.connection()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -64,7 +64,7 @@ class Link:
                 await asyncio.sleep(0.02 + 0.05 * self._rng.random())
 
     def drop(self) -> None:
-        """Give the connection up; what is in flight may still arrive."""
+        """Abandon the connection; requests in flight may still arrive."""
         connection, self._connection = self._connection, None
         if connection is not None and not connection.closed:
             connection.abort("given up")

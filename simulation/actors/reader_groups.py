@@ -1,7 +1,7 @@
-"""A reader group: readers that join, share the segments of a stream that scales, crash, leave and come back.
+"""A reader group on a stream that scales: readers join, crash, leave and come back under new names.
 
-Each stores its position with every event it is handed; when it is lost, somebody declares it offline at that position.
-So every event is processed exactly once (`checkers/delivery.py`).  Checkpoints are taken in between.
+Each reader stores its position with every event that it gets.  When it is lost, another client declares it offline at
+that position, so that every event is processed exactly once (`checkers/delivery.py`).  Checkpoints run beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from sarit.client.groups.reader import CheckpointEvent, EventBatch, GroupEvent
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
-from simulation.actors.clients import FRAME_BYTES, RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, learn, retry_forever
+from simulation.actors.clients import (
+    FRAME_BYTES,
+    RETRY_TIMEOUT_SECONDS,
+    SCOPE,
+    connect_client,
+    discover_segments,
+    retry_forever,
+)
 from simulation.actors.readers import now
 from simulation.events import body, parse
 
@@ -36,7 +43,7 @@ _DRAIN_SECONDS: Final = 60.0
 
 
 class ReaderGroupActors:
-    """All readers, the writer, and what was handed out."""
+    """All readers, the writer, and the history of deliveries."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -47,11 +54,11 @@ class ReaderGroupActors:
         self.draining = False
 
     def __repr__(self) -> str:
-        return f"<ReaderGroupActors, {len(self.history.delivered)} of {self._all} events handed out>"
+        return f"<ReaderGroupActors, {len(self.history.delivered)} of {self._all} events delivered>"
 
     @property
     def acked_events(self) -> int:
-        """Events that are to be handed out."""
+        """Events that must be delivered."""
         return self._all
 
     def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
@@ -59,19 +66,19 @@ class ReaderGroupActors:
         if not self.on:
             return [], []
         spawn = self.cluster.spawn
-        work = [spawn(self._write(), "team writer"), spawn(self._scale(), "team scaler")]
+        work = [spawn(self._write(), "group writer"), spawn(self._scale(), "group scaler")]
         watch = [
-            spawn(GroupMember(self, number).run(), f"team reader {number}")
+            spawn(GroupMember(self, number).run(), f"group reader {number}")
             for number in range(self.cluster.options.group_readers)
         ]
-        return work, [*watch, spawn(self._checkpoint(), "team checkpoints")]
+        return work, [*watch, spawn(self._checkpoint(), "group checkpoints")]
 
     def check(self) -> list[Violation]:
-        """What was wrong."""
+        """All violations."""
         return checker.check(self.history)
 
-    async def settle(self) -> None:
-        """Nothing hinders any more: everything is handed out."""
+    async def converge(self) -> None:
+        """After the faults: wait until every event is delivered."""
         if not self.on:
             return
         self.draining = True
@@ -82,20 +89,20 @@ class ReaderGroupActors:
         if len(self.history.delivered) < self._all:
             self.cluster.failures.append(f"liveness: {self} in {_DRAIN_SECONDS:.0f} s")
         client = await connect_client(self.cluster)
-        await learn(client, STREAM, self.history.graph, set[SegmentId]())
+        await discover_segments(client, STREAM, self.history.graph, set[SegmentId]())
         await client.close()
 
     # -- actors -----------------------------------------------------------------------------------
 
     async def client(self) -> Client:
-        """A client of its own; the stream exists."""
+        """A new client; the stream exists."""
         client = await connect_client(self.cluster)
         segments = ScalingPolicy(min_segments=min(3, self.cluster.options.segments))
         await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=segments), RETRY_TIMEOUT_SECONDS)
         return client
 
     async def group(self, client: Client) -> ReaderGroup:
-        """The group, made by whoever comes first."""
+        """The group, created by the first caller."""
         automatic = self.cluster.rng("team").choice((None, 1.0))
         make = partial(client.reader_groups.create, GROUP, STREAM, automatic_checkpoint=automatic)
         return await retry_forever(make)
@@ -127,7 +134,7 @@ class ReaderGroupActors:
             try:
                 await client.stream(STREAM).scale(rng.choice((1, 2, 3, 4)))
             except (Unavailable, Conflict, Invalid) as error:
-                self.cluster.trace.note("team scale", repr(error))
+                self.cluster.trace.note("group scale", repr(error))
         await client.close()
 
     async def _checkpoint(self) -> None:
@@ -141,7 +148,7 @@ class ReaderGroupActors:
             try:
                 taken = await group.checkpoint(f"checkpoint-{number}", _CHECKPOINT_SECONDS)
             except (Conflict, Unavailable) as error:
-                self.cluster.trace.note("team checkpoint", repr(error))
+                self.cluster.trace.note("group checkpoint", repr(error))
                 continue
             self.cluster.trace.probe("group_checkpoint")
             cut = taken.cuts[STREAM].positions
@@ -153,27 +160,27 @@ class ReaderGroupActors:
 
 
 class GroupMember:
-    """A process that reads for the group; after a crash, or having left, it comes back under another name."""
+    """A process that reads for the group; after a crash or a leave it comes back under another name."""
 
-    def __init__(self, team: ReaderGroupActors, number: int) -> None:
-        self._team = team
-        self._cluster = team.cluster
-        self._rng = team.cluster.rng(f"team reader {number}")
+    def __init__(self, actors: ReaderGroupActors, number: int) -> None:
+        self._actors = actors
+        self._cluster = actors.cluster
+        self._rng = actors.cluster.rng(f"team reader {number}")
         self._number = number
         self._pauses = self._rng.choice((0.05, 0.05, 0.5))
         self._lives = 0
 
     async def run(self) -> None:
         """Until cancelled."""
-        await self._team.ready()
+        await self._actors.ready()
         while True:
-            client = await self._team.client()
-            group = await self._team.group(client)
+            client = await self._actors.client()
+            group = await self._actors.group(client)
             self._lives += 1
             name = f"reader-{self._number}-{self._lives}"
             try:
                 reader = await group.reader(name)
-            except (Unavailable, Conflict):  # perhaps it joined: nobody will read as it
+            except (Unavailable, Conflict):  # it may have joined: nobody will read under this name
                 await retry_forever(partial(group.reader_offline, name))
                 await client.close()
                 continue
@@ -184,37 +191,37 @@ class GroupMember:
                 try:
                     await reader.close(position)
                 except Unavailable as error:
-                    self._cluster.trace.note("team reader", name, repr(error))
+                    self._cluster.trace.note("group reader", name, repr(error))
             else:
                 self._cluster.trace.probe("group_reader_crashed")
             await client.close()
             await self._replace(name, position)
 
     async def _replace(self, name: str, position: Any) -> None:
-        """Somebody sees to it that others go on where a reader was."""
-        client = await self._team.client()
-        group = await self._team.group(client)
+        """Declare a reader offline at a position, so that others continue there."""
+        client = await self._actors.client()
+        group = await self._actors.group(client)
         await retry_forever(partial(group.reader_offline, name, position))
         await client.close()
 
     async def _read(self, reader: GroupReader) -> None:
-        """Some events, or as long as there are any; each counts as processed when it is handed out."""
-        while self._team.draining or self._rng.random() > 0.03:
+        """Read some events, or all while draining; each counts as processed when it is delivered."""
+        while self._actors.draining or self._rng.random() > 0.03:
             try:
                 found = await self._next(reader)
-            except Unavailable as error:  # the same reader may be asked again, or its process gives up
-                self._cluster.trace.note("team reader", reader.name, repr(error))
+            except Unavailable as error:  # read again with the same reader, or end the process
+                self._cluster.trace.note("group reader", reader.name, repr(error))
                 self._cluster.trace.probe("group_read_unavailable")
                 if self._rng.random() < 0.5:
                     continue
                 return
             if isinstance(found, CheckpointEvent):
-                self._team.history.met(reader.name, found.name)
+                self._actors.history.met(reader.name, found.name)
             elif isinstance(found, GroupEvent):
                 self._got(reader, found.segment.segment, found.offset, [found.event])
             elif isinstance(found, EventBatch):
                 self._got(reader, found.segment.segment, found.offset, found.events)
-            if self._rng.random() < self._pauses and not self._team.draining:
+            if self._rng.random() < self._pauses and not self._actors.draining:
                 await asyncio.sleep(self._rng.random())
 
     async def _next(self, reader: GroupReader) -> GroupEvent | EventBatch | CheckpointEvent | None:
@@ -226,9 +233,9 @@ class GroupMember:
         for event in events:
             found = parse(event)
             if found is None:
-                self._cluster.failures.append(f"team torn: segment {segment} offset {offset}: {event[:60]!r}")
+                self._cluster.failures.append(f"reader group torn: segment {segment} offset {offset}: {event[:60]!r}")
                 return
-            self._team.history.delivered.append(Delivered(reader.name, segment.packed, offset, *found))
+            self._actors.history.delivered.append(Delivered(reader.name, segment.packed, offset, *found))
             offset += FRAME_BYTES + len(event)
 
 

@@ -27,8 +27,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def soon(work: Awaitable[T], what: str) -> T:
-    """`work`, which must end within ANSWER_WITHIN_SECONDS: nothing is broken any more."""
+async def within_deadline(work: Awaitable[T], what: str) -> T:
+    """Await `work`, which must end within ANSWER_DEADLINE_SECONDS: for use when no faults are active."""
     try:
         async with asyncio.timeout(ANSWER_DEADLINE_SECONDS):
             return await work
@@ -37,7 +37,7 @@ async def soon(work: Awaitable[T], what: str) -> T:
 
 
 async def segment_info(link: Link, history: History, segment: str) -> wire.StreamSegmentInfo:
-    """Start and length, also recorded.  Raises Unavailable."""
+    """Ask for start and length, and record the reply.  Raises Unavailable."""
     begun = now()
     answer = await link.ask(lambda request: wire.GetStreamSegmentInfo(request, segment, ""))
     if not isinstance(answer, wire.StreamSegmentInfo):
@@ -47,7 +47,7 @@ async def segment_info(link: Link, history: History, segment: str) -> wire.Strea
 
 
 class TailReader:
-    """Follows segments; now and then goes back to a place where an event is known to begin."""
+    """Follows segments; now and then goes back to an offset where an event is known to begin."""
 
     def __init__(self, cluster: Cluster, history: History, number: int, segments: list[str]) -> None:
         self._cluster = cluster
@@ -93,7 +93,7 @@ class TailReader:
             read.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.wait([read], timeout=self._rng.choice((0.2, 1.0)))
             if not read.done():
-                read.cancel()  # parked at the tail: look elsewhere
+                read.cancel()  # it waits at the tail: try another segment
                 return
             if not self._take(segment, parser, read.result(), begun):
                 return
@@ -120,17 +120,19 @@ def read_command(segment: str, offset: int, length: int) -> Callable[[int], wire
 
 
 async def scan(cluster: Cluster, history: History, segments: list[str], name: str) -> None:
-    """Read all of every segment from its start, once, and record that as a scan.  Nothing writes meanwhile."""
+    """Read every segment once from start to end, and record that as a scan.  Nothing writes meanwhile."""
     reader = history.new_reader()
     rng = cluster.rng(f"scan {name}")
     link = Link(cluster, rng, f"scan {name}")
     for segment in segments:
-        info = await soon(link.retry_forever(partial(segment_info, link, history, segment)), f"info of {segment}")
+        info = await within_deadline(
+            link.retry_forever(partial(segment_info, link, history, segment)), f"info of {segment}"
+        )
         parser = SegmentParser(history, reader, segment, info.start_offset)
         while parser.position < info.write_offset:
             begun = now()
             size = rng.choice((100, 4000, 1 << 20))
-            answer = await soon(
+            answer = await within_deadline(
                 link.retry_forever(partial(link.ask, read_command(segment, parser.position, size))),
                 f"scan {name} of {segment} at {parser.position}",
             )
@@ -147,7 +149,7 @@ async def scan(cluster: Cluster, history: History, segments: list[str], name: st
 
 
 class Truncator:
-    """Cuts segments at places where events are known to end."""
+    """Truncates segments at offsets where events are known to end."""
 
     def __init__(self, cluster: Cluster, history: History, segments: list[str]) -> None:
         self._cluster = cluster
@@ -169,7 +171,8 @@ class Truncator:
             begun = now()
             ended = float("inf")
             try:
-                answer = await self._link.ask(lambda request: wire.TruncateSegment(request, segment, offset, ""))  # noqa: B023
+                truncate = partial(wire.TruncateSegment, segment=segment, truncation_offset=offset, token="")
+                answer = await self._link.ask(truncate)
                 if not isinstance(answer, wire.SegmentTruncated | wire.SegmentIsTruncated):
                     raise AssertionError(f"truncate {segment} at {offset}: {answer}")
                 ended = now()

@@ -1,7 +1,7 @@
-"""Clients of attributes and of a segment under conditional appends, which somebody seals in the end.
+"""Clients of segment attributes, and of a segment under conditional appends that is sealed at the end.
 
-Every call goes into a history for the search of `checkers/register.py`.  A conditional append whose answer was lost is
-asked for again by the set-up after it: the store knows for certain whether it was taken.
+Every call is recorded for the search of `checkers/register.py`.  When the reply to a conditional append is lost, the
+next SetupAppend tells its outcome: the store knows the writer's last event number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CALLS_PER_CLIENT: Final = 30
 
 
 class Registers:
-    """All clients, and what they saw."""
+    """All clients, and their history."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -50,7 +50,7 @@ class Registers:
         return work
 
     def check(self) -> list[Violation]:
-        """What no order explains."""
+        """Histories that no order explains."""
         return register.check(self.calls, _model)
 
     async def read_again(self, name: str) -> None:
@@ -73,7 +73,7 @@ class Registers:
         link.drop()
 
     def record(self, process: str, on: Hashable, action: tuple[Any, ...], answer: Any, begun: float) -> None:
-        """A call that ended now, or never will."""
+        """Record a call that ended now, or whose outcome stays unknown."""
         self.calls.append(Call(process, on, action, answer, begun, inf if answer is UNKNOWN else now()))
 
 
@@ -112,7 +112,7 @@ async def show(registers: Registers, link: Link, process: str) -> wire.StreamSeg
 
 
 class CellClient:
-    """Compares and sets attributes."""
+    """Compare-and-set of attributes."""
 
     def __init__(self, registers: Registers, number: int) -> None:
         self._registers = registers
@@ -151,7 +151,7 @@ class CellClient:
 
 
 class LogClient:
-    """Appends on condition of a length; the last of its calls may be to seal."""
+    """Appends on condition of a length; one client may also seal."""
 
     def __init__(self, registers: Registers, number: int) -> None:
         self._registers = registers
@@ -201,7 +201,7 @@ class LogClient:
             outcome = self._outcome(await self._appends.conditional(data, self._event, expected))
         except Unavailable:
             self._ready = False
-            outcome = await self._learn(self._event)
+            outcome = await self._outcome_after_lost_reply(self._event)
         finally:
             if outcome is not None:
                 self._registers.record(self._name, LOG, ("append", expected, data), outcome, begun)
@@ -217,8 +217,8 @@ class LogClient:
             return SealableLog.SEALED
         raise AssertionError(f"conditional append to {LOG}: {answer}")
 
-    async def _learn(self, number: int) -> bool | None:
-        """Whether an append was taken whose answer was lost; None when it was not, for whatever reason."""
+    async def _outcome_after_lost_reply(self, number: int) -> bool | None:
+        """Whether an append whose reply was lost was stored; None when it was not, for any reason."""
         while True:
             try:
                 last = await self._appends.set_up()

@@ -1,7 +1,7 @@
-"""A stream with a retention policy: written, scaled, read, released by a subscriber, and looked at from outside.
+"""A stream with a retention policy: written, scaled, read, released by a subscriber, and observed.
 
-The policy goes by size or by time; it may have a maximum, which forces the hand of subscribers.  (Where the wall clock
-jumps it goes by size: what happens to a time across a restart is then nobody's promise.)
+The policy limits size or time.  It may have a maximum, which ignores subscribers.  Where the wall clock jumps it limits
+size: retention by time is then not guaranteed across a restart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from simulation.actors.clients import (
     RETRY_TIMEOUT_SECONDS,
     SCOPE,
     connect_client,
-    learn,
+    discover_segments,
     next_rows,
     retry_forever,
 )
@@ -55,7 +55,7 @@ _ROUNDS: Final = 10
 
 
 class RetentionActors:
-    """All actors on the stream, and what they saw."""
+    """All actors on the stream, and their history."""
 
     def __init__(self, cluster: Cluster) -> None:
         options = cluster.options
@@ -69,7 +69,7 @@ class RetentionActors:
         self._ended: set[SegmentId] = set()
         self._sequences = 0
         self._begun = asyncio.Event()
-        self._settling = False
+        self._converging = False
         self._releasing = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -90,24 +90,24 @@ class RetentionActors:
         if not self.on:
             return [], []
         spawn = self.cluster.spawn
-        work = [spawn(self._write(), "kept writer"), spawn(self._scale(), "kept scaler")]
-        watch = [spawn(self._watch(), "kept watcher"), spawn(self._read(), "kept reader")]
+        work = [spawn(self._write(), "retention writer"), spawn(self._scale(), "retention scaler")]
+        watch = [spawn(self._observe(), "retention observer"), spawn(self._read(), "retention reader")]
         return work, watch
 
     def check(self) -> list[Violation]:
-        """What was wrong."""
+        """All violations."""
         return checker.check(self.history)
 
-    async def settle(self) -> None:
-        """Nothing hinders any more: in the end no more is kept than the policy asks for, and no less."""
+    async def converge(self) -> None:
+        """After the faults: write until the policy has truncated the stream to its limit."""
         if not self.on:
             return
-        self._settling = True  # from now on the reader releases nothing: its place is behind
+        self._converging = True  # the reader releases nothing any more: its position is older than the tail
         client = await connect_client(self.cluster)
         piece = self.limit // _PIECES_IN_LIMIT
         most = self.limit * (_MAXIMUM if self.kind == "forced" else 1) + _SPARE * piece
         rounds = _MAXIMUM * _SETTLE_ROUNDS if self.kind == "forced" else _SETTLE_ROUNDS
-        kept = -1
+        retained = -1
         for _ in range(rounds):
             for _ in range(_PIECES):
                 await self._write_some(client, piece)
@@ -115,10 +115,10 @@ class RetentionActors:
             if self.subscribed and self.kind != "forced":
                 await self._release(client, dict((await client.stream_cut_tail(STREAM)).positions))
             await asyncio.sleep(_SETTLE_SECONDS + (_KEEP_SECONDS if self.kind == "seconds" else 0))
-            kept = await self.look(client)
-            if 0 <= kept <= most:
+            retained = await self.observe_head(client)
+            if 0 <= retained <= most:
                 break
-        self.history.retained_at_end = (kept, most)
+        self.history.retained_at_end = (retained, most)
         if self.history.heads[-1].cut != self.history.heads[0].cut:
             self.cluster.trace.probe("retention_truncated")
         await client.close()
@@ -134,10 +134,10 @@ class RetentionActors:
         return client
 
     async def _write(self) -> None:
-        """The drawn number of events, slowly; before the first, the subscriber is entered."""
+        """Write the drawn number of events slowly; create the subscriber before the first."""
         client, options = await self._client(), self.cluster.options
         rng = self.cluster.rng("kept writer")
-        await self.look(client)
+        await self.observe_head(client)
         if self.subscribed:
             await self._subscribe(client)
         self._begun.set()
@@ -150,7 +150,7 @@ class RetentionActors:
         await client.close()
 
     async def _write_some(self, client: Client, size: int) -> None:
-        """Events of about so many bytes together, by a writer of their own."""
+        """Write events of about `size` bytes in total with a new writer."""
         self._sequences += 1
         sequence, number, rng = self._sequences, 0, self.cluster.rng(f"kept {self._sequences}")
         async with client.writer(STREAM) as writer:
@@ -168,39 +168,39 @@ class RetentionActors:
             try:
                 await client.stream(STREAM).scale(rng.randint(1, 3))
             except (Unavailable, Conflict, Invalid) as error:
-                self.cluster.trace.note("kept scale", repr(error))
+                self.cluster.trace.note("retention scale", repr(error))
         await client.close()
 
-    async def _watch(self) -> None:
-        """Look where the stream begins, again and again."""
+    async def _observe(self) -> None:
+        """Observe the head again and again."""
         client, rng = await self._client(), self.cluster.rng("kept watcher")
         while True:
             await asyncio.sleep(_POLL_SECONDS * 2 * rng.random())
-            await self.look(client)
+            await self.observe_head(client)
 
-    async def look(self, client: Client) -> int:
-        """Where the stream begins; the bytes that are there from then on, -1 when that cannot be said."""
+    async def observe_head(self, client: Client) -> int:
+        """Record the head; return the bytes from the head to the tail, -1 when unknown."""
         begun = now()
         while True:
             try:
                 head = await client.stream_cut_head(STREAM)
                 break
-            except (Unavailable, NotFound):  # or it is being created
+            except (Unavailable, NotFound):  # the stream may not be created yet
                 await asyncio.sleep(0.2)
         ended, most = now(), -1
         try:
-            segments = await learn(client, STREAM, self.history.graph, self._ended)
+            segments = await discover_segments(client, STREAM, self.history.graph, self._ended)
             infos = await client.segment_infos(STREAM, segments)
             if all(segment in segments for segment in head.positions) and len(infos) == len(segments):
                 most = sum(info.end_offset - head.positions.get(s, 0) for s, info in infos.items())
         except SaritError as error:
-            self.cluster.trace.note("kept look", repr(error))
+            self.cluster.trace.note("retention observer", repr(error))
         cut = {segment.packed: offset for segment, offset in head.positions.items()}
         self.history.heads.append(Head(begun, ended, cut, most))
         return most
 
     async def _read(self) -> None:
-        """Follow the stream, as the subscriber if there is one, and release what was read now and then."""
+        """Follow the stream, as the subscriber if there is one, and release the position now and then."""
         client, rng = await self._client(), self.cluster.rng("kept reader")
         await self._begun.wait()
         reader: EventReader = client.reader(STREAM, skip_truncated=not self.subscribed or self.kind == "forced")
@@ -209,10 +209,10 @@ class RetentionActors:
             for segment, offset, event, _ in rows:
                 found = parse(event)
                 if found is None:
-                    self.cluster.failures.append(f"kept torn: segment {segment} offset {offset}: {event[:60]!r}")
+                    self.cluster.failures.append(f"retention torn: segment {segment} offset {offset}: {event[:60]!r}")
                     return
                 self.history.event(segment, offset, self.sent[found])
-            if self.subscribed and not self._settling and rows and rng.random() < 0.2:
+            if self.subscribed and not self._converging and rows and rng.random() < 0.2:
                 await self._release(client, dict(reader.position().positions))
             if rng.random() < 0.1:
                 await asyncio.sleep(rng.random() * 4)
@@ -221,7 +221,7 @@ class RetentionActors:
         try:
             return await next_rows(reader, 1.0)
         except Truncated:
-            if self._settling:  # the tail was released for it
+            if self._converging:  # the tail was released on behalf of the subscriber
                 return None
             raise
 
@@ -238,7 +238,7 @@ class RetentionActors:
             lambda: controller.call(controller.stub.createReaderGroup, wanted), RETRY_TIMEOUT_SECONDS
         )
         assert reply.status == pb.CreateReaderGroupResponse.SUCCESS, reply
-        # Until the call was answered nobody held back anything: the stream may begin behind the cut by now.
+        # Until the reply nothing protected the cut: the stream may have been truncated beyond it.
         self.history.released(GROUP, await self._head(client), now())
 
     async def _head(self, client: Client) -> Cut:
@@ -246,23 +246,23 @@ class RetentionActors:
         return {segment.packed: offset for segment, offset in head.positions.items()}
 
     async def _release(self, client: Client, positions: dict[SegmentId, int]) -> None:
-        """Tell the controller that nothing before a position is needed any more."""
+        """Release everything before a position."""
         async with self._releasing:
-            await self._tell(client, {segment.packed: offset for segment, offset in positions.items()})
+            await self._send_release(client, {segment.packed: offset for segment, offset in positions.items()})
 
-    async def _tell(self, client: Client, cut: Cut) -> None:
+    async def _send_release(self, client: Client, cut: Cut) -> None:
         self.history.released(GROUP, cut, now())
         self.cluster.trace.probe("retention_released")
         controller = client.session.controller
-        told = pb.SubscriberStreamCut(
+        request = pb.SubscriberStreamCut(
             subscriber=f"{SCOPE}/{GROUP}", generation=0, readerGroupId=_GROUP_ID,
             streamCut=convert.cut_message(STREAM, cut),
         )  # fmt: skip
         reply = await client.session.with_retry(
-            lambda: controller.call(controller.stub.updateSubscriberStreamCut, told), RETRY_TIMEOUT_SECONDS
+            lambda: controller.call(controller.stub.updateSubscriberStreamCut, request), RETRY_TIMEOUT_SECONDS
         )
         if reply.status != pb.UpdateSubscriberStatus.SUCCESS:
-            self.cluster.failures.append(f"kept release: {reply.status} to {cut}")
+            self.cluster.failures.append(f"retention release: {reply.status} to {cut}")
 
 
 __all__ = ["STREAM", "RetentionActors"]

@@ -1,13 +1,13 @@
-"""Transactions on the stream, through the Python client and the controller: committed, aborted, or left to their lease.
+"""Transactions of the Python client on the stream: committed, aborted, or abandoned until their lease expires.
 
-Each has lanes of its own in the history of the stream.  Its events count as sent when its commit is asked for, and as
-acknowledged when that is known to be decided; what the client calls Conflict counts as refused: nobody may ever see it.
+Each has its own sequences in the history of the stream.  Its events count as sent when its commit is requested, and as
+acknowledged when the commit is known to be decided.  After a Conflict they count as refused: no reader may see them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from checkers.log import ANY_SEGMENT
 from sarit.client.transactions.transaction import TransactionalWriter
@@ -16,17 +16,36 @@ from simulation.actors.readers import now
 from simulation.events import body
 
 if TYPE_CHECKING:
-    from simulation.actors.streams import Streams
+    from checkers.log import LogHistory
+    from sarit.client.aio import Client
+    from sarit.core.names import StreamName
+    from simulation.cluster import Cluster
 
 FRAME_BYTES: Final = 8
 _KEYS: Final = 3
 _LEASE_SECONDS: Final = 20.0
 
 
+class StreamActors(Protocol):
+    """What the transactions share with the other actors on the stream."""
+
+    cluster: Cluster
+    log: LogHistory
+    name: StreamName
+    transactions: dict[int, int]
+    acked_events: int
+
+    async def client(self) -> Client:
+        """A new client; the stream exists."""
+
+    def new_sequence(self) -> int:
+        """A new sequence number."""
+
+
 class StreamCommitter:
     """One transaction after the other."""
 
-    def __init__(self, streams: Streams, number: int) -> None:
+    def __init__(self, streams: StreamActors, number: int) -> None:
         self._streams = streams
         self._cluster = streams.cluster
         self._rng = streams.cluster.rng(f"stream transactions {number}")
@@ -91,7 +110,7 @@ class StreamCommitter:
                     for number in range(1, last + 1):
                         log.refused(sequence, number)
                 break
-            except NotFound:  # it ended long ago, either way
+            except NotFound:  # it ended long ago, committed or aborted
                 break
             except Unavailable:
                 await asyncio.sleep(0.1 + self._rng.random())

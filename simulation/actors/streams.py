@@ -1,8 +1,8 @@
-"""The Python client, whole: writers and readers of a stream over the controller, through scaling and crashes.
+"""The whole Python client: writers, transactions and readers of a stream, through scaling and crashes.
 
-Every event belongs to a *lane*, one writer's events of one key (an event without a key is a lane of its own), and
-tells lane and number.  Acknowledgements are the writer's marks.  Readers hand on from `position()` now and then: a
-new reader must go on exactly there.
+Every event belongs to a *sequence*: one writer's events of one key (an event without a key is a sequence of its own).
+It holds the numbers of its sequence and of itself.  A flush barrier of the writer acknowledges events.  Now and then a
+reader is replaced by one that starts at its `position()`, and must continue exactly there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScaleType, ScalingPolicy
 from simulation.actors.clients import FRAME_BYTES, RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, retry_forever
-from simulation.actors.readers import now, soon
+from simulation.actors.readers import now, within_deadline
 from simulation.actors.stream_transactions import StreamCommitter
 from simulation.events import body, parse
 
@@ -33,7 +33,7 @@ _SCALE_FACTOR: Final = 2
 
 
 class Streams:
-    """All actors on the stream, and what they saw."""
+    """All actors on the stream, and their history."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -69,7 +69,7 @@ class Streams:
         return work, watch
 
     def check(self) -> list[Violation]:
-        """What was wrong."""
+        """All violations."""
         return [
             *log_checker.check(self.log),
             *txn_checker.check(self.log, self.transactions),
@@ -79,12 +79,12 @@ class Streams:
     # -- names ------------------------------------------------------------------------------------
 
     def new_sequence(self) -> int:
-        """A number no lane had."""
+        """A new sequence number."""
         self._sequences += 1
         return self._sequences
 
     def new_reader(self) -> int:
-        """A number no reader had."""
+        """A new reader number."""
         self._readers += 1
         return self._readers
 
@@ -95,7 +95,7 @@ class Streams:
     # -- the stream -------------------------------------------------------------------------------
 
     async def client(self) -> Client:
-        """A client of its own, connected when there is somebody to connect to; the stream exists."""
+        """A new client; the stream exists."""
         client = await connect_client(self.cluster)
         self._clients.append(client)
         scaling = ScalingPolicy(min_segments=self.cluster.options.segments)
@@ -174,7 +174,7 @@ class Streams:
 
 
 class StreamWriter:
-    """Writes events with and without keys; now and then "crashes", and goes on as a new writer."""
+    """Writes events with and without keys; now and then it "crashes", and a new writer continues."""
 
     def __init__(self, streams: Streams, number: int) -> None:
         self._streams = streams
@@ -183,7 +183,7 @@ class StreamWriter:
         self._sequences: dict[str, list[int]] = {}
 
     async def run(self) -> None:
-        """Until everything is acknowledged, or forgotten in a crash."""
+        """Until everything is acknowledged, or lost in a crash."""
         rng, options = self._rng, self._options
         client = await self._streams.client()
         left = options.events
@@ -193,7 +193,7 @@ class StreamWriter:
             left -= count
             for _ in range(count):
                 self._write(writer)
-            self._mark(writer)
+            self._add_barrier(writer)
             if rng.random() < 0.3:
                 await asyncio.sleep(rng.random() * 2 * options.think_seconds)
             await (writer.flush() if rng.random() < 0.1 else writer.drain())
@@ -217,24 +217,24 @@ class StreamWriter:
         streams.log.sent(sequence[0], sequence[1], ANY_SEGMENT, FRAME_BYTES + len(event), now())
         writer.write(event, key)
 
-    def _mark(self, writer: Any) -> None:
-        """Everything written so far is acknowledged when the mark passes."""
+    def _add_barrier(self, writer: Any) -> None:
+        """Everything written so far is acknowledged when the flush barrier is done."""
         written = [(sequence, number) for sequence, number in self._sequences.values()]
         for name in [name for name in self._sequences if name.startswith("keyless")]:
             del self._sequences[name]
 
-        def passed(mark: asyncio.Future[None]) -> None:
-            if not mark.cancelled() and mark.exception() is None:
+        def passed(barrier: asyncio.Future[None]) -> None:
+            if not barrier.cancelled() and barrier.exception() is None:
                 for sequence, number in written:
                     self._streams.log.acked(sequence, number, ANY_SEGMENT, -1, now())
                 self._streams.acked_events += len(written)
-                self._streams.cluster.trace.note("marked", len(written))
+                self._streams.cluster.trace.note("acknowledged", len(written))
 
         writer.flush_barrier().add_done_callback(passed)
 
 
 class StreamReader:
-    """Reads the stream from its head, by both ways the client has, handing on from `position` now and then."""
+    """Reads the stream from its head with both read calls, and resumes from `position` now and then."""
 
     def __init__(self, streams: Streams, number: int, client: Client | None = None) -> None:
         self.number = streams.new_reader()
@@ -256,15 +256,15 @@ class StreamReader:
                 reader = self._client.reader(STREAM, position)
 
     async def read_to_the_tail(self) -> None:
-        """Everything there is now."""
+        """Read everything up to the tail."""
         assert self._client is not None
         reader = self._client.reader(STREAM, end="tail")
-        while await soon(self._take(reader, None), f"stream at {reader!r}"):
+        while await within_deadline(self._take(reader, None), f"stream at {reader!r}"):
             pass
         reader.close()
 
     async def _take(self, reader: Any, timeout: float | None) -> bool:
-        """One piece; False at the end."""
+        """Read once; False at the end."""
         begun = now()
         if self._rng.random() < 0.5:
             batch = await reader.read_arrow(self._rng.choice((None, 3)), timeout=timeout)

@@ -1,6 +1,6 @@
-"""Processes that share a state by a synchronizer: they update it, compact it, crash and come back with a new copy.
+"""Processes that share a state through a synchronizer: they update it, compact it, crash and start with a new copy.
 
-The state is a chained hash over its updates (`checkers/synchronizer.py`); no update is made twice.
+The state is a chained hash over its updates (`checkers/synchronizer.py`); every update is unique.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from checkers.register import UNKNOWN, Call
 from checkers.synchronizer import SharedState, after
 from sarit.core.errors import Unavailable
 from simulation.actors.clients import SCOPE, connect_client, retry_forever
-from simulation.actors.readers import now, soon
+from simulation.actors.readers import now, within_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -32,7 +32,7 @@ _CALLS: Final = 25
 
 
 class SynchronizerActors:
-    """All processes, and what they saw."""
+    """All processes, and their history."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -50,22 +50,22 @@ class SynchronizerActors:
         ]
 
     def check(self) -> list[Violation]:
-        """What no order explains."""
+        """Histories that no order explains."""
         return register.check(self.calls, _model)
 
     async def read_again(self, name: str) -> None:
-        """A new copy, from whatever the stream holds still."""
+        """A new copy, from what the stream holds now."""
         if not self.cluster.options.synchronizer_users:
             return
         client = await connect_client(self.cluster)
         for stream in STREAMS:
             begun = now()
-            copy = await soon(initialized_copy(client, stream), f"copy of {stream}")
+            copy = await within_deadline(initialized_copy(client, stream), f"copy of {stream}")
             self.record(f"scan {name}", stream, ("get",), copy.state, begun)
         await client.close()
 
     def record(self, process: str, on: Hashable, action: tuple[Any, ...], answer: Any, begun: float) -> None:
-        """A call that ended now, or never will."""
+        """Record a call that ended now, or whose outcome stays unknown."""
         self.calls.append(Call(process, on, action, answer, begun, inf if answer is UNKNOWN else now()))
 
 
@@ -111,7 +111,7 @@ class SynchronizerActor:
             await client.close()
 
     async def _call(self, copy: StateSynchronizer[bytes]) -> bool:
-        """One call; False when it was given up in the middle, as a crash does."""
+        """One call; False when it was cancelled in the middle, as by a crash."""
         chance = self._rng.random()
         if chance < 0.2:
             return await self._done(copy, self._fetch(copy))
@@ -131,7 +131,7 @@ class SynchronizerActor:
             self._cluster.trace.probe("synchronizer_user_crashed")
             return False
         except Unavailable as error:
-            self._cluster.trace.note("shared", repr(copy), repr(error))
+            self._cluster.trace.note("synchronizer", repr(copy), repr(error))
         return True
 
     def _updates(self) -> list[bytes]:
@@ -147,7 +147,7 @@ class SynchronizerActor:
         self._record(copy, ("get",), copy.state, begun)
 
     async def _compact(self, copy: StateSynchronizer[bytes]) -> None:
-        """To compact is to read: it is decided from the newest state, and changes nothing."""
+        """A compaction counts as a read: it starts from the newest state and does not change it."""
         begun = now()
         await copy.compact(bytes)
         self._record(copy, ("get",), copy.state, begun)

@@ -1,7 +1,7 @@
-"""The Python client's key-value tables: changes on condition, batches, removals, reads and scans.
+"""Clients of a key-value table of the Python client: conditional changes, batches, removals, reads and scans.
 
-Every call goes into a history for the search of `checkers/register.py`, by primary key: keys that share it change
-together.  Only changes on condition are made: one without may be made twice, which no order of single calls explains
+Every call is recorded for the search of `checkers/register.py`, by primary key: keys that share it change together.
+All changes are conditional: an unconditional one may be applied twice, which no order of single calls explains
 (src/sarit/client/tables/changes.py).
 """
 
@@ -17,7 +17,7 @@ from checkers.register import UNKNOWN, Call, VersionedTable
 from sarit.client.tables.changes import Insert, Remove, Replace
 from sarit.core.errors import Conflict, Unavailable
 from simulation.actors.clients import RETRY_TIMEOUT_SECONDS, SCOPE, connect_client
-from simulation.actors.readers import now, soon
+from simulation.actors.readers import now, within_deadline
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -36,7 +36,7 @@ Key = tuple[bytes, bytes]
 
 
 class TableUsers:
-    """All clients, and what they saw."""
+    """All clients, and their history."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -51,7 +51,7 @@ class TableUsers:
         return [self.cluster.spawn(TableUser(self, number).run(), f"table user {number}") for number in users]
 
     def check(self) -> list[Violation]:
-        """What no order explains."""
+        """Histories that no order explains."""
         return register.check(self.calls, _model)
 
     async def read_again(self, name: str) -> None:
@@ -60,11 +60,11 @@ class TableUsers:
             return
         client = await connect_client(self.cluster)
         user = TableUser(self, -1)
-        await soon(user.scan(client.table(TABLE)), f"table {name}")
+        await within_deadline(user.scan(client.table(TABLE)), f"table {name}")
         await client.close()
 
     def record(self, process: str, on: Hashable, action: tuple[Any, ...], answer: Any, begun: float) -> None:
-        """A call that ended now, or never will."""
+        """Record a call that ended now, or whose outcome stays unknown."""
         self.calls.append(Call(process, on, action, answer, begun, inf if answer is UNKNOWN else now()))
 
 
@@ -104,7 +104,7 @@ class TableUser:
         )
 
     async def scan(self, table: Table) -> None:
-        """The whole table: a read of each key, somewhen in between."""
+        """Scan the table; recorded as one read of each key within the scan."""
         begun = now()
         entries = [entry async for entry in table.scan(page_entries=self._rng.choice((1, 4, 100)))]
         found = {(entry.primary, entry.secondary): (entry.value, entry.version) for entry in entries}
@@ -124,7 +124,7 @@ class TableUser:
         self._users.record(self._name, key[0], ("get", (key[1],)), (found,), begun)
 
     async def _change(self, table: Table) -> None:
-        """Read some keys of one primary key, then change them all, or none."""
+        """Read some keys of one primary key, then change all of them atomically."""
         primary = self._rng.choice(PRIMARY)
         keys = [(primary, secondary) for secondary in self._rng.sample(SECONDARY, self._rng.choice((1, 1, 2)))]
         versions = [await self._get(table, key) for key in keys]

@@ -1,4 +1,4 @@
-"""Clients of table segments: conditional updates, reads; every value is written once."""
+"""Clients of table segments: conditional updates and reads; every value is unique."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Transactions as the segment store sees them: segments of their own, merged into the target or deleted.
+"""Transactions at the segment store: segments that are merged into the target or deleted.
 
-Each transaction is a writer of its own in the history.  Its events count as sent when the merge is asked for: whoever
-reads them before reads what was not committed.  Those of a deleted one are never sent.
+Each transaction is a writer of its own in the history.  Its events count as sent when the merge is requested: a read
+before that reads uncommitted data.  Those of a deleted transaction are never sent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Transactions:
-    """All that write them, and what became of them."""
+    """All transaction writers, and their history."""
 
     def __init__(self, cluster: Cluster, history: History, segments: list[str]) -> None:
         self.cluster = cluster
@@ -42,7 +42,7 @@ class Transactions:
         ]
 
     def check(self) -> list[Violation]:
-        """What was torn or split."""
+        """Transactions that were torn or split."""
         return txn.check(self.history.log, self.sizes)
 
 
@@ -112,7 +112,8 @@ class Committer:
         self._cluster.trace.probe("transaction_merged")
 
     async def _until(self, command: Any) -> Any:
-        """Ask until there is an answer.  A repeated creation exists, a repeated deletion or merge finds nothing."""
+        """Ask until there is a reply.  A repeated creation exists already, a repeated deletion or merge finds
+        nothing."""
         answer = await self._link.retry_forever(lambda: self._link.ask(command))
         expected = (
             wire.SegmentCreated, wire.SegmentAlreadyExists, wire.SegmentDeleted, wire.SegmentsMerged, wire.NoSuchSegment

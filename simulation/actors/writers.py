@@ -1,9 +1,9 @@
 """A writer on the wire protocol: blocks in flight, reconnects, exactly once by event number.
 
-It keeps what is not acknowledged, asks after every reconnect for the last number the store has (SetupAppend),
-and sends the rest again.  A block is drawn anew after a reconnect, so that blocks do not line up with those sent
-before.  Now and then it gives up a healthy connection, whose bytes then arrive beside those of the next one; or it
-"crashes": a new writer with a new id goes on, and what was not acknowledged stays unknown.
+It holds what is not acknowledged, asks after every reconnect for the last number in the store (SetupAppend), and sends
+the rest again.  Block sizes are drawn again after a reconnect, so that blocks do not line up with those sent before.
+Now and then it abandons a healthy connection, whose bytes then arrive together with those of the next one.  Or it
+"crashes": a new writer with a new id continues, and the outcome of what was not acknowledged stays unknown.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class WireWriter:
         self._open: Connection | None = None
         self._broken: str | None = None
 
-    # -- sink of the connection ---------------------------------------------------------------
+    # -- called by the connection ---------------------------------------------------------------
 
     def reply(self, command: Any) -> bool:
-        """What the store answers on the request id of this writer."""
+        """A reply on the request id of this writer."""
         if isinstance(command, wire.DataAppended):
             if command.event_number > self._sent:
                 self._broken = f"{command.event_number} acknowledged, {self._sent} sent"
@@ -156,7 +156,7 @@ class WireWriter:
                 await self._progress.wait()
         except TimeoutError:
             self._lose()
-        if not self._is_open():  # the store is there, the container is not: no client asks without a pause
+        if not self._is_open():  # the store serves, the container does not: pause before the next attempt
             await asyncio.sleep(0.02 + 0.05 * self._rng.random())
 
     def _make(self, count: int) -> None:
@@ -169,7 +169,7 @@ class WireWriter:
             self._history.log.sent(self._writer, self._made, self._segment_number, len(event), now)
 
     def _send(self) -> None:
-        """Blocks of drawn lengths with everything not sent on this connection."""
+        """Send everything not yet sent on this connection, in blocks of drawn lengths."""
         assert self._open is not None
         while self._sent < self._made:
             last = min(self._made, self._sent + self._rng.randint(1, self._options.block_events))

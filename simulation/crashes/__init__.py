@@ -1,1 +1,1 @@
-"""Every state a power cut can leave, enumerated and recovered: see `states.py`."""
+"""Crash states: every state that a power cut can leave, enumerated and recovered; see `states.py`."""

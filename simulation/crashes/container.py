@@ -1,11 +1,11 @@
-"""A container, crashed everywhere: appends, attributes, seals, truncations, merges, deletions and tables, while chunks
-are written, checkpoints committed, extents joined, chunks collected and the log truncated under it.
+"""Crash states of a container: a workload of appends, attributes, seals, truncations, merges, deletions and tables,
+while chunks are written, compacted and collected, checkpoints committed and the log truncated.
 
-Log and chunks stand on one simulated disk.  Before every change of it, and around every commit of the index (a commit
-under way is there or not), the power "goes"; on what each legal subset of the unsynced changes leaves, the container
-is opened, and everything in it is read: every byte of every segment, attributes, table entries, lengths, seals.  That
-must be exactly what some number of operations, in the order given, would have made of it: all that were acknowledged,
-and no more than were submitted.  Some are opened once more, and must look the same again.
+Log and chunks are on one simulated disk.  Before every change of the disk, and around every commit of the index
+(applied or not), the power "fails".  For each legal subset of the unsynced changes, the container is opened on the
+resulting disk and read completely: every byte of every segment, attributes, table entries, lengths, seals.  The content
+must be that of the first N operations, with N between the number acknowledged and the number submitted.  Some images
+are recovered twice, with the same result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NEVER: Final = FlushLimits(interval_seconds=1e9, trigger_bytes=1 << 40)
 
 
 class ObservedIndexes:
-    """`IndexProvider` that tells the judge when a commit is under way."""
+    """`IndexProvider` that notifies the judge of commits."""
 
     def __init__(self, indexes: MemoryIndexes, judge: ContainerJudge) -> None:
         self._indexes = indexes
@@ -75,7 +75,7 @@ class _ObservedIndex:
 
 
 class ContainerJudge:
-    """Judges what a power cut could leave from now on; at most `most_per_step` disks a step, drawn from all."""
+    """Checks what a power cut could leave at each step: at most `most_per_step` images, drawn from all."""
 
     def __init__(self, machine: Machine, seed: int, most_per_step: int) -> None:
         self.machine = machine
@@ -92,19 +92,19 @@ class ContainerJudge:
         return f"<ContainerJudge {self.model!r}, {self.states}>"
 
     def on_change(self, what: str) -> None:
-        """The disk, or the index, is about to change."""
+        """Called before the disk or the index changes."""
         disk = self.machine.disk
         self.states.steps[what] += 1
         chosen = list(subsets(len(disk.pending()), self.rng))
         if len(chosen) > self._most_per_step:
             chosen = self.rng.sample(chosen, self._most_per_step)
         rows = self.indexes.snapshot(0)
-        for kept in chosen:
+        for subset in chosen:
             done = self.committing is not None and self.rng.random() < 0.5
-            self.judge(disk.image(kept), rows, self.committing if done else None, what)
+            self.judge(disk.image(subset), rows, self.committing if done else None, what)
 
     def judge(self, image: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBatch | None, what: str) -> None:
-        """One disk and index.  Raises AssertionError."""
+        """Check one disk and index.  Raises AssertionError."""
         self.states.count += 1
         seen = self.nested_loop.run(lambda: recover(image, rows, batch, self.model.names))
         number = self.model.matching(seen)
@@ -114,11 +114,11 @@ class ContainerJudge:
         if self.states.count % 7 == 0:
             self.states.twice += 1
             again = self.nested_loop.run(lambda: recover(image, rows, batch, self.model.names))
-            assert again == seen, f"opened once more: {self.model.difference(again)}"
+            assert again == seen, f"recovered twice: {self.model.difference(again)}"
 
 
 async def recover(disk: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBatch | None, names: list[str]) -> Seen:
-    """Open what is left, read all of it, and close it."""
+    """Open the container on an image, read all of it, and close it."""
     rng = random.Random(1)
     env = Env(SimulatedClock(), SimulatedRandom(rng), disk, DirectThreads(), cast("Any", None))
     indexes = MemoryIndexes()
@@ -129,7 +129,7 @@ async def recover(disk: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBat
     await index.close()
     opened, storage = await open_on(env, indexes, _NEVER)
     try:
-        return await look(opened, ChunkReader(storage, 1, opened.container.rate_limiters.read), names)
+        return await read_all(opened, ChunkReader(storage, 1, opened.container.rate_limiters.read), names)
     finally:
         await opened.container.log.close()
         await opened.container.index.close()
@@ -138,7 +138,7 @@ async def recover(disk: SimulatedDisk, rows: dict[bytes, bytes], batch: WriteBat
 
 
 async def open_on(env: Env, indexes: Any, limits: FlushLimits) -> tuple[Opened, Any]:
-    """A container that serves, and its long-term storage."""
+    """An open container, and its long-term storage."""
     storage = await open_directory("/chunks", env, writers=1, readers=1)
     budget = MemoryBudget(_BUDGET_BYTES, 0)
     logs = LocalLogProvider(env, "/log", FILE_BYTES)
@@ -150,8 +150,8 @@ async def open_on(env: Env, indexes: Any, limits: FlushLimits) -> tuple[Opened, 
     return opened, storage
 
 
-async def look(opened: Opened, chunks: ChunkReader, names: list[str]) -> Seen:
-    """Everything that can be seen of the segments of these names."""
+async def read_all(opened: Opened, chunks: ChunkReader, names: list[str]) -> Seen:
+    """The readable content of the segments of these names."""
     container = opened.container
     reads, tables = Reads(container, chunks), Tables(container)
     seen: Seen = {}
@@ -177,7 +177,7 @@ async def look(opened: Opened, chunks: ChunkReader, names: list[str]) -> Seen:
 async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, number: int) -> None:
     env, model = machine.env(), judge.model
     opened, storage = await open_on(env, ObservedIndexes(judge.indexes, judge), _LIMITS)
-    seen = await look(opened, ChunkReader(storage, 1, opened.container.rate_limiters.read), model.names)
+    seen = await read_all(opened, ChunkReader(storage, 1, opened.container.rate_limiters.read), model.names)
     begun = model.matching(seen)
     assert begun is not None, f"life {number}: {model.difference(seen)}"
     model.go_on_from(begun)
@@ -203,7 +203,7 @@ async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, num
 
 
 def crash_container(seed: int, most_per_step: int = 12) -> States:
-    """One workload, crashed everywhere.  Raises AssertionError."""
+    """All crash states of one workload.  Raises AssertionError."""
     machine = Machine(seed)
     judge = ContainerJudge(machine, seed, most_per_step)
     rng = random.Random(f"container {seed}")

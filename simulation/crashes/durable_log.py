@@ -1,8 +1,8 @@
-"""The durable log, crashed everywhere: appends in groups, files rolled, truncated and recycled, opened again.
+"""Crash states of the durable log: group commits, files rolled, truncated and recycled, opened again.
 
-Before every change of the disk the power "goes".  On each disk that this can leave a new owner opens and replays, and
-must find every frame that was acknowledged, then nothing but frames submitted after it, in order; never Corrupt, as
-nothing in this fault model is rot; and the same when it is opened once more.
+Before every change of the disk the power "fails".  On each disk image that this can leave, a new owner opens the log
+and replays it.  It must find every acknowledged frame, then only frames submitted after those, in order.  It must not
+raise Corrupt, as this fault model has no bit rot, and find the same when it opens the log again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TURNS: Final = 9
 
 
 def payload_of(number: int, size: int = 20) -> bytes:
-    """Bytes that tell which frame they are of."""
+    """Bytes that identify their frame."""
     return random.Random(number).randbytes(size)
 
 
@@ -49,7 +49,7 @@ def start(log: DurableLog, number: int, payload: bytes) -> asyncio.Future[None]:
 
 
 def recovered(disk: SimulatedDisk, after: int) -> tuple[int, list[tuple[int, bytes]]]:
-    """Open in a new epoch, as a process that starts does; its end and the frames it replays."""
+    """Open in a new epoch, as a process that starts; return its end and the frames it replays."""
     machine = Machine()
     machine.disk = disk
     opened = open_files(machine.env(), DIRECTORY, 1, FILE_BYTES)
@@ -61,7 +61,7 @@ def recovered(disk: SimulatedDisk, after: int) -> tuple[int, list[tuple[int, byt
 
 
 class LogJudge:
-    """Judges every disk that a power cut could leave from now on."""
+    """Checks every disk image that a power cut could leave at each step."""
 
     def __init__(self, machine: Machine, seed: int) -> None:
         self.machine = machine
@@ -77,14 +77,14 @@ class LogJudge:
         return f"<LogJudge {self.acked} of {self.submitted} acknowledged, {self.states}>"
 
     def on_change(self, what: str) -> None:
-        """The disk is about to change."""
+        """Called before the disk changes."""
         disk = self.machine.disk
         self.states.steps[what] += 1
-        for kept in subsets(len(disk.pending()), self.rng):
-            self.judge(disk.image(kept), what)
+        for subset in subsets(len(disk.pending()), self.rng):
+            self.judge(disk.image(subset), what)
 
     def judge(self, image: SimulatedDisk, what: str) -> None:
-        """One disk.  Raises AssertionError."""
+        """Check one disk.  Raises AssertionError."""
         self.states.count += 1
         end, frames = recovered(image, self.truncated)
         assert self.acked <= end <= self.submitted, f"before {what}: {end} not in {self.acked}..{self.submitted}"
@@ -93,7 +93,7 @@ class LogJudge:
         self.states.ahead += end > self.acked
         if self.states.count % 7 == 0:
             self.states.twice += 1
-            assert recovered(image, self.truncated) == (end, frames), "opened once more"
+            assert recovered(image, self.truncated) == (end, frames), "recovered twice"
 
     def submit(self, number: int, size: int) -> bytes:
         """A frame is handed to the log."""
@@ -112,11 +112,11 @@ async def _workload(machine: Machine, judge: LogJudge, rng: random.Random) -> No
         provider = LocalLogProvider(machine.env(), "/log", FILE_BYTES)
         log = await provider.open(1)
         for turn in range(_TURNS):
-            flying = []
+            in_flight = []
             for _ in range(rng.choice((1, 1, 2, 4))):
                 number += 1
-                flying.append(start(log, number, judge.submit(number, rng.choice((5, 300, 4048, 5000)))))
-            for future in flying:
+                in_flight.append(start(log, number, judge.submit(number, rng.choice((5, 300, 4048, 5000)))))
+            for future in in_flight:
                 await future
             judge.acked = number
             if turn == 5:
@@ -124,7 +124,7 @@ async def _workload(machine: Machine, judge: LogJudge, rng: random.Random) -> No
                 log.truncate(number - 2)
                 if life == 1:
                     break
-        if life == 1:  # killed while files are retired: their names may not be durable yet
+        if life == 1:  # killed while files are retired: the renames may not be durable yet
             await asyncio.sleep(rng.random() * 0.002)
             machine.kill()
         else:
@@ -132,7 +132,7 @@ async def _workload(machine: Machine, judge: LogJudge, rng: random.Random) -> No
 
 
 def crash_log(seed: int) -> States:
-    """One workload, crashed everywhere.  Raises AssertionError."""
+    """All crash states of one workload.  Raises AssertionError."""
     machine = Machine(seed)
     machine.disk.make_dirs(DIRECTORY)
     judge = LogJudge(machine, seed)

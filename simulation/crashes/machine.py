@@ -66,13 +66,13 @@ class Machine:
         return Env(SimulatedClock(), SimulatedRandom(self.rng), self.disk, self.threads, cast("Any", None))
 
     def kill(self) -> None:
-        """The process dies; the page cache lives."""
+        """The process dies; the page cache survives."""
         self.threads.halt()
         self.threads = self._new_threads()
         self.disk.kill()
 
     def crash(self) -> None:
-        """The power goes."""
+        """The power fails."""
         self.threads.halt()
         self.threads = self._new_threads()
         self.disk = self.disk.crash()
@@ -88,10 +88,10 @@ def simulate(main: Callable[[], Awaitable[None]], seed: int | None = None) -> No
 
 
 class NestedLoop(asyncio.BaseEventLoop):
-    """A loop for what must be awaited inside a call-back of another loop, which stands still meanwhile.
+    """An event loop that runs a coroutine inside a callback of another loop, which is blocked meanwhile.
 
-    It has neither a selector nor a thread: nothing that it runs waits for more than its own call-backs, and time passes
-    when there is nothing else to do.
+    It has no selector and no thread: coroutines may wait only for its own callbacks and timers.  Time advances when no
+    callback is ready.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class NestedLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         ready, timers = self._ready, self._scheduled  # type: ignore[attr-defined]  # typeshed leaves them out
         if not ready:
-            assert timers, "recovery waits for what never comes"
+            assert timers, "recovery waits for something that nobody schedules"
             timer = heappop(timers)
             timer._scheduled = False
             self._seconds = max(self._seconds, timer.when())
@@ -126,7 +126,7 @@ class NestedLoop(asyncio.BaseEventLoop):
 
 
 class DirectWorker:
-    """A worker whose calls are done when `submit` returns; what follows from them comes on the loop, in order."""
+    """A worker that executes a call in `submit`; callbacks come on the loop, in order."""
 
     def submit(self, call: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """See `ports.Worker.submit`."""
@@ -134,7 +134,7 @@ class DirectWorker:
         error: BaseException | None = None
         try:
             result = call()
-        except BaseException as failure:  # handed to the caller, whatever it is
+        except BaseException as failure:  # passed to the caller
             error = failure
         asyncio.get_running_loop().call_soon(done, result, error)
 

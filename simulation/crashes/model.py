@@ -1,4 +1,4 @@
-"""What a container must hold after each of the operations given to it: the whole content, operation by operation."""
+"""The expected content of a container after each operation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Name -> (start, length, sealed, bytes from start, attributes, entries): what can be seen of a segment.
+# Name -> (start, length, sealed, bytes from start, attributes, entries): the readable content of a segment.
 Seen = dict[str, tuple[int, int, bool, bytes, tuple[int, ...], tuple[bytes | None, ...]]]
 
 
@@ -43,7 +43,7 @@ class Model:
         return f"<Model {self.acked} of {len(self.states) - 1} operations acknowledged>"
 
     def submit(self, change: Callable[[dict[str, ModelSegment]], Any]) -> int:
-        """An operation is about to be given; its number."""
+        """Record an operation before it is executed; its number."""
         segments = deepcopy(self.segments)
         change(segments)
         self.names.extend(name for name in segments if name not in self.names)
@@ -57,20 +57,20 @@ class Model:
         self.acked = max(self.acked, number)
 
     def matching(self, seen: Seen) -> int | None:
-        """The number of the operation after which everything was as it is seen; None: it never could be."""
+        """The number of operations that give exactly this content; None: no number does."""
         for number in range(len(self.states) - 1, self.acked - 1, -1):
             if self.states[number] == seen:
                 return number
         return None
 
     def go_on_from(self, number: int) -> None:
-        """A new life begins with the first `number` operations."""
+        """A new process starts with the first `number` operations."""
         del self.states[number + 1 :], self.bases[number + 1 :]
         self.segments = self.bases[number]
         self.acked = number
 
     def difference(self, seen: Seen) -> str:
-        """For people: what is wrong with `seen`, compared with everything that was acknowledged."""
+        """For people: how `seen` differs from the acknowledged content."""
         wanted = self.states[self.acked]
         return "; ".join(
             f"{name}: {_short(seen.get(name))}, acknowledged was {_short(wanted.get(name))}"

@@ -11,12 +11,12 @@ from simulation.crashes.states import States
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-# About: what is missing after a round is made up for in another.
+# An estimate: more seeds follow until there are enough states.
 _STATES_PER_SEED: Final = 14_000
 
 
 def crash_workloads(seed: int) -> States:
-    """Both workloads of a seed, crashed everywhere.  Raises AssertionError that tells the seed."""
+    """All crash states of both workloads of a seed.  Raises AssertionError that names the seed."""
     total = States()
     for crash in (crash_log, crash_container):
         total.add(with_replay_hint(crash, seed))
@@ -24,7 +24,7 @@ def crash_workloads(seed: int) -> States:
 
 
 def with_replay_hint(crash: Callable[..., States], seed: int, **options: int) -> States:
-    """`crash(seed)`; whatever it raises becomes an AssertionError that tells how to see it again."""
+    """`crash(seed)`; every exception becomes an AssertionError that names the call to repeat."""
     try:
         return crash(seed, **options)
     except Exception as error:

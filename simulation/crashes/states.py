@@ -1,8 +1,8 @@
-"""What a power cut may leave of the changes that were not synced: a file system's legal subsets of them.
+"""The legal subsets of unsynced changes that a power cut may leave.
 
-Where there are few pending changes, all their subsets.  Else each prefix and each suffix, each change alone, all but
-each one, and random subsets.  A change is a sector of a write, a new length, or a directory entry
-(`simulation/disk.py`); `SimulatedDisk.image` makes the disk of a subset.
+With few pending changes, all subsets.  Otherwise each prefix and suffix, each single change, all but each one, and
+random subsets.  A change is a sector of a write, a new length, or a directory entry (`simulation/disk.py`);
+`SimulatedDisk.image` makes the disk of a subset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RANDOM_SUBSETS: Final = 12
 
 
 def subsets(count: int, rng: random.Random) -> Iterator[Callable[[int], bool]]:
-    """Of `count` pending changes: which were kept."""
+    """Subsets of `count` pending changes; each is a predicate of the index."""
     if count <= MAX_EXHAUSTIVE:
         for mask in range(1 << count):
             yield lambda index, mask=mask: bool(mask >> index & 1)  # type: ignore[misc]
@@ -38,7 +38,7 @@ def subsets(count: int, rng: random.Random) -> Iterator[Callable[[int], bool]]:
 
 @dataclass(slots=True)
 class States:
-    """How many states were recovered, and what they had in them."""
+    """Counts of recovered states."""
 
     count: int = 0
     torn: int = 0
@@ -56,6 +56,6 @@ class States:
 
     def __str__(self) -> str:
         return (
-            f"{self.count} states, {self.torn} lost something never acknowledged, {self.ahead} kept something never "
-            f"acknowledged, {self.twice} were recovered twice"
+            f"{self.count} states, {self.torn} without some unacknowledged operations, {self.ahead} with some "
+            f"unacknowledged operations, {self.twice} recovered twice"
         )

@@ -1,4 +1,4 @@
-"""Operations on one container, each told to the model before it is given and when it is acknowledged."""
+"""Operations on one container; the model records each when it is submitted and when it is acknowledged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STEPS: Final = 30
 
 
 class _Replies:
-    """Acknowledgements of appends: each tells the model."""
+    """Forwards acknowledgements of appends to the model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -67,7 +67,7 @@ class Workload:
         self._merges = 0
 
     async def run(self) -> None:
-        """All steps; the last burst is not waited for."""
+        """Execute all steps; do not wait for the last burst."""
         for name in (*SEGMENTS, TABLE):
             await self._create(name)
         steps = [self._burst] * 8 + [self._attribute, self._truncate, self._merge, self._table, self._table]
@@ -77,7 +77,7 @@ class Workload:
                 await asyncio.sleep(self._rng.random() * 0.03)
         await self._burst(wait=False)
 
-    async def _given(self, change: Callable[[dict[str, ModelSegment]], Any], call: Any) -> None:
+    async def _execute(self, change: Callable[[dict[str, ModelSegment]], Any], call: Any) -> None:
         number = self._model.submit(change)
         await call()
         self._model.ack(number)
@@ -91,12 +91,12 @@ class Workload:
         if name in self._model.segments:
             return
         if name == TABLE:
-            await self._given(
+            await self._execute(
                 lambda segments: segments.__setitem__(name, ModelSegment(table=True)),
                 lambda: self._tables.create(name, 0),
             )
         else:
-            await self._given(
+            await self._execute(
                 lambda segments: segments.__setitem__(name, ModelSegment()), lambda: self._container.create(name)
             )
 
@@ -108,7 +108,7 @@ class Workload:
         session = WriterSession(WRITER, replies)
         await self._container.set_up_writer(name, session)
         last = 0 if session.last == NULL_ATTRIBUTE_VALUE else session.last
-        assert last == self._model.segments[name].attributes.get(WRITER, 0), f"{name}: set-up tells {last}"
+        assert last == self._model.segments[name].attributes.get(WRITER, 0), f"{name}: set-up reports {last}"
         for event in range(last + 1, last + 1 + self._rng.choice((1, 1, 2, 4))):
             data = self._rng.randbytes(self._rng.choice((10, 100, 700, 2000)))
 
@@ -130,27 +130,27 @@ class Workload:
         async def call() -> None:
             assert await self._container.update_attribute(name, CELL, value, known), f"{name} does not hold {known}"
 
-        await self._given(lambda segments: segments[name].attributes.__setitem__(CELL, value), call)
+        await self._execute(lambda segments: segments[name].attributes.__setitem__(CELL, value), call)
 
     async def _truncate(self) -> None:
         name = self._rng.choice(SEGMENTS)
         segment = self._model.segments[name]
         offset = self._rng.randint(segment.start, len(segment.data))
-        await self._given(
+        await self._execute(
             lambda segments: segments.__setitem__(name, replace(segments[name], start=offset)),
             lambda: self._container.truncate(name, offset),
         )
 
     async def _renew(self) -> None:
-        """Seal a segment, or delete a sealed one and make it again."""
+        """Seal a segment, or delete a sealed one and create it again."""
         name = self._rng.choice(SEGMENTS)
         if not self._model.segments[name].sealed:
-            await self._given(
+            await self._execute(
                 lambda segments: segments.__setitem__(name, replace(segments[name], sealed=True)),
                 lambda: self._container.seal(name),
             )
             return
-        await self._given(lambda segments: segments.pop(name), lambda: self._container.delete(name))
+        await self._execute(lambda segments: segments.pop(name), lambda: self._container.delete(name))
         await self._create(name)
 
     async def _merge(self) -> None:
@@ -167,7 +167,7 @@ class Workload:
         def change(segments: dict[str, ModelSegment]) -> None:
             segments[target].data += segments.pop(source).data
 
-        await self._given(change, lambda: self._container.merge(target, source))
+        await self._execute(change, lambda: self._container.merge(target, source))
 
     async def _table(self) -> None:
         wanted = self._rng.sample(KEYS, self._rng.choice((1, 2, 3)))
@@ -180,4 +180,4 @@ class Workload:
                     segments[TABLE].entries[key] = value
 
         changes = [(key, value, NO_VERSION) for key, value in values.items()]
-        await self._given(change, lambda: self._tables.update(TABLE, changes))
+        await self._execute(change, lambda: self._tables.update(TABLE, changes))

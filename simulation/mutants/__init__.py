@@ -1,6 +1,6 @@
-"""Bugs planted by name: the simulation must find each within 50 seeds (docs/testing.md has the table).
+"""Mutants: named faults in the code that the simulation must find within 50 seeds (table in docs/testing.md).
 
-A mutant is a context manager that puts a wrong function in the place of a right one.
+A mutant is a context manager that replaces a right function by a wrong one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Mutants of the append path: order, bounds, conditions."""
+"""Mutants of appends: order, bounds, conditions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @mutant("order per writer")
 @contextmanager
 def throttled_appends_reordered() -> Iterator[None]:
-    """Throttled appends are released last in, first out."""
+    """Throttled appends are resumed last in, first out."""
 
     def wrong(self: Any) -> None:
         while self._queue and not self._budget.over_append_limit:
@@ -36,7 +36,7 @@ def throttled_appends_reordered() -> Iterator[None]:
 @mutant("bounds")
 @contextmanager
 def append_limit_ignored() -> Iterator[None]:
-    """The limit of dirty bytes throttles nobody."""
+    """The limit on dirty bytes throttles no append."""
     with patched(AppendGate, AppendGate.closed, property(lambda self: False)):
         yield
 
@@ -44,7 +44,7 @@ def append_limit_ignored() -> Iterator[None]:
 @mutant("bounds")
 @contextmanager
 def written_bytes_never_evicted() -> Iterator[None]:
-    """All that stands in chunks stays in memory until the checkpoint is committed."""
+    """Bytes written to chunks stay in memory until the checkpoint is committed."""
     with patched(MemoryBudget, MemoryBudget.may_cache_written, lambda self, charged_bytes: True):
         yield
 
@@ -52,7 +52,7 @@ def written_bytes_never_evicted() -> Iterator[None]:
 @mutant("liveness")
 @contextmanager
 def last_throttled_append_stuck() -> Iterator[None]:
-    """Throttled appends are released only when there are two of them."""
+    """The last throttled append is never resumed."""
 
     def wrong(self: Any) -> None:
         while len(self._queue) > 1 and not self._budget.over_append_limit:
@@ -66,7 +66,7 @@ def last_throttled_append_stuck() -> Iterator[None]:
 @mutant("length and offsets")
 @contextmanager
 def conditional_offset_unchecked() -> Iterator[None]:
-    """A conditional append is taken at any length of the segment."""
+    """A conditional append is accepted at any length of the segment."""
     right = ContainerState.append
 
     def wrong(self: Any, *arguments: Any, expected_offset: int | None = None, **rest: Any) -> Any:
@@ -79,7 +79,7 @@ def conditional_offset_unchecked() -> Iterator[None]:
 @mutant("no phantom")
 @contextmanager
 def refused_append_stored() -> Iterator[None]:
-    """A conditional append that does not fit is refused, and stored nevertheless."""
+    """A conditional append whose condition fails is refused, but stored."""
     right = WriterSession.submit
 
     def wrong(self: Any, append: Any, expected_offset: int | None) -> None:
@@ -102,7 +102,7 @@ def refused_append_stored() -> Iterator[None]:
 @mutant("attributes")
 @contextmanager
 def attribute_condition_unchecked() -> Iterator[None]:
-    """An attribute is set whatever it was expected to be."""
+    """An attribute is set without a check of its expected value."""
     right = Container.update_attribute
 
     async def wrong(self: Any, name: str, key: bytes, value: int, expected: int) -> bool:
@@ -121,7 +121,7 @@ def attribute_condition_unchecked() -> Iterator[None]:
 @mutant("tables")
 @contextmanager
 def table_version_unchecked() -> Iterator[None]:
-    """A table entry is put whatever version was expected."""
+    """A table entry is put without a check of its expected version."""
     right = ContainerState.update_table
 
     def wrong(self: Any, segment: Any, changes: Any, *rest: Any) -> Any:
@@ -136,7 +136,7 @@ def table_version_unchecked() -> Iterator[None]:
 @mutant("length and offsets")
 @contextmanager
 def length_reported_before_durable() -> Iterator[None]:
-    """A segment's info tells the length with what is still on its way to the log."""
+    """A segment's info reports a length that includes appends not yet durable."""
     right = Container.info
 
     async def wrong(self: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Mutants of streams: scaling, and the Python client that follows it."""
+"""Mutants of scaling, in the controller and in the Python client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @mutant("scale safety")
 @contextmanager
 def successor_read_before_predecessors() -> Iterator[None]:
-    """A reader begins a merged segment when one of its predecessors is read."""
+    """A reader starts a merged segment when only one of its predecessors is read."""
     right = Progress.followed
 
     def wrong(self: Any, segment: Any, successors: Any) -> Any:
@@ -40,7 +40,7 @@ def successor_read_before_predecessors() -> Iterator[None]:
 @mutant("scale safety")
 @contextmanager
 def sealed_before_published() -> Iterator[None]:
-    """A scale seals what it replaces before it publishes what comes after."""
+    """A scale seals the replaced segments before it publishes their successors."""
     right: Any = streams.step
 
     def wrong(name: Any, record: Any, epochs: Any) -> Any:
@@ -57,7 +57,7 @@ def sealed_before_published() -> Iterator[None]:
 @mutant("scale safety")
 @contextmanager
 def replaced_segment_not_sealed() -> Iterator[None]:
-    """A scale does not seal what it replaced."""
+    """A scale does not seal the replaced segments."""
     right: Any = streams._publish
 
     def wrong(stages: Any, record: Any) -> Any:
@@ -71,7 +71,7 @@ def replaced_segment_not_sealed() -> Iterator[None]:
 @mutant("key space tiled")
 @contextmanager
 def segment_missing_after_scale() -> Iterator[None]:
-    """Once a stream was scaled, the last of its active segments is not told."""
+    """After a scale, the last active segment is missing from the controller's reply."""
     right = Streams.active
 
     async def wrong(self: Any, name: Any) -> Any:

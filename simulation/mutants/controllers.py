@@ -1,4 +1,4 @@
-"""Mutants of what the controller does by itself: retention and watermarks."""
+"""Mutants of the controller's background work: retention, watermarks, commits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @mutant("retention")
 @contextmanager
 def retention_ignores_subscribers() -> Iterator[None]:
-    """Retention truncates whatever subscribers have not released yet."""
+    """Retention truncates what subscribers have not released yet."""
     with patched(retention, retention.released_by_all, lambda head, released, epochs: None):
         yield
 
@@ -31,7 +31,7 @@ def retention_ignores_subscribers() -> Iterator[None]:
 @mutant("retention")
 @contextmanager
 def retention_truncates_too_much() -> Iterator[None]:
-    """Retention truncates at the newest cut, not at one that leaves what the policy keeps."""
+    """Retention truncates at the newest cut, not at one that leaves what the policy retains."""
     right = retention.truncation
 
     def wrong(policy: Any, tail: Any, cuts: Any, released: Any, epochs: Any) -> Any:
@@ -45,7 +45,7 @@ def retention_truncates_too_much() -> Iterator[None]:
 @mutant("retention")
 @contextmanager
 def retention_maximum_not_enforced() -> Iterator[None]:
-    """A maximum of retention does not force what subscribers hold back."""
+    """The maximum of a retention policy does not override subscribers."""
     right = retention.truncation
 
     def wrong(policy: Any, tail: Any, cuts: Any, released: Any, epochs: Any) -> Any:
@@ -58,7 +58,7 @@ def retention_maximum_not_enforced() -> Iterator[None]:
 @mutant("watermarks")
 @contextmanager
 def watermark_from_fastest_writer() -> Iterator[None]:
-    """A watermark tells the time of the writer that is furthest, not of the one that is last."""
+    """A watermark has the time of the fastest writer, not of the slowest."""
     right = watermarks.verdict
 
     def wrong(last: Any, writers: Any, time_out: float, epochs: Any) -> Any:
@@ -72,7 +72,7 @@ def watermark_from_fastest_writer() -> Iterator[None]:
 @mutant("watermarks")
 @contextmanager
 def watermark_cut_from_one_writer() -> Iterator[None]:
-    """The cut of a watermark takes the position of one writer alone."""
+    """The cut of a watermark has the position of one writer only."""
     with patched(watermarks, upper_bound, lambda epochs, bounds: upper_bound(epochs, [b for b in bounds if b][:1])):
         yield
 
@@ -80,7 +80,7 @@ def watermark_cut_from_one_writer() -> Iterator[None]:
 @mutant("watermarks")
 @contextmanager
 def silent_writer_never_expires() -> Iterator[None]:
-    """A writer that fell silent holds all watermarks back for ever."""
+    """A writer that stopped without leaving delays all watermarks for ever."""
     with patched(Watermarks, Watermarks._time_out, lambda self, record: inf):
         yield
 
@@ -88,7 +88,8 @@ def silent_writer_never_expires() -> Iterator[None]:
 @mutant("transactions", found_by="tests/unit/controller/test_transactions.py")
 @contextmanager
 def commit_order_from_two_snapshots() -> Iterator[None]:
-    """Commits are done in the order that several looks showed, without those decided between (found while reading)."""
+    """Commits are ordered by several scans of the catalog, without those decided between the scans (found by
+    review)."""
 
     async def wrong(self: Any, name: Any) -> LiveTransactions:
         rows = await self._catalog.stream_records(name, keys.LIVE)
@@ -102,7 +103,7 @@ def commit_order_from_two_snapshots() -> Iterator[None]:
 @mutant("retention", found_by="tests/unit/controller/test_interleavings.py")
 @contextmanager
 def retention_precondition_dropped() -> Iterator[None]:
-    """Retention truncates though a group began to read meanwhile, which it does not know of (found while reading)."""
+    """Retention truncates although a new reader group began to read after its decision (found by review)."""
     right = Streams.truncate
 
     async def wrong(self: Any, name: Any, cut: Any, precondition: Any = None) -> Any:

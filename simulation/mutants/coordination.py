@@ -1,4 +1,4 @@
-"""Mutants of what clients agree on: shared states and key-value tables."""
+"""Mutants of synchronizers and key-value tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @mutant("synchronizer")
 @contextmanager
 def synchronizer_update_unconditional() -> Iterator[None]:
-    """A synchronizer writes its update whatever others wrote meanwhile."""
+    """A synchronizer writes its update unconditionally."""
 
     async def wrong(self: Any, expected: Revision, value: bytes) -> Revision:
         await self.write_unconditionally(value)
@@ -33,7 +33,7 @@ def synchronizer_update_unconditional() -> Iterator[None]:
 @mutant("synchronizer")
 @contextmanager
 def lost_reply_treated_as_refusal() -> Iterator[None]:
-    """A conditional write whose reply was lost is taken for one that was not done."""
+    """A conditional write whose reply was lost is treated as refused."""
     right = RevisionedStream._set_up
 
     async def wrong(self: Any) -> Any:
@@ -47,7 +47,7 @@ def lost_reply_treated_as_refusal() -> Iterator[None]:
 @mutant("synchronizer")
 @contextmanager
 def compaction_overwrites_updates() -> Iterator[None]:
-    """A compaction writes the state as this process knows it over what others wrote meanwhile."""
+    """A compaction writes the state of this process over newer updates of others."""
 
     async def wrong(self: Any, make: Any) -> None:
         async with self._turn:
@@ -62,7 +62,7 @@ def compaction_overwrites_updates() -> Iterator[None]:
 @mutant("tables")
 @contextmanager
 def uncertain_change_reported_refused() -> Iterator[None]:
-    """A change of a table that was done, and whose reply was lost, is told as refused."""
+    """A table change that was applied, and whose reply was lost, is reported as refused."""
     right = Partition._alone
 
     async def wrong(self: Any, batch: Any, doubtful: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Mutants of reader groups: of what an update makes of their state."""
+"""Mutants of reader groups: updates of the shared state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _step(kind: type, wrong: Callable[[Any, Any], Any]) -> Iterator[Callable[[Any, Any], Any]]:
-    """`wrong(state, update)` is what an update of this kind does."""
+    """Apply updates of this kind with `wrong(state, update)`."""
     right = groups._STEPS[kind]
     groups._STEPS[kind] = wrong
     try:
@@ -31,7 +31,7 @@ _acquire, _remove, _checkpoint = groups._acquire, groups._remove_reader, groups.
 @mutant("reader group")
 @contextmanager
 def group_segment_owned_twice() -> Iterator[None]:
-    """A segment of a reader group stays free when a reader takes it."""
+    """A segment stays unassigned when a reader acquires it."""
 
     def wrong(state: Any, update: Any) -> Any:
         return replace(_acquire(state, update), unassigned=state.unassigned)
@@ -43,7 +43,7 @@ def group_segment_owned_twice() -> Iterator[None]:
 @mutant("reader group")
 @contextmanager
 def group_lost_reader_position_dropped() -> Iterator[None]:
-    """Where a lost reader of a group was is forgotten: others go on at its last checkpoint."""
+    """The position of a lost reader is dropped: others continue at its last checkpoint."""
     with _step(RemoveReader, lambda state, update: _remove(state, replace(update, owned={}))):
         yield
 
@@ -51,7 +51,7 @@ def group_lost_reader_position_dropped() -> Iterator[None]:
 @mutant("checkpoint is a consistent cut")
 @contextmanager
 def group_checkpoint_at_old_positions() -> Iterator[None]:
-    """A reader of a group passes a checkpoint where it took its segments over, not where it is."""
+    """A reader passes a checkpoint with the offsets at which it acquired its segments, not with its position."""
 
     def wrong(state: Any, update: Any) -> Any:
         return _checkpoint(state, replace(update, positions=dict(state.assigned.get(update.reader, {}))))

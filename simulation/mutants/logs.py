@@ -49,13 +49,13 @@ def _groups_synced_by(sync: Callable[[Any], None]) -> Iterator[None]:
 
 @mutant("no acknowledged loss")
 def ack_before_fsync() -> Any:
-    """Frames are acknowledged when they are written, not when they are synced."""
+    """Frames are acknowledged when they are written, before the sync."""
     return _groups_synced_by(lambda file: None)
 
 
 @mutant("no acknowledged loss")
 def failed_fsync_retried() -> Any:
-    """A failed sync is tried again; the second one reports a success that is none."""
+    """A failed sync is retried; the second one succeeds without writing."""
 
     def sync(file: Any) -> None:
         with suppress(OSError):
@@ -69,7 +69,7 @@ def failed_fsync_retried() -> Any:
 @mutant("recovery is a function of the log")
 @contextmanager
 def recovery_drops_last_frame() -> Iterator[None]:
-    """The last frame that is not known to have been durable is taken for torn."""
+    """Recovery treats the last frame that is not known to be durable as torn."""
 
     def wrong(*arguments: Any, **options: Any) -> Any:
         tail = find_tail(*arguments, **options)
@@ -85,7 +85,7 @@ def recovery_drops_last_frame() -> Iterator[None]:
 @mutant("recovery is a function of the log")
 @contextmanager
 def torn_tail_not_copied() -> Iterator[None]:
-    """Frames that recovery found are trusted where they are: a power cut after a kill takes them."""
+    """Recovery does not copy the frames of the tail to the new file: a power cut after a kill loses them."""
 
     def wrong(*arguments: Any, **options: Any) -> Any:
         tail = find_tail(*arguments, **options)
@@ -100,7 +100,7 @@ def torn_tail_not_copied() -> Iterator[None]:
 @mutant("whole events")
 @contextmanager
 def torn_record_accepted() -> Iterator[None]:
-    """Recovery does not look at the checksum of the last record of the log."""
+    """Recovery does not check the checksum of the last record."""
     right = records.Window.record
 
     def wrong(self: Any, at: int) -> Any:
@@ -122,7 +122,7 @@ def torn_record_accepted() -> Iterator[None]:
 @mutant("one owner")
 @contextmanager
 def epoch_not_incremented() -> Iterator[None]:
-    """Opening the log begins no new epoch: what an earlier owner wrote last counts beside what the new one writes."""
+    """Opening the log does not increment the epoch: frames of the earlier owner count as those of the new one."""
     right = reading.Listing.last_epoch.fget  # type: ignore[attr-defined]  # mypy sees the function, not the property
     assert right is not None
     with patched(reading.Listing, reading.Listing.last_epoch, property(lambda self: max(right(self) - 1, 0))):
@@ -132,7 +132,7 @@ def epoch_not_incremented() -> Iterator[None]:
 @mutant("recovery is a function of the log")
 @contextmanager
 def durable_watermark_before_sync() -> Iterator[None]:
-    """A record says of itself that it is durable, before it is."""
+    """A record's durable watermark includes the record itself, before the sync."""
     right = records.GroupEncoder.add
 
     def wrong(self: Any, kind: int, epoch: int, number: int, durable: int, payload: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a planted bug is: its name, the invariant it breaks, what is wrong in a sentence, and how to plant it."""
+"""The registry of mutants: name, broken invariant, a sentence on the fault, and how to apply it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`plant()` puts the wrong function in the place of the right one for the length of a `with`.
+    """`apply()` replaces the right function by the wrong one for the length of a `with`.
 
-    `found_by`: the test that finds it, where seeds seldom come to the one moment at which it does harm."""
+    `found_by`: the test that finds it, where few seeds reach the moment at which it does harm."""
 
     name: str
     invariant: str
-    wrong: str
+    fault: str
     apply: Callable[[], AbstractContextManager[None]]
     found_by: str = ""
 
@@ -32,15 +32,15 @@ def mutant(
 ) -> Callable[[Callable[[], AbstractContextManager[None]]], Callable[[], AbstractContextManager[None]]]:
     """Register a context manager; its name and docstring are the mutant's."""
 
-    def register(plant: Callable[[], AbstractContextManager[None]]) -> Callable[[], AbstractContextManager[None]]:
-        name = plant.__name__.replace("_", "-")
+    def register(apply: Callable[[], AbstractContextManager[None]]) -> Callable[[], AbstractContextManager[None]]:
+        name = apply.__name__.replace("_", "-")
         assert name not in _all, name
-        _all[name] = Mutant(name, invariant, (plant.__doc__ or "").strip().removesuffix("."), plant, found_by)
-        return plant
+        _all[name] = Mutant(name, invariant, " ".join((apply.__doc__ or "").split()).removesuffix("."), apply, found_by)
+        return apply
 
     return register
 
 
 def registered() -> dict[str, Mutant]:
-    """All mutants, in the order they were registered."""
+    """All mutants, in the order of registration."""
     return _all

@@ -1,4 +1,4 @@
-"""`python -m simulation.mutants.run_test BUG TEST`: run a test with a bug planted; it ends as pytest does."""
+"""`python -m simulation.mutants.run_test MUTANT TEST`: run a test with a mutant; exits with pytest's code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from simulation.mutants import MUTANTS
 
 
 def main(name: str, test: str) -> int:
-    """pytest's exit code: 1 when the test found the bug."""
+    """pytest's exit code: 1 when the test found the mutant."""
     with MUTANTS[name].apply():
         return int(pytest.main([test, "-x", "-q", "-p", "no:cacheprovider"]))
 

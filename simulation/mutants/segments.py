@@ -1,4 +1,4 @@
-"""Mutants of seals, truncations, merges, and of what a checkpoint keeps of them."""
+"""Mutants of seals, truncations and merges, and of how a checkpoint saves them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @mutant("sealed is for ever")
 @contextmanager
 def append_after_seal() -> Iterator[None]:
-    """A sealed segment takes appends."""
+    """A sealed segment accepts appends."""
     right = ContainerState.append
 
     def wrong(self: Any, segment: Any, *arguments: Any, **rest: Any) -> Any:
@@ -41,12 +41,12 @@ def _recorded(field: str, value: Any) -> Iterator[None]:
     right = Segment.record
 
     def wrong(self: Any) -> bytes:
-        kept = getattr(self, field)
+        saved = getattr(self, field)
         setattr(self, field, value)
         try:
             return right(self)
         finally:
-            setattr(self, field, kept)
+            setattr(self, field, saved)
 
     with patched(Segment, Segment.record, wrong):
         yield
@@ -55,7 +55,7 @@ def _recorded(field: str, value: Any) -> Iterator[None]:
 @mutant("sealed is for ever")
 @contextmanager
 def seal_not_saved() -> Iterator[None]:
-    """A checkpoint does not tell that a segment is sealed."""
+    """A checkpoint does not save that a segment is sealed."""
     with _recorded("sealed", False):
         yield
 
@@ -63,7 +63,7 @@ def seal_not_saved() -> Iterator[None]:
 @mutant("truncation monotone")
 @contextmanager
 def truncation_not_saved() -> Iterator[None]:
-    """A checkpoint does not tell where a segment begins."""
+    """A checkpoint does not save the start of a segment."""
     with _recorded("start", 0):
         yield
 
@@ -71,7 +71,7 @@ def truncation_not_saved() -> Iterator[None]:
 @mutant("sealed is for ever")
 @contextmanager
 def end_of_segment_reported_early() -> Iterator[None]:
-    """A read of a sealed segment says that its end is reached, wherever it ended."""
+    """Every read of a sealed segment reports the end of the segment."""
     right = Reads._result
 
     def wrong(self: Any, segment: Any, offset: int, parts: Any) -> Any:
@@ -103,7 +103,7 @@ def boundary_chunk_dropped() -> Iterator[None]:
 @mutant("attributes")
 @contextmanager
 def attributes_not_saved() -> Iterator[None]:
-    """A checkpoint takes along the newest attribute of each segment alone."""
+    """A checkpoint saves only the newest attribute of each segment."""
     right = BatchBuilder._add_segment
 
     async def wrong(self: Any, item: Any, batch: Any, garbage: set[str]) -> None:
@@ -117,7 +117,7 @@ def attributes_not_saved() -> Iterator[None]:
 @mutant("transactions")
 @contextmanager
 def merge_drops_last_block() -> Iterator[None]:
-    """Committing a transaction moves all of it but its last block."""
+    """A commit of a transaction merges all but its last block."""
     right = ContainerState.merge
 
     def wrong(self: Any, target: Any, source: Any, attributes: Any) -> Merge:
@@ -134,7 +134,7 @@ def merge_drops_last_block() -> Iterator[None]:
 @mutant("transactions")
 @contextmanager
 def aborted_transaction_merged() -> Iterator[None]:
-    """A transaction that is aborted is committed instead."""
+    """An abort of a transaction commits it."""
     right = Container.delete
 
     async def wrong(self: Any, name: str) -> None:
@@ -151,7 +151,7 @@ def aborted_transaction_merged() -> Iterator[None]:
 @mutant("transactions")
 @contextmanager
 def transaction_writes_to_parent() -> Iterator[None]:
-    """Half of a transaction's appends go to the segment itself, before it is committed."""
+    """Half of the transactions append directly to the parent segment, before the commit."""
     right = Container.set_up_writer
 
     async def wrong(self: Any, name: str, session: Any) -> None:

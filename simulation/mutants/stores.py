@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 @mutant("exactly once")
 @contextmanager
 def event_number_unchecked() -> Iterator[None]:
-    """An append is taken whatever its connection believes the last number to be."""
+    """An append is accepted without a check of its writer's last event number."""
     right = ContainerState.append
 
     def wrong(self: Any, segment: Any, attribute: Any, owner: Any, previous: int, **rest: Any) -> Any:
-        kept, attribute.owner = attribute.owner, owner
+        saved, attribute.owner = attribute.owner, owner
         try:
             return right(self, segment, attribute, owner, attribute.assigned, **rest)
         finally:
-            attribute.owner = kept
+            attribute.owner = saved
 
     with patched(ContainerState, ContainerState.append, wrong):
         yield
@@ -40,7 +40,7 @@ def event_number_unchecked() -> Iterator[None]:
 @mutant("log truncated below the checkpoint alone")
 @contextmanager
 def log_truncated_before_commit() -> Iterator[None]:
-    """The log is truncated when the chunks are written, before the index says so."""
+    """The log is truncated after the chunks are written, before the commit of the index."""
     right = BatchBuilder.build
 
     async def wrong(self: Any, captured: Any, frame: int, *rest: Any) -> Any:
@@ -54,7 +54,7 @@ def log_truncated_before_commit() -> Iterator[None]:
 @mutant("tables")
 @contextmanager
 def table_read_not_revalidated() -> Iterator[None]:
-    """A read of several keys does not notice a checkpoint that moves some of them (found by this simulation)."""
+    """A read of several keys does not notice that a checkpoint moved some of them (found by the simulation)."""
 
     async def wrong(self: Any, name: str, wanted: Any) -> Any:
         segment = await self._require(name)
@@ -71,7 +71,7 @@ def table_read_not_revalidated() -> Iterator[None]:
 @mutant("log truncated below the checkpoint alone", found_by="tests/unit/store/test_stop.py")
 @contextmanager
 def checkpoint_cancelled_on_stop() -> Iterator[None]:
-    """A stop cancels the checkpoint under way and makes another (found by this simulation)."""
+    """A stop cancels the running checkpoint and makes another one (found by the simulation)."""
 
     async def wrong(opened: Any, running: Any) -> None:
         running.cancel()
@@ -90,7 +90,7 @@ def checkpoint_cancelled_on_stop() -> Iterator[None]:
 @mutant("sealed is for ever; truncation monotone", found_by="tests/unit/store/test_stop.py")
 @contextmanager
 def unsaved_segment_evicted() -> Iterator[None]:
-    """A segment that was sealed or truncated counts as idle before the index knows (found while reading)."""
+    """A segment that was sealed or truncated counts as idle before that is saved (found by review)."""
     right = Segment.idle.fget  # type: ignore[attr-defined]  # mypy sees the function, not the property
     assert right is not None
 
@@ -108,7 +108,7 @@ def unsaved_segment_evicted() -> Iterator[None]:
 @mutant("nothing readable that can vanish")
 @contextmanager
 def read_before_durable() -> Iterator[None]:
-    """Operations are applied, and so readable, when they are handed to the log."""
+    """Operations are applied, and so readable, when they are submitted to the log."""
     right = GroupCommit._send_batches
 
     def wrong(self: Any) -> None:

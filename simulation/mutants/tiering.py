@@ -1,4 +1,4 @@
-"""Mutants of chunks: writing, joining, collecting, sweeping, reading."""
+"""Mutants of chunks: writing, garbage collection, orphan sweeps, reading."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @mutant("stable bytes")
 @contextmanager
 def chunk_cache_key_collision() -> Iterator[None]:
-    """The cache of chunk blocks takes all chunks of one length for the same."""
+    """The chunk cache confuses chunks of the same length."""
     right = ChunkReader._start
 
     def wrong(self: Any, chunk: str, number: int, chunk_bytes: int, reader: Any) -> Any:
@@ -38,7 +38,7 @@ def chunk_cache_key_collision() -> Iterator[None]:
 @mutant("long-term storage is a prefix")
 @contextmanager
 def refused_chunk_counted_as_written() -> Iterator[None]:
-    """A chunk that long-term storage did not take counts as written."""
+    """A chunk write that long-term storage refused counts as done."""
     right = Flusher._write_chunk
 
     async def wrong(self: Any, item: Any, run: Any, garbage: set[str], turns: Any) -> None:
@@ -67,7 +67,7 @@ def refused_chunk_counted_as_written() -> Iterator[None]:
 @mutant("long-term storage is a prefix")
 @contextmanager
 def sweep_deletes_committed_chunks() -> Iterator[None]:
-    """The sweep after recovery takes the last chunk that was committed for one that was not."""
+    """The sweep after recovery deletes the last committed chunk."""
     right = OrphanSweep._resolved
 
     async def wrong(self: Any, epoch: int) -> int:
@@ -80,7 +80,7 @@ def sweep_deletes_committed_chunks() -> Iterator[None]:
 @mutant("long-term storage is a prefix")
 @contextmanager
 def orphans_not_swept() -> Iterator[None]:
-    """Chunks that were written and never committed stay for ever."""
+    """Chunks that were written and never committed are never deleted."""
 
     async def wrong(self: Any, *, record_swept: bool = True) -> int:
         return 0
@@ -92,7 +92,7 @@ def orphans_not_swept() -> Iterator[None]:
 @mutant("long-term storage is a prefix", found_by="tests/unit/store/tiering/test_orphan_sweep.py")
 @contextmanager
 def late_chunks_not_swept() -> Iterator[None]:
-    """An epoch is swept once only: what it had sent off, and arrives later, stays for ever."""
+    """An epoch is swept only once: writes that arrive later are never deleted."""
     right = OrphanSweep.run
 
     async def wrong(self: Any, *, record_swept: bool = True) -> int:
@@ -105,7 +105,7 @@ def late_chunks_not_swept() -> Iterator[None]:
 @mutant("long-term storage is a prefix")
 @contextmanager
 def garbage_not_deleted() -> Iterator[None]:
-    """Chunks that a commit dropped are forgotten, not deleted."""
+    """Chunks that a commit dropped are not deleted."""
     right = ChunkGC.collect
 
     async def wrong(self: Any) -> None:
@@ -128,7 +128,7 @@ def garbage_not_deleted() -> Iterator[None]:
 @mutant("long-term storage is a prefix", found_by="tests/unit/store/tiering/test_truncation_during_flush.py")
 @contextmanager
 def truncated_block_in_no_extent() -> Iterator[None]:
-    """A block that is truncated while its chunk is written is named by no extent (found by this simulation)."""
+    """A block that is truncated while its chunk is written is missing from the extents (found by the simulation)."""
     right = Flusher._assign_chunk
 
     def wrong(self: Any, run: Any, name: str) -> None:
@@ -144,7 +144,7 @@ def truncated_block_in_no_extent() -> Iterator[None]:
 @mutant("long-term storage is its node's")
 @contextmanager
 def ownership_token_published_before_recorded() -> Iterator[None]:
-    """A start leaves its mark in long-term storage before the data directory knows of it: it looks like a copy's."""
+    """A start publishes its ownership token in long-term storage before the data directory has it."""
 
     async def wrong(files: Any, directory: str, storage: Any, token: str) -> None:
         path = f"{directory}/{ownership.LAST_START}"

@@ -1,4 +1,4 @@
-"""A writer of the simulation and what its own earlier connections may do to it."""
+"""A writer of the simulation and late requests of its own earlier connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFUSED = wire.InvalidEventNumber(WRITER, 1, "", 2)
 
 
 class _Connections:
-    """Stands for a link and its connections: answers from a list."""
+    """A link and its connections, with scripted replies."""
 
     def __init__(self, answers) -> None:
         self._answers = answers
@@ -40,8 +40,8 @@ class _Connections:
         asyncio.get_running_loop().call_soon(call, answer)
 
 
-def test_a_late_set_up_of_an_earlier_connection_is_no_error() -> None:
-    """The store took it for the newer session (simulation seed 91034124)."""
+def test_late_setup_of_earlier_connection_is_no_error() -> None:
+    """The store treated the late setup as the newer session (simulation seed 91034124)."""
     ready = wire.AppendSetup(1, SEGMENT, WRITER, 1)
 
     async def main() -> None:
@@ -58,7 +58,7 @@ def test_a_late_set_up_of_an_earlier_connection_is_no_error() -> None:
     asyncio.run(main())
 
 
-def test_the_first_session_of_a_writer_is_refused_by_nothing_of_its_own() -> None:
+def test_first_session_of_writer_gets_no_refusal_from_itself() -> None:
     async def main() -> None:
         link = _Connections([wire.AppendSetup(1, SEGMENT, WRITER, NULL_ATTRIBUTE_VALUE), REFUSED])
         appends = Appends(link, WRITER, SEGMENT)

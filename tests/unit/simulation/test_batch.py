@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     import pytest
 
 
-def _summary(seed: int, *violations: str, **marks: int) -> Summary:
-    return Summary(seed, violations, "", 10, 1000, 3600.0, 2.0, marks)
+def _summary(seed: int, *violations: str, **probes: int) -> Summary:
+    return Summary(seed, violations, "", 10, 1000, 3600.0, 2.0, probes)
 
 
-def test_totals_tell_faults_from_places() -> None:
+def test_totals_separate_faults_from_reached_probes() -> None:
     totals = Totals()
     totals.add(_summary(1, kill=2, log_rolled=1))
     totals.add(_summary(2, "lost: x", kill=1))
@@ -28,7 +28,7 @@ def test_totals_tell_faults_from_places() -> None:
     assert (line["virtual_hours"], line["steps_per_second"], line["virtual_to_real"]) == (2.0, 500, 1800.0)
 
 
-def test_a_bug_of_the_harness_keeps_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_harness_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise KeyError("oops")
 
@@ -39,7 +39,7 @@ def test_a_bug_of_the_harness_keeps_its_seed(monkeypatch: pytest.MonkeyPatch) ->
     assert "kills = " in summary.explanation
 
 
-def test_the_ledger_gets_a_line(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_appends_a_line_per_run(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "reliability.jsonl"
     monkeypatch.setattr(ledger, "LEDGER", path)
     ledger.write_line("prove", 0.0, {"seeds": 1})

@@ -1,4 +1,4 @@
-"""The harness of crash states: subsets are legal and complete, the model tells what may be seen."""
+"""Crash states: subsets are legal and complete, the model accepts exactly the legal contents."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from simulation.crashes.model import Model, ModelSegment
 from simulation.crashes.states import MAX_EXHAUSTIVE, subsets
 
 
-def kept(count: int) -> list[tuple[bool, ...]]:
+def subset_masks(count: int) -> list[tuple[bool, ...]]:
     return [tuple(map(accept, range(count))) for accept in subsets(count, random.Random(1))]
 
 
-def test_few_changes_give_all_subsets() -> None:
+def test_few_changes_yield_all_subsets() -> None:
     for count in range(MAX_EXHAUSTIVE + 1):
-        found = kept(count)
+        found = subset_masks(count)
         assert len(found) == len(set(found)) == 2**count
 
 
-def test_many_changes_give_prefixes_suffixes_and_single_ones() -> None:
-    found = set(kept(9))
+def test_many_changes_yield_prefixes_suffixes_and_singles() -> None:
+    found = set(subset_masks(9))
     assert {tuple(index < size for index in range(9)) for size in range(10)} <= found
     assert {tuple(index != one for index in range(9)) for one in range(9)} <= found
     assert {tuple(index == one for index in range(9)) for one in range(9)} <= found
@@ -39,7 +39,7 @@ def _model() -> Model:
     return model
 
 
-def test_a_model_accepts_what_is_between_acknowledged_and_submitted() -> None:
+def test_model_accepts_states_between_acknowledged_and_submitted() -> None:
     model = _model()
     assert [model.matching(state) for state in model.states] == [0, 1, 2, 3]
     model.ack(2)
@@ -49,7 +49,7 @@ def test_a_model_accepts_what_is_between_acknowledged_and_submitted() -> None:
     assert "s: [0, 6)" in model.difference(torn)
 
 
-def test_a_new_life_forgets_what_was_not_found() -> None:
+def test_new_process_drops_operations_not_recovered() -> None:
     model = _model()
     model.go_on_from(2)
     assert model.acked == 2
@@ -58,7 +58,7 @@ def test_a_new_life_forgets_what_was_not_found() -> None:
     assert model.matching({}) == 3
 
 
-def test_what_is_awaited_aside_does_not_need_the_loop_that_runs() -> None:
+def test_nested_loop_runs_while_outer_loop_is_blocked() -> None:
     async def main() -> list[int]:
         nested_loop = NestedLoop()
         try:

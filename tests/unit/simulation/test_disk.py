@@ -1,4 +1,4 @@
-"""The simulated disk keeps to its fault model: as cruel as it says, and no more."""
+"""The simulated disk has exactly the faults of its fault model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def synced(disk: SimulatedDisk, content: bytes, name: str = "/d/a"):
     return file
 
 
-def test_what_was_synced_survives_every_crash() -> None:
+def test_synced_data_survives_every_crash() -> None:
     for seed in range(50):
         disk = disk_of(seed)
         synced(disk, b"x" * 3000).pwrite([b"y" * 3000], 3000)
@@ -47,7 +47,7 @@ def test_unsynced_sectors_survive_in_any_subset_and_never_torn() -> None:
     assert len(seen) == 16
 
 
-def test_a_sector_across_writes_has_the_older_or_the_newer_content() -> None:
+def test_sector_written_twice_is_old_or_new_after_crash() -> None:
     seen = set()
     for seed in range(100):
         disk = disk_of(seed)
@@ -58,7 +58,7 @@ def test_a_sector_across_writes_has_the_older_or_the_newer_content() -> None:
     assert seen == {b"0", b"1", b"2"}
 
 
-def test_names_need_a_sync_of_the_directory_and_a_rename_is_atomic() -> None:
+def test_entries_need_directory_sync_and_rename_is_atomic() -> None:
     seen = set()
     for seed in range(200):
         disk = disk_of(seed)
@@ -73,7 +73,7 @@ def test_names_need_a_sync_of_the_directory_and_a_rename_is_atomic() -> None:
     assert seen == {(("a",), b"a"), (("a", "b"), b"a", b"b"), (("a",), b"b")}
 
 
-def test_a_removed_file_may_come_back() -> None:
+def test_removed_file_may_return_without_directory_sync() -> None:
     seen = set()
     for seed in range(50):
         disk = disk_of(seed)
@@ -88,7 +88,7 @@ def test_a_removed_file_may_come_back() -> None:
     assert disk.crash().list("/d") == []
 
 
-def test_an_unsynced_length_may_be_lost() -> None:
+def test_unsynced_length_may_be_lost() -> None:
     lengths = set()
     for seed in range(50):
         disk = disk_of(seed)
@@ -97,7 +97,7 @@ def test_an_unsynced_length_may_be_lost() -> None:
     assert lengths == {1, 1000}
 
 
-def test_a_failed_sync_leaves_pages_undefined_and_lies_afterwards() -> None:
+def test_failed_sync_leaves_pages_undefined_and_next_sync_succeeds() -> None:
     seen = set()
     for seed in range(100):
         disk = disk_of(seed)
@@ -114,7 +114,7 @@ def test_a_failed_sync_leaves_pages_undefined_and_lies_afterwards() -> None:
     assert seen == {b"oo", b"on", b"\0\0"}
 
 
-def test_a_kill_keeps_the_cache_which_a_power_cut_then_loses() -> None:
+def test_page_cache_survives_kill_but_not_power_cut() -> None:
     disk = disk_of(3)
     file = synced(disk, b"old")
     file.pwrite([b"new"], 0)
@@ -127,7 +127,7 @@ def test_a_kill_keeps_the_cache_which_a_power_cut_then_loses() -> None:
     assert disk.image(lambda _: False).content("/d/a") == b"old"
 
 
-def test_a_full_disk() -> None:
+def test_full_disk_raises_enospc() -> None:
     disk = disk_of(capacity_bytes=1000)
     file = synced(disk, b"x" * 600)
     for call in (lambda: file.allocate(1001), lambda: file.pwrite([b"x"], 1000), lambda: file.truncate(1001)):
@@ -139,7 +139,7 @@ def test_a_full_disk() -> None:
     assert disk.free_bytes("/d") == 1000
 
 
-def test_the_same_seed_gives_the_same_crash() -> None:
+def test_same_seed_gives_same_crash() -> None:
     def run() -> bytes:
         disk = disk_of(7)
         synced(disk, b"").pwrite([random.Random(1).randbytes(20_000)], 0)
@@ -148,7 +148,7 @@ def test_the_same_seed_gives_the_same_crash() -> None:
     assert run() == run()
 
 
-def test_workers_keep_order_and_other_events_come_between() -> None:
+def test_worker_keeps_order_with_other_events_between() -> None:
     async def main() -> None:
         rng = random.Random(0)
         worker = SimulatedThreads(lambda: rng.random()).worker("w")
@@ -166,7 +166,7 @@ def test_workers_keep_order_and_other_events_come_between() -> None:
     simulate(main)
 
 
-def test_errors_are_handed_over_and_a_halt_ends_everything() -> None:
+def test_worker_reports_errors_and_halt_stops_it() -> None:
     async def main() -> None:
         threads = SimulatedThreads(lambda: 0.01)
         worker = threads.worker("w")

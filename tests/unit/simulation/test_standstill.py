@@ -1,12 +1,12 @@
-"""What the simulation takes for standing still when it looks at long-term storage."""
+"""When the simulation decides that long-term storage makes no progress."""
 
 from __future__ import annotations
 
 from simulation.run import Standstill
 
 
-def test_a_sweep_beside_a_long_flush_does_not_stand_still() -> None:
-    """The flush wrote more chunks, each without a name until its commit, than the sweep deleted."""
+def test_sweep_beside_long_flush_counts_as_progress() -> None:
+    """The flush wrote more chunks, unnamed until its commit, than the sweep deleted."""
     still = Standstill(30.0)
     left = set(range(100))
     for second in range(90):
@@ -15,7 +15,7 @@ def test_a_sweep_beside_a_long_flush_does_not_stand_still() -> None:
         assert not still.lasts(float(second), frozenset(left))
 
 
-def test_what_stays_as_it_is_stands_still() -> None:
+def test_unchanged_work_counts_as_standstill() -> None:
     still = Standstill(30.0)
     assert not still.lasts(5.0, frozenset({"a", "b"}))
     assert not still.lasts(6.0, frozenset({"a"}))

@@ -1,4 +1,4 @@
-"""The table of planted bugs: rows are found again, kinds are cut out of messages."""
+"""The table of mutants: rows are parsed again, kinds are extracted from messages."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from simulation.mutants import MUTANTS
 from simulation.table import PAGE, Catch, kind_of, put_row, row, rows_of
 
 
-def test_rows_are_found_again(tmp_path) -> None:
+def test_written_row_is_parsed_again(tmp_path) -> None:
     name = next(iter(MUTANTS))
     line = row(name, Catch(3, "lost"))
-    before, begin, rest = PAGE.read_text().partition("<!-- planted bugs")
+    before, begin, rest = PAGE.read_text().partition("<!-- mutants")
     head = rest.partition("-->")[0]
-    table = f"| bug | invariant | what is wrong | seeds | caught as |\n|---|---|---|---|---|\n{line}\n"
+    table = f"| mutant | invariant | fault | seeds | caught as |\n|---|---|---|---|---|\n{line}\n"
     page = f"{before}{begin}{head}-->\n\n{table}"
     assert rows_of(page) == {name: line}
     assert line.endswith("| 3 | lost |")
@@ -30,25 +30,25 @@ def test_rows_are_found_again(tmp_path) -> None:
         ("exception: TimeoutError", "exception"),
     ],
 )
-def test_the_kind_of_a_violation(violation, kind) -> None:
+def test_kind_is_extracted_from_violation(violation, kind) -> None:
     assert kind_of(violation) == kind
 
 
-def test_every_planted_bug_says_what_is_wrong() -> None:
+def test_every_mutant_has_description_and_invariant() -> None:
     for mutant in MUTANTS.values():
-        assert mutant.wrong, mutant
+        assert mutant.fault, mutant
         assert mutant.invariant, mutant
-        assert "|" not in mutant.wrong
+        assert "|" not in mutant.fault
 
 
 @pytest.mark.parametrize("name", MUTANTS)
-def test_every_planted_bug_fits_where_it_is_planted(name) -> None:
-    """One that does not take what the right function takes is caught by its own TypeError, which proves nothing."""
+def test_every_mutant_can_be_applied(name) -> None:
+    """A mutant with another signature would be caught by its own TypeError, which proves nothing."""
     with MUTANTS[name].apply():
         pass
 
 
-def test_rows_stand_in_the_order_of_the_bugs_whichever_is_tried_first(tmp_path) -> None:
+def test_rows_are_in_order_of_mutants_whichever_runs_first(tmp_path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE.read_text())
     first, second = list(MUTANTS)[:2]
@@ -58,4 +58,4 @@ def test_rows_stand_in_the_order_of_the_bugs_whichever_is_tried_first(tmp_path) 
     assert list(rows) == [name for name in MUTANTS if name in rows]
     assert rows[first].endswith("new |")
     assert rows[second].endswith("new |")
-    assert page.read_text().count("| bug | invariant |") == 1
+    assert page.read_text().count("| mutant | invariant |") == 1

@@ -1,4 +1,4 @@
-"""The world is deterministic, and as unkind as it says."""
+"""The world is deterministic, and has the faults of its model."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def digest_in_another_process(seed: int, hash_seed: int) -> str:
     return done.stdout.split()[0]
 
 
-def test_one_seed_is_one_run_in_any_process() -> None:
+def test_seed_gives_same_run_in_any_process() -> None:
     here = run_world(7, toy.run, permuted=0.3)
     assert here.error is None, here.error
     assert here.digest == digest_in_another_process(7, 1) == digest_in_another_process(7, 2)
 
 
-def test_seeds_differ() -> None:
+def test_different_seeds_give_different_runs() -> None:
     assert run_world(1, toy.run).digest != run_world(2, toy.run).digest
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_toy_server_keeps_what_it_acknowledged(seed: int) -> None:
+def test_toy_server_retains_what_it_acknowledged(seed: int) -> None:
     outcome = run_world(seed, toy.run, permuted=0.5 * (seed % 2))
     assert outcome.error is None, outcome.error
     assert 0 < outcome.value["acked"] <= outcome.value["stored"]
 
 
 class Counter(asyncio.BufferedProtocol):
-    """Counts bytes and what it is told."""
+    """Counts bytes and calls."""
 
     def __init__(self) -> None:
         self.received = 0
@@ -89,7 +89,7 @@ def simulated(main: Any) -> None:
         raise outcome.error
 
 
-def test_a_peer_that_does_not_read_pauses_the_writer() -> None:
+def test_peer_that_does_not_read_pauses_writer() -> None:
     async def main(world: World) -> None:
         server, client = await pair(world)
         server.transport.pause_reading()
@@ -108,7 +108,7 @@ def test_a_peer_that_does_not_read_pauses_the_writer() -> None:
     simulated(main)
 
 
-def test_reading_may_be_stopped_between_two_buffers() -> None:
+def test_reading_can_pause_between_two_buffers() -> None:
     async def main(world: World) -> None:
         server, client = await pair(world)
         updated = server.buffer_updated
@@ -122,7 +122,7 @@ def test_reading_may_be_stopped_between_two_buffers() -> None:
     simulated(main)
 
 
-def test_a_cut_holds_bytes_back_in_one_direction() -> None:
+def test_cut_delays_bytes_in_one_direction_only() -> None:
     async def main(world: World) -> None:
         server, client = await pair(world)
         world.net.cut("10.0.0.2", "10.0.0.1")
@@ -137,7 +137,7 @@ def test_a_cut_holds_bytes_back_in_one_direction() -> None:
     simulated(main)
 
 
-def test_a_reset_reaches_both_and_a_power_cut_is_noticed_late() -> None:
+def test_reset_reaches_both_peers_and_power_cut_is_noticed_late() -> None:
     async def main(world: World) -> None:
         server, client = await pair(world)
         assert world.net.reset_one()
@@ -152,13 +152,13 @@ def test_a_reset_reaches_both_and_a_power_cut_is_noticed_late() -> None:
         assert not client.lost
         await asyncio.sleep(2)
         assert isinstance(client.lost[0], ConnectionResetError)
-        assert not server.lost, "the dead are not told"
+        assert not server.lost, "a dead process is not notified"
 
     simulated(main)
     simulated(dark)
 
 
-def test_the_dead_do_nothing_more() -> None:
+def test_dead_process_has_no_more_effects() -> None:
     async def main(world: World) -> None:
         machine = world.machine("10.0.0.1")
         process = machine.start()

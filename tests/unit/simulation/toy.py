@@ -15,7 +15,7 @@ SERVER, PORT = "10.0.0.1", 7000
 
 
 class Echo(asyncio.BufferedProtocol):
-    """Writes what comes to a file, and answers how long the file is when that is durable."""
+    """Writes lines to a file, and replies with its length when they are durable."""
 
     def __init__(self, env: Any, file: Any, worker: Any) -> None:
         self._env, self._file, self._worker = env, file, worker
