@@ -206,8 +206,12 @@ class SegmentStore:
             raise Unavailable("the container of this segment is recovering; try again")
         return tables
 
-    def opened(self) -> list[Opened]:
+    def serving(self) -> list[Container]:
         """The containers that serve now."""
+        return [opened.container for opened in self.opened()]
+
+    def opened(self) -> list[Opened]:
+        """The containers that serve now, with their background work."""
         return [hosted.opened for hosted in self._hosted if hosted.opened is not None]
 
     def _hosting(self, segment: str) -> HostedContainer:

@@ -1,13 +1,13 @@
-"""How much each segment takes: events and bytes per second, averaged over four windows (`core.metering`).
+"""The load of each segment: events and bytes per second, as moving averages over four windows (`core.metering`).
 
-Theory of operation.  Segments count their events and bytes anyway, so an append pays nothing for being metered: every
-few seconds the meters look at all segments in memory and put what was added since into the averages.  Transactions
-count when they are merged.  A segment that is not in memory has no writer connected and takes nothing; when it is
-loaded, its meter begins anew, and with it the cool-down.
+Theory of operation.  Segments count their events and bytes anyway, so an append pays nothing for being metered.
+Every few seconds the meters read the counters of all segments in memory, and add what is new to the averages
+(EWMA).  Transactions count when they are merged.  A segment that is not in memory has no writer connected, so its
+load is 0; when it is loaded, its meter starts again, and with it the cool-down.
 
     average += (1 - e^(-elapsed/window)) (rate - average)        read as  average / (1 - e^(-age/window))
 
-The division takes out that the average began at 0, which it never was.
+The division corrects the bias of an average that starts at 0.
 
 A segment whose scaling policy is by rate, and whose rates ask for a split or a merge, is reported through
 `request_scaling`.  The node binds that to a controller, which decides.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from math import exp
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sarit.core.errors import Unavailable
 from sarit.core.metering import NO_RATES, Rates, ScaleAdvice, scale_advice
@@ -26,20 +26,65 @@ from sarit.core.names import is_transaction, is_transient
 from sarit.core.policies import ScaleType, ScalingPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from sarit.core.metering import ScalingTimes
     from sarit.env.ports import Clock
-    from sarit.store.container.segment import Segment
-    from sarit.store.store import SegmentStore
 
-# Between two turns of the event loop: less than 1 ms of work.
-_SEGMENTS_AT_ONCE: Final = 100
-# Averages below this many events and bytes a second are nothing.
-_STILL: Final = 1e-6
+# Measured in one turn of the event loop: less than 1 ms of work.
+_SEGMENTS_PER_TURN: Final = 100
+# A meter with averages below this many events and bytes per second is idle.
+_IDLE_BELOW: Final = 1e-6
 
 _BY_RATE: Final = frozenset((ScaleType.KILOBYTES_PER_SECOND, ScaleType.EVENTS_PER_SECOND))
 _ZERO: Final = (0.0, 0.0, 0.0, 0.0)
+
+
+class MeteredSegment(Protocol):
+    """The counters of a segment that a meter reads; offsets in bytes."""
+
+    id: int
+    name: str
+    length: int
+    events: int
+    created: bool
+    sealed: bool
+    deleted: bool
+    scale_type: int
+    target_rate: int
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it holds entries: tables are not metered."""
+
+
+class MeteredState(Protocol):
+    """The segments of a container that are in memory, by id and by name."""
+
+    @property
+    def segments(self) -> Mapping[int, MeteredSegment]: ...
+
+    @property
+    def names(self) -> Mapping[str, MeteredSegment]: ...
+
+
+class MeteredContainer(Protocol):
+    """A container that serves."""
+
+    number: int
+
+    @property
+    def state(self) -> MeteredState: ...
+
+
+class MeteredStore(Protocol):
+    """The store whose segments are metered."""
+
+    def serving(self) -> Sequence[MeteredContainer]:
+        """The containers that serve now."""
+
+    def container(self, segment: str) -> MeteredContainer:
+        """The container of a segment.  Raises Unavailable while it recovers."""
 
 
 class LoadMeter:
@@ -47,7 +92,7 @@ class LoadMeter:
 
     __slots__ = ("averages", "bytes", "events", "idle", "requested_at", "since")
 
-    def __init__(self, segment: Segment, now: float) -> None:
+    def __init__(self, segment: MeteredSegment, now: float) -> None:
         self.events = segment.events
         self.bytes = segment.length
         self.since = now
@@ -55,8 +100,8 @@ class LoadMeter:
         self.averages = [0.0] * 8
         self.idle = True
 
-    def add(self, segment: Segment, elapsed: float, weights: tuple[float, ...]) -> None:
-        """Put in what came in the last `elapsed` seconds."""
+    def add(self, segment: MeteredSegment, elapsed: float, weights: tuple[float, ...]) -> None:
+        """Add what was appended in the last `elapsed` seconds."""
         events, size = segment.events, segment.length
         if self.idle and events == self.events and size == self.bytes:
             return
@@ -65,13 +110,13 @@ class LoadMeter:
         old = self.averages
         self.averages = [a + w * (event_rate - a) for a, w in zip(old[:4], weights, strict=True)]
         self.averages += [a + w * (byte_rate - a) for a, w in zip(old[4:], weights, strict=True)]
-        self.idle = max(self.averages) < _STILL
+        self.idle = max(self.averages) < _IDLE_BELOW
 
 
 class LoadMeters:
     """Meters of all segments of a store that are in memory."""
 
-    def __init__(self, store: SegmentStore, clock: Clock, times: ScalingTimes) -> None:
+    def __init__(self, store: MeteredStore, clock: Clock, times: ScalingTimes) -> None:
         self._store = store
         self._clock = clock
         self._times = times
@@ -80,7 +125,7 @@ class LoadMeters:
         self.request_scaling: Callable[[str, ScaleAdvice], None] = _no_controller
 
     def __repr__(self) -> str:
-        return f"<Meters of {len(self._meters)} segments>"
+        return f"<LoadMeters of {len(self._meters)} segments>"
 
     async def run(self) -> None:
         """Measure for ever."""
@@ -96,25 +141,25 @@ class LoadMeters:
             return
         weights = tuple(1 - exp(-elapsed / window) for window in self._times.windows)
         measured: dict[tuple[int, int], LoadMeter] = {}
-        for opened in self._store.opened():
-            number = opened.container.number
-            segments = iter(list(opened.container.state.segments.values()))
-            while batch := list(itertools.islice(segments, _SEGMENTS_AT_ONCE)):
+        for container in self._store.serving():
+            number = container.number
+            segments = iter(list(container.state.segments.values()))
+            while batch := list(itertools.islice(segments, _SEGMENTS_PER_TURN)):
                 for segment in batch:
                     self._measure(number, segment, now, elapsed, weights, measured)
                 await asyncio.sleep(0)
         self._meters = measured
 
     def _measure(
-        self, container: int, segment: Segment, now: float, elapsed: float, weights: tuple[float, ...],
+        self, container: int, segment: MeteredSegment, now: float, elapsed: float, weights: tuple[float, ...],
         measured: dict[tuple[int, int], LoadMeter],
     ) -> None:  # fmt: skip
-        if segment.table is not None or segment.sealed or segment.deleted or not segment.created:
+        if segment.is_table or segment.sealed or segment.deleted or not segment.created:
             return
         key = container, segment.id
         meter = self._meters.get(key)
         if meter is None:
-            if not _is_shadow(segment.name):
+            if not _is_merged_later(segment.name):
                 measured[key] = LoadMeter(segment, now)
             return
         measured[key] = meter
@@ -126,13 +171,13 @@ class LoadMeters:
             return
         if segment.scale_type in _BY_RATE:
             policy = ScalingPolicy(ScaleType(segment.scale_type), segment.target_rate)
-            wish = scale_advice(policy, self._rates(meter, now), times)
-            if wish is not ScaleAdvice.NONE:
+            advice = scale_advice(policy, self._rates(meter, now), times)
+            if advice is not ScaleAdvice.NONE:
                 meter.requested_at = now
-                self.request_scaling(segment.name, wish)
+                self.request_scaling(segment.name, advice)
 
     def rates(self, name: str) -> Rates:
-        """Of a segment of this store; of one that is not in memory: nothing, for as long as the store runs."""
+        """The rates of a segment of this store; 0 since the store started for one that is not in memory."""
         now = self._clock.monotonic()
         try:
             container = self._store.container(name)
@@ -157,10 +202,10 @@ class LoadMeters:
         )
 
 
-def _is_shadow(name: str) -> bool:
-    """Whether a segment is there to be merged into another, and counts then."""
+def _is_merged_later(name: str) -> bool:
+    """Whether a segment exists to be merged into another: its load counts when that happens."""
     return is_transaction(name) or is_transient(name)
 
 
-def _no_controller(segment: str, wish: ScaleAdvice) -> None:
+def _no_controller(segment: str, advice: ScaleAdvice) -> None:
     """No controller is bound."""
