@@ -1,10 +1,15 @@
-"""Which segments, attributes and chunk lists of a container are in memory.
+"""The metadata of one container in memory: segments, attributes, chunk lists, table entries, short index ranges.
 
-Everything a check needs is loaded here first; the check itself then runs in one synchronous
-step.  What was loaded stays valid while it is resident, because only this process changes
-the index.  A table entry read from the index is valid as long as no checkpoint has been
-committed since (`generation`) and nothing newer stands in memory.  Extents read while a commit
-is under way are not used: they may hold it or not, and whoever commits notes its extents then.
+Theory of operation.  Whatever a check needs is loaded here first; the check itself then runs in one synchronous
+step.  Only this process changes the index, and only by commits.  So there are two kinds of cached data:
+
+* Segments, attributes and chunk lists in `ContainerState` stay valid until they are evicted.  Every change is
+  applied to them too.  A caller that must await between loading and checking pins the segment.
+* Table entries and ranges that were read from the index are valid for one `generation`: until the next commit.
+  Entries in memory (pending, dirty, flushing) are newer and come first.
+
+Extents read while a commit is in progress are discarded, since they may or may not hold it.  Whoever commits adds
+its extents to the chunk list in memory afterwards, and would add them twice.
 """
 
 from __future__ import annotations
@@ -14,11 +19,16 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import NotFound
-from sarit.core.limits import MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import (
+    MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT,
+    MAX_CACHED_RANGE_BYTES,
+    MAX_CACHED_RANGE_ROWS,
+    MAX_CACHED_RANGES,
+    NULL_ATTRIBUTE_VALUE,
+)
 from sarit.index import keys
 from sarit.storage.layout import ChunkList, Extent, load_chunk_extent, load_inlined_extent
 from sarit.store.container.operations import Entry
-from sarit.store.container.range_scan_cache import RangeScanCache
 from sarit.store.container.segment import Attribute, Segment, load_segment
 
 if TYPE_CHECKING:
@@ -28,15 +38,20 @@ if TYPE_CHECKING:
     from sarit.store.container.state import ContainerState
 
 _SCAN_ROWS = 1000
+# Segments that one eviction examines beyond the excess: busy ones are skipped, and it must not scan all of them.
 _EVICTION_SCAN = 2000
+# Memory of a cached entry besides its key and value.
+_ENTRY_OVERHEAD = 200
+
+Rows = list[tuple[bytes, bytes]]
 
 
 class LoadAbandoned(Exception):
-    """Who loaded a segment was cancelled: those who wait for it load it themselves."""
+    """The task that loaded a segment was cancelled: a task that waited for it loads the segment itself."""
 
 
 class EntryCache:
-    """Table entries as the index holds them, absence included; bounded by bytes, oldest out first."""
+    """Table entries as the index holds them, absent keys included; bounded by bytes, evicted in order of insertion."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -44,14 +59,14 @@ class EntryCache:
         self._entries: dict[tuple[int, bytes], Entry | None] = {}
 
     def get(self, segment: int, key: bytes) -> tuple[bool, Entry | None]:
-        """(known, entry)."""
+        """(cached, entry): whether it is known what the index holds, and the entry, None when the key is absent."""
         at = (segment, key)
         if at in self._entries:
             return True, self._entries[at]
         return False, None
 
     def put(self, segment: int, key: bytes, entry: Entry | None) -> None:
-        """Remember what the index holds for a key."""
+        """Cache what the index holds for a key."""
         self.drop(segment, key)
         self._entries[segment, key] = entry
         self._bytes += _entry_bytes(key, entry)
@@ -61,21 +76,59 @@ class EntryCache:
             self._bytes -= _entry_bytes(old_key, old)
 
     def committed(self, segment: int, entry: Entry) -> None:
-        """The index holds this entry now.  A key that was removed is seldom asked for again: it takes no place."""
+        """The index holds this entry now.  Removed keys are not cached: they are seldom read again."""
         if entry.value is None:
             self.drop(segment, entry.key)
         else:
             self.put(segment, entry.key, entry)
 
     def drop(self, segment: int, key: bytes) -> None:
-        """Forget a key."""
+        """Remove a key from the cache."""
         at = (segment, key)
         if at in self._entries:
             self._bytes -= _entry_bytes(key, self._entries.pop(at))
 
 
 def _entry_bytes(key: bytes, entry: Entry | None) -> int:
-    return 200 + len(key) + (len(entry.value) if entry is not None and entry.value is not None else 0)
+    return _ENTRY_OVERHEAD + len(key) + (len(entry.value) if entry is not None and entry.value is not None else 0)
+
+
+class RangeScanCache:
+    """All rows of the last few short ranges that were read from the index, as of one generation.
+
+    The controller scans the same few ranges for each commit.  A range is cached by where it ends: a scan that begins
+    later within it is answered too."""
+
+    def __init__(self) -> None:
+        self._generation = -1
+        self._ranges: dict[bytes, tuple[bytes, Rows]] = {}
+
+    def __repr__(self) -> str:
+        return f"<RangeScanCache of {len(self._ranges)} ranges, generation {self._generation}>"
+
+    def rows(self, generation: int, low: bytes, high: bytes) -> Rows | None:
+        """All rows of a range, None when they are not cached."""
+        found = self._ranges.get(high) if generation == self._generation else None
+        if found is None or low < found[0]:
+            return None
+        return [row for row in found[1] if row[0] >= low]
+
+    def put(self, generation: int, low: bytes, high: bytes, rows: Rows) -> None:
+        """Cache all rows of a range, which were read at a generation of the index."""
+        if generation < self._generation:
+            return
+        if generation > self._generation:
+            self._generation = generation
+            self._ranges.clear()
+        size = sum(len(key) + len(value) for key, value in rows)
+        if len(rows) > MAX_CACHED_RANGE_ROWS or size > MAX_CACHED_RANGE_BYTES:
+            return
+        if high in self._ranges and self._ranges[high][0] <= low:
+            return
+        self._ranges.pop(high, None)
+        self._ranges[high] = (low, rows)
+        if len(self._ranges) > MAX_CACHED_RANGES:
+            del self._ranges[next(iter(self._ranges))]
 
 
 class MetadataCache:
@@ -94,7 +147,7 @@ class MetadataCache:
         self._no_commit.set()
 
     async def commit(self, batch: WriteBatch) -> None:
-        """Commit to the index; the caller notes in memory what that changes before it awaits again."""
+        """Commit to the index.  The caller must apply the change in memory before it awaits again."""
         self._committing += 1
         self._no_commit.clear()
         try:
@@ -106,7 +159,7 @@ class MetadataCache:
                 self._no_commit.set()
 
     async def find(self, name: str) -> Segment | None:
-        """The newest incarnation that is not deleted in the assigned state, or None."""
+        """The newest incarnation of a name; None when it is deleted in the assigned state, or was never created."""
         while True:
             segment = self._state.names.get(name)
             if segment is not None:
@@ -129,7 +182,7 @@ class MetadataCache:
         return segment
 
     async def by_id(self, segment_id: int) -> Segment:
-        """A segment that is known to be in memory or in the index (replay)."""
+        """A segment that an operation of the log refers to: it is in memory or in the index."""
         segment = self._state.segments.get(segment_id)
         if segment is None:
             (record,) = await self._index.get([keys.segment_key(segment_id)])
@@ -139,11 +192,11 @@ class MetadataCache:
         return segment
 
     async def attribute(self, segment: Segment, key: bytes) -> Attribute:
-        """An attribute's resident value (NULL_ATTRIBUTE_VALUE when absent).  Pin the segment."""
+        """An attribute, loaded into memory; its value is NULL_ATTRIBUTE_VALUE when absent.  Pin the segment."""
         found = segment.attributes.get(key)
         if found is None:
             stored: bytes | None = None
-            if segment.committed:  # else nothing of it is in the index, and a trip to its thread is saved
+            if segment.committed:  # else the index holds nothing of it: save the round trip to its thread
                 (stored,) = await self._index.get([keys.attribute_key(segment.id, key)])
                 found = segment.attributes.get(key)
             if found is None:
@@ -153,7 +206,7 @@ class MetadataCache:
         return found
 
     async def attributes(self, segment: Segment, wanted: Sequence[bytes]) -> None:
-        """Make all of `wanted` resident; they stay until the caller awaits again.  Pin the segment."""
+        """Load all of `wanted` into memory, where they stay until the caller awaits again.  Pin the segment."""
         while missing := [key for key in dict.fromkeys(wanted) if key not in segment.attributes]:
             found: list[bytes | None] = [None] * len(missing)
             if segment.committed:
@@ -164,7 +217,7 @@ class MetadataCache:
                 segment.attributes.setdefault(key, Attribute(value))
 
     async def chunks(self, segment: Segment) -> ChunkList:
-        """The extents a checkpoint has committed, resident from now on.  Pin the segment."""
+        """The extents that checkpoints have committed; the list stays in memory.  Pin the segment."""
         while segment.chunks is None:
             if not segment.committed:
                 segment.chunks = ChunkList()
@@ -175,9 +228,9 @@ class MetadataCache:
         return segment.chunks
 
     async def reload_chunks(self, segment: Segment) -> None:
-        """Read the extents again: chunks that were named are gone.  Pin the segment.
+        """Read the extents again, since a chunk in the list is gone.  Pin the segment.
 
-        The list is replaced, never taken away: a merge may count on it."""
+        The list is replaced and never set to None: a merge may rely on it."""
         while segment.chunks is not None and not segment.deleted:
             extents = await self._consistent_extents(segment.id)
             coverage_probe("chunk_list_reloaded")
@@ -212,9 +265,7 @@ class MetadataCache:
             return out
 
     async def stored_rows(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
-        """Up to `limit` rows of the index, as of one generation; fewer only at the end.
-
-        Short ends are kept until the next generation: the controller scans the same few ranges for each commit."""
+        """Up to `limit` rows of the index with low <= key < high; fewer only when there are no more."""
         known = self.ranges.rows(self.generation, low, high)
         if known is not None:
             return known[:limit]
@@ -225,7 +276,7 @@ class MetadataCache:
         return rows
 
     def evict(self) -> None:
-        """Forget idle segments while there are more than the bound."""
+        """Evict idle segments, the longest in memory first, down to `max_segments`."""
         excess = len(self._state.segments) - self._max_segments
         if excess <= 0:
             return
@@ -250,21 +301,21 @@ class MetadataCache:
                 assert record is not None, f"index names segment {name} but holds no record of it"
                 found = self._state.segments.get(number)
                 if found is None:
-                    self.evict()  # before: what is loaded now is not pinned yet
+                    self.evict()  # before the load: the new segment is not pinned yet
                     found = load_segment(number, record)
                     self._state.add(found)
         except BaseException as error:
             del self._loading[name]
-            # Who else waits must not be cancelled with the one that loads: its request would end without a reply.
+            # A cancellation must not reach the other tasks that wait: their requests would end without a reply.
             future.set_exception(LoadAbandoned() if isinstance(error, asyncio.CancelledError) else error)
-            future.exception()  # somebody else may or may not wait for it
+            future.exception()  # retrieved, since perhaps nobody waits for it
             raise
         del self._loading[name]
         future.set_result(found)
         return found
 
     async def _consistent_extents(self, segment_id: int) -> list[Extent] | None:
-        """The extents as of a moment at which no commit was under way; None when one came between."""
+        """The extents, read while no commit was in progress; None when one began meanwhile."""
         await self._no_commit.wait()
         generation = self.generation
         extents = await self.scan_extents(segment_id)
@@ -274,9 +325,9 @@ class MetadataCache:
         return extents
 
     async def scan_extents(self, segment_id: int) -> list[Extent]:
-        """The extents of a segment as the last checkpoint committed them, by offset."""
+        """The extents of a segment as the index holds them, by offset."""
         out: list[Extent] = []
-        for kind, load in ((keys.EXTENT, _chunk_extent), (keys.SLICE, _slice_extent)):
+        for kind, load in ((keys.EXTENT, _chunk_extent), (keys.SLICE, _inlined_extent)):
             at, end = keys.segment_range(kind, segment_id)
             while True:
                 rows = await self._index.scan(at, end, _SCAN_ROWS)
@@ -287,7 +338,7 @@ class MetadataCache:
         out.sort(key=lambda extent: extent.start)
         return out
 
-    def _evict_attributes(self, segment: Segment, kept: Set[bytes] = frozenset()) -> None:
+    def _evict_attributes(self, segment: Segment, wanted: Set[bytes] = frozenset()) -> None:
         if len(segment.attributes) < MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT:
             return
         idle = [
@@ -297,7 +348,7 @@ class MetadataCache:
             and value.assigned == value.applied
             and key not in segment.dirty_attributes
             and key not in segment.flushing_attributes
-            and key not in kept
+            and key not in wanted
         ]
         for key in idle[: MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT // 2]:
             del segment.attributes[key]
@@ -307,5 +358,5 @@ def _chunk_extent(key: bytes, value: bytes) -> Extent:
     return load_chunk_extent(keys.parse_extent_key(key)[1], value)
 
 
-def _slice_extent(key: bytes, value: bytes) -> Extent:
+def _inlined_extent(key: bytes, value: bytes) -> Extent:
     return load_inlined_extent(keys.parse_inlined_key(key)[1], value)

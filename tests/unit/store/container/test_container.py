@@ -171,7 +171,7 @@ def test_merge_moves_bytes_from_memory_and_from_chunks():
     run(main())
 
 
-def test_merge_refuses_sealed_target_truncated_source_and_itself():
+def test_merge_refuses_missing_source_itself_and_sealed_target():
     async def main():
         _, store, _ = await opened()
         container = store.container(SEGMENT)

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.limits import MAX_TABLE_PAGE_BYTES, NO_VERSION
-from sarit.store.container import range_scan_cache as range_ends
+from sarit.store.container import metadata_cache
 from sarit.store.container.container import ContainerLimits
-from sarit.store.container.range_scan_cache import RangeScanCache
+from sarit.store.container.metadata_cache import RangeScanCache
 from tests.unit.store.container.test_tables import TABLE, opened, run, stored
 from tests.unit.store.harness import SMALL, World
 
@@ -142,8 +142,8 @@ def test_short_range_is_read_once_per_generation(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_range_scan_cache_matches_index(seed, monkeypatch):
-    monkeypatch.setattr(range_ends, "MAX_CACHED_RANGES", 3)
-    monkeypatch.setattr(range_ends, "MAX_CACHED_RANGE_ROWS", 5)
+    monkeypatch.setattr(metadata_cache, "MAX_CACHED_RANGES", 3)
+    monkeypatch.setattr(metadata_cache, "MAX_CACHED_RANGE_ROWS", 5)
     chance, ends, generation = random.Random(seed), RangeScanCache(), 0
     held = [(b"%d" % number, b"v") for number in range(9)]
     hits = 0
