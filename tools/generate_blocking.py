@@ -106,9 +106,13 @@ class Source:
 
     def doc(self, node: ast.ClassDef | Method) -> str:
         """The docstring as it is written, quotes included; "" when there is none."""
-        match node.body[0]:
+        return self.string(node.body[0]).replace("`await ", "`")
+
+    def string(self, node: ast.stmt) -> str:
+        """A string that is a statement, as it is written; "" for any other statement."""
+        match node:
             case ast.Expr(value=ast.Constant(value=str()) as constant):
-                return (ast.get_source_segment(self.text, constant) or "").replace("`await ", "`")
+                return ast.get_source_segment(self.text, constant) or ""
         return ""
 
 
@@ -238,14 +242,19 @@ class Generated:
             name = f"{self._facade.name}Overrides"
             self._names.add(name, Import(OVERRIDES, name), runtime=True)
             yield f"        self._overrides = {name}(thread, inner)"
-            for found in ast.walk(self._overrides.classes[name]):
-                match found:
-                    case ast.AnnAssign(target=ast.Attribute(attr=attribute), annotation=annotation):
-                        if attribute in self._facade.overrides:
-                            self._names.use(self._overrides, annotation, runtime=False)
-                            yield f"        self.{attribute}: {ast.unparse(annotation)} = self._overrides.{attribute}"
+            yield from self._override_attributes(self._overrides, name)
         yield "    def __repr__(self) -> str:"
         yield '        return f"blocking {self._inner!r}"'
+
+    def _override_attributes(self, source: Source, name: str) -> Iterator[str]:
+        """The annotated public attributes that `__init__` of the overrides sets, each with its docstring."""
+        (init,) = (node for node in source.classes[name].body if isinstance(node, Method) and node.name == "__init__")
+        for node, following in zip(init.body, [*init.body[1:], ast.Pass()], strict=True):
+            match node:
+                case ast.AnnAssign(target=ast.Attribute(attr=attribute), annotation=annotation):
+                    self._names.use(source, annotation, runtime=False)
+                    yield f"        self.{attribute}: {ast.unparse(annotation)} = self._overrides.{attribute}"
+                    yield f"        {source.string(following)}"
 
     def _properties(self) -> Iterator[str]:
         for name, (annotation, doc) in self._facade.attributes.items():
@@ -439,7 +448,7 @@ def _ruff(text: str, path: Path, *command: str) -> str:
         [sys.executable, "-m", "ruff", *command, "--quiet", "--stdin-filename", str(path), "-"],
         input=text, capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, f"{path.name}: {done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"{path.name}: {done.stderr}"
     return done.stdout
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import BYTE_WRITER_DRAIN_BYTES, FULL_BUFFER_POLL_SECONDS
@@ -27,6 +27,18 @@ if TYPE_CHECKING:
     from sarit.client.writer.writer import EventWriter
 
 S = TypeVar("S")
+
+
+class Write(Protocol):
+    """The signature of `write`."""
+
+    def __call__(self, event: bytes | str, key: str | None = None) -> None: ...
+
+
+class WriteMany(Protocol):
+    """The signature of `write_many`; both arguments may be Arrow arrays."""
+
+    def __call__(self, events: Any, keys: Any = None) -> None: ...
 
 
 class ClientOverrides:
@@ -55,8 +67,17 @@ class EventWriterOverrides:
         self._woken = False
         inner.bind_foreign_thread(self._wake, self._full, self._on_dispatched)
         # The same bound methods: one more call per event would cost as much as the write itself.
-        self.write: Callable[..., None] = inner.write
-        self.write_many: Callable[..., None] = inner.write_many
+        self.write: Write = inner.write
+        """Write one event (`bytes` or `str`), with a `key` or without; it is durable when a later `flush` returns.
+
+        Events of one key stay in order; events without a key spread over the segments.  Blocks while more than
+        `buffer_bytes` are not acknowledged.  Raises the writer's failure, if it has one; Invalid for what is no event.
+        """
+        self.write_many: WriteMany = inner.write_many
+        """Write a batch: a list of `bytes` or `str`, or an Arrow array of binary or string.
+
+        `keys` is None, or one key (or None) per event, as a list or an Arrow array of string.  Blocks and raises as
+        `write` does."""
 
     def when_durable(self, then: Callable[[], object]) -> None:
         """Have `then` called, on the client's own thread, once everything written so far is durable.
@@ -97,8 +118,10 @@ class TransactionOverrides:
 
     def __init__(self, thread: LoopThread, inner: Transaction) -> None:
         events = EventWriterOverrides(thread, inner.events)
-        self.write: Callable[..., None] = events.write
-        self.write_many: Callable[..., None] = events.write_many
+        self.write: Write = events.write
+        """Write one event; readers see it after the commit.  See `EventWriter.write`.  Raises Conflict (it ended)."""
+        self.write_many: WriteMany = events.write_many
+        """Write a batch; readers see it after the commit.  See `EventWriter.write_many`; raises as `write` does."""
 
 
 class ByteWriterOverrides:

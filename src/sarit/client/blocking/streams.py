@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.blocking.overrides import Write, WriteMany
     from sarit.client.reader.cursor import Events
     from sarit.client.reader.reader import EventReader as AioEventReader
     from sarit.client.streams.byte_streams import ByteReader as AioByteReader
@@ -40,8 +41,17 @@ class EventWriter:
         self._run = thread.run
         self._inner = inner
         self._overrides = EventWriterOverrides(thread, inner)
-        self.write: Callable[..., None] = self._overrides.write
-        self.write_many: Callable[..., None] = self._overrides.write_many
+        self.write: Write = self._overrides.write
+        """Write one event (`bytes` or `str`), with a `key` or without; it is durable when a later `flush` returns.
+
+        Events of one key stay in order; events without a key spread over the segments.  Blocks while more than
+        `buffer_bytes` are not acknowledged.  Raises the writer's failure, if it has one; Invalid for what is no event.
+        """
+        self.write_many: WriteMany = self._overrides.write_many
+        """Write a batch: a list of `bytes` or `str`, or an Arrow array of binary or string.
+
+        `keys` is None, or one key (or None) per event, as a list or an Arrow array of string.  Blocks and raises as
+        `write` does."""
 
     def __repr__(self) -> str:
         return f"blocking {self._inner!r}"

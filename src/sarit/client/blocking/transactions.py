@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from sarit.client.blocking.overrides import TransactionOverrides
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from uuid import UUID
 
     from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.blocking.overrides import Write, WriteMany
     from sarit.client.core.values import TransactionStatus
     from sarit.client.transactions.transaction import Transaction as AioTransaction
     from sarit.client.transactions.transaction import TransactionalWriter as AioTransactionalWriter
@@ -83,8 +83,10 @@ class Transaction:
         self._run = thread.run
         self._inner = inner
         self._overrides = TransactionOverrides(thread, inner)
-        self.write: Callable[..., None] = self._overrides.write
-        self.write_many: Callable[..., None] = self._overrides.write_many
+        self.write: Write = self._overrides.write
+        """Write one event; readers see it after the commit.  See `EventWriter.write`.  Raises Conflict (it ended)."""
+        self.write_many: WriteMany = self._overrides.write_many
+        """Write a batch; readers see it after the commit.  See `EventWriter.write_many`; raises as `write` does."""
 
     def __repr__(self) -> str:
         return f"blocking {self._inner!r}"
