@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING, Final
 from sarit.client.core import segments
 from sarit.client.core.controller import ControllerClient, parse_address
 from sarit.client.core.session import Session
-from sarit.client.core.values import SegmentInfo, StreamInfo, Successor
+from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
 from sarit.client.groups.group import ReaderGroups
 from sarit.client.reader.reader import EventReader
 from sarit.client.streams.byte_streams import ByteReader, ByteWriter
+from sarit.client.streams.segment_batches import segment_batches
 from sarit.client.streams.stream import Stream
 from sarit.client.sync.coordination import Coordination
 from sarit.client.tables.table import Table, Tables, table_name
 from sarit.client.transactions.transaction import TransactionalWriter
 from sarit.client.writer.writer import EventWriter
-from sarit.core import cuts
-from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
 from sarit.core.limits import (
     DEFAULT_RETRY_TIMEOUT_SECONDS,
     DEFAULT_TRANSACTION_LEASE_SECONDS,
     DEFAULT_WRITER_BUFFER_BYTES,
+    REQUEST_TIMEOUT_SECONDS,
 )
 from sarit.core.names import SegmentId, StreamName, is_user_name
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sarit.core.cuts import StreamCut
     from sarit.env.ports import Env
 
-Cut = StreamCut | str | None
 RETIRED_ARGUMENTS: Final = {"patience": "retry_timeout"}
 
 
@@ -244,7 +244,7 @@ class Client:
 
     def stream(self, stream: str | StreamName) -> Stream:
         """One stream by name: epochs, scaling, batch reads, cuts by distance, event time."""
-        return Stream(self, stream_name(stream))
+        return Stream(self.session, stream_name(stream))
 
     def table(self, table: str | StreamName) -> Table:
         """One key-value table by name; `client.tables` makes and lists them.  Raises Invalid (its name)."""
@@ -268,15 +268,7 @@ class Client:
 
     async def cut(self, stream: str | StreamName, which: Cut) -> StreamCut | None:
         """ "head", "tail", the text of a cut, or a cut, as a cut; None for none.  Raises NotFound, Invalid."""
-        stream = stream_name(stream)
-        if which == "head":
-            return await self.stream_cut_head(stream)
-        if which == "tail":
-            return await self.stream_cut_tail(stream)
-        found = cuts.from_text(which) if isinstance(which, str) else which
-        if found is not None and found.stream != stream:
-            raise Invalid(f"that is a cut of {found.stream}, not of {stream}")
-        return found
+        return await segments.resolve_cut(self.session, stream_name(stream), which)
 
     async def stream_cut_head(self, stream: str | StreamName) -> StreamCut:
         """The oldest position.  Raises NotFound."""
@@ -305,10 +297,12 @@ class Client:
     async def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
         """What follows a segment, with all predecessors.  Raises NotFound."""
         name = stream_name(stream)
-        return await self.session.with_retry(lambda: self.session.controller.successors(name, segment), 30.0)
+        return await self.session.with_retry(
+            lambda: self.session.controller.successors(name, segment), REQUEST_TIMEOUT_SECONDS
+        )
 
     def segment_batches(
         self, stream: str | StreamName, segment: SegmentId, start: int = 0, end: int | None = None
     ) -> AsyncIterator[pa.RecordBatch]:
         """The events of one segment between two byte offsets as record batches (event, segment, offset)."""
-        return segments.segment_batches(self.session, stream_name(stream), segment, start, end)
+        return segment_batches(self.session, stream_name(stream), segment, start, end)

@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.client.aio import Client as AioClient
-    from sarit.client.aio import Cut
     from sarit.client.blocking.loop_thread import LoopThread
-    from sarit.client.core.values import SegmentInfo, StreamInfo, Successor
+    from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
     from sarit.core.policies import RetentionPolicy, ScalingPolicy

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.aio import Cut
     from sarit.client.blocking.loop_thread import LoopThread
-    from sarit.client.core.values import SegmentRange
+    from sarit.client.core.values import Cut, SegmentRange
     from sarit.client.reader.batch import BatchReader as AioBatchReader
     from sarit.client.reader.batch import Slice
     from sarit.client.reader.pointers import EventPointer

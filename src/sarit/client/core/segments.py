@@ -1,4 +1,4 @@
-"""Segment-level questions and reads: what planners (Spark) and administrators need."""
+"""Requests about single segments, and the cuts they make up: for planners (Spark), readers and administrators."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 from sarit.client.core.connection import REQUESTS
 from sarit.client.core.replies import error_of, expect
 from sarit.client.core.values import SegmentInfo
-from sarit.client.reader.cursor import EventCursor, arrow_schema
-from sarit.client.reader.fetch import SegmentFetch
+from sarit.core import cuts
 from sarit.core.cuts import StreamCut
-from sarit.core.errors import Corrupt, NotFound, Unavailable
+from sarit.core.errors import Invalid, NotFound, Unavailable
 from sarit.core.limits import REQUEST_TIMEOUT_SECONDS
 from sarit.wire.commands import GetStreamSegmentInfo, SegmentTruncated, StreamSegmentInfo, TruncateSegment, WrongHost
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-
-    import pyarrow as pa
+    from collections.abc import Callable, Iterable
 
     from sarit.client.core.session import Session
+    from sarit.client.core.values import Cut
     from sarit.core.names import SegmentId, StreamName
 
 
@@ -77,15 +75,29 @@ async def truncate_segment(session: Session, stream: StreamName, segment: Segmen
     expect(reply, SegmentTruncated, stream.segment(segment))
 
 
+async def resolve_cut(session: Session, stream: StreamName, which: Cut) -> StreamCut | None:
+    """ "head", "tail", the text of a cut, or a cut, as a cut; None for none.  Raises NotFound, Invalid."""
+    if which == "head":
+        return await head_cut(session, stream)
+    if which == "tail":
+        return await tail_cut(session, stream)
+    found = cuts.from_text(which) if isinstance(which, str) else which
+    if found is not None and found.stream != stream:
+        raise Invalid(f"that is a cut of {found.stream}, not of {stream}")
+    return found
+
+
 async def head_cut(session: Session, stream: StreamName) -> StreamCut:
     """The oldest position of a stream.  Raises NotFound."""
-    return StreamCut(stream, await session.with_retry(lambda: session.controller.head_segments(stream), 30.0))
+    return StreamCut(
+        stream, await session.with_retry(lambda: session.controller.head_segments(stream), REQUEST_TIMEOUT_SECONDS)
+    )
 
 
 async def tail_cut(session: Session, stream: StreamName) -> StreamCut:
     """The position behind the newest event, as of now; of a sealed stream its end.  Raises NotFound."""
     while True:
-        ranges = await session.with_retry(lambda: session.controller.current_segments(stream), 30.0)
+        ranges = await session.with_retry(lambda: session.controller.current_segments(stream), REQUEST_TIMEOUT_SECONDS)
         if not ranges:
             return await _sealed_end(session, stream)
         segments = [found.segment for found in ranges]
@@ -110,34 +122,3 @@ async def _sealed_end(session: Session, stream: StreamName) -> StreamCut:
                 open_ends.append(successor.segment)
     infos = await segment_infos(session, stream, last)
     return StreamCut(stream, {segment: info.end_offset for segment, info in infos.items()})
-
-
-async def segment_batches(
-    session: Session, stream: StreamName, segment: SegmentId, start: int, end: int | None
-) -> AsyncIterator[pa.RecordBatch]:
-    """The events of one segment between two offsets as record batches (event, segment, offset).
-
-    `end` None: to the end of the segment, waiting at its tail until it is sealed.  Raises Truncated, NotFound.
-    """
-    moved = asyncio.Event()
-    fetch = SegmentFetch(session, stream, segment, start, end, lambda _: moved.set())
-    cursor = EventCursor(segment, start)
-    schema = arrow_schema()
-    fetch.start()
-    try:
-        while not fetch.exhausted:
-            piece = fetch.take()
-            if piece is not None:
-                batch = cursor.table(piece, schema)
-                if batch is not None:
-                    yield batch
-                continue
-            if fetch.failure is not None:
-                raise fetch.failure
-            moved.clear()
-            if not fetch.ready:
-                await moved.wait()
-        if cursor.held_bytes:
-            raise Corrupt(f"{fetch.name}: offset {end} is in the middle of an event")
-    finally:
-        fetch.close()

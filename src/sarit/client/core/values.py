@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
     from sarit.core.policies import StreamConfig
+
+
+# How callers name a position: "head", "tail", the text of a cut, a cut; None where there need not be one.
+Cut: TypeAlias = "StreamCut | str | None"
 
 
 @dataclass(frozen=True, slots=True)

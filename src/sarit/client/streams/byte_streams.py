@@ -16,7 +16,7 @@ from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.segment_appender import FlushBarrier
 from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
-from sarit.core.limits import MAX_BYTE_WRITER_UNACKED_BYTES, MIB, WRITE_CHUNK_BYTES
+from sarit.core.limits import MAX_BYTE_WRITER_UNACKED_BYTES, MIB, REQUEST_TIMEOUT_SECONDS, WRITE_CHUNK_BYTES
 
 if TYPE_CHECKING:
     from sarit.client.core.session import Session
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 async def only_segment(session: Session, stream: StreamName) -> SegmentId:
     """The segment of a byte stream.  Raises NotFound, Invalid when there are several."""
-    found = [r.segment for r in await session.with_retry(lambda: session.controller.current_segments(stream), 30.0)]
+    found = [
+        r.segment
+        for r in await session.with_retry(lambda: session.controller.current_segments(stream), REQUEST_TIMEOUT_SECONDS)
+    ]
     if not found:
         found = list(await session.controller.head_segments(stream))
     if len(found) != 1:

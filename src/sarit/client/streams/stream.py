@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.core.segments import resolve_cut
 from sarit.client.reader import batch, pointers
 from sarit.client.streams import history, scaling
 from sarit.client.streams.event_time import TimeWindows
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.client.aio import Client, Cut
-    from sarit.client.core.values import SegmentRange
+    from sarit.client.core.session import Session
+    from sarit.client.core.values import Cut, SegmentRange
     from sarit.client.reader.batch import BatchReader, Slice
     from sarit.client.reader.pointers import EventPointer
     from sarit.client.streams.history import Epoch
@@ -26,10 +27,9 @@ if TYPE_CHECKING:
 class Stream:
     """Make one with `client.stream("scope/stream")`; it asks nothing until it is used."""
 
-    def __init__(self, client: Client, name: StreamName) -> None:
+    def __init__(self, session: Session, name: StreamName) -> None:
         self.name = name
-        self._client = client
-        self._session = client.session
+        self._session = session
 
     def __repr__(self) -> str:
         return f"Stream({self.name})"
@@ -94,7 +94,7 @@ class Stream:
         return await batch.next_cut(self._session, await self._cut(start), distance_bytes, approximate=approximate)
 
     async def _cut(self, which: Cut) -> StreamCut:
-        found = await self._client.cut(self.name, which)
+        found = await resolve_cut(self._session, self.name, which)
         if found is None:
             raise Invalid('that cut has no bounds: give "head", "tail", a StreamCut or its text')
         return found
