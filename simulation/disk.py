@@ -28,7 +28,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.env.ports import WHOLE_BLOCK_BYTES
+from sarit.core.limits import DISK_BLOCK_BYTES
 from simulation.inodes import EntryChange, Inode, LengthChange, SectorWrite, apply_change, apply_entry, directory_of
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class SimulatedFile:
         """See `ports.File.pwrite`."""
         self._check(write=True)
         data = b"".join(parts)
-        if self._whole_blocks and (len(data) % WHOLE_BLOCK_BYTES or offset % WHOLE_BLOCK_BYTES):
+        if self._whole_blocks and (len(data) % DISK_BLOCK_BYTES or offset % DISK_BLOCK_BYTES):
             raise ValueError(f"{len(data)} bytes at {offset} of {self._path} are not whole blocks")
         self._need_space(offset + len(data))
         fails = self._fails("write_error")

@@ -7,15 +7,21 @@ can run everything else.  A file that must break a rule is listed here with the 
 from __future__ import annotations
 
 import ast
+import io
+import re
+import tokenize
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.ratchet import LITERALS, RETIRED_IN_IDENTIFIERS, RETIRED_IN_PROSE
+from tests.vocabulary import ALLOWED_IDENTIFIERS, RETIRED, RETIRED_PROSE
 from tools import generate_blocking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
@@ -72,6 +78,9 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
 # Modules above the limit today.  Numbers only fall: cut the module, then lower or remove its line.
 LONG_MODULES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
+
+# Where bounds, intervals and sizes are written: what an operator chooses, and all others.
+LITERAL_HOMES = ("src/sarit/core/limits.py", "src/sarit/node/settings.py")
 
 
 def _is_generated(path: Path) -> bool:
@@ -221,3 +230,128 @@ def test_there_is_no_room_called_utils() -> None:
 def test_blocking_client_is_what_the_asyncio_classes_give() -> None:
     wrong = [str(path.relative_to(ROOT)) for path in generate_blocking.stale()]
     assert not wrong, "run `make generate` and commit: " + ", ".join(wrong)
+
+
+_CONSTANT = re.compile(r"_?[A-Z0-9_]*_?(SECONDS|BYTES|MS)")
+
+
+def literal_constants(source: str) -> Iterator[str]:
+    """Names of module constants in seconds, bytes or milliseconds that are made of numbers alone."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name, value = node.targets[0].id, node.value
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            name, value = node.target.id, node.value
+        else:
+            continue
+        numbers = ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop | ast.expr_context
+        parts = [
+            part
+            for part in ast.walk(value)
+            if not isinstance(part, numbers) and not (isinstance(part, ast.Name) and part.id in {"KIB", "MIB"})
+        ]
+        if _CONSTANT.fullmatch(name) and not parts:
+            yield name
+
+
+def test_sizes_and_times_are_in_limits_or_settings() -> None:
+    wrong = []
+    for path in _modules("src"):
+        relative = path.relative_to(ROOT).as_posix()
+        found = [] if relative in LITERAL_HOMES else list(literal_constants(path.read_text()))
+        if len(found) > LITERALS.get(relative, 0):
+            wrong.append(f"{relative}: move to core/limits.py: {', '.join(found)}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("A_SECONDS: Final = 1.5", ["A_SECONDS"]),
+        ("_B_BYTES = 4 * KIB", ["_B_BYTES"]),
+        ("C_MS = -(1 << 3)", ["C_MS"]),
+        ("D_BYTES: Final = _HEADER.size", []),
+        ("E_BYTES = D_BYTES + 1", []),
+        ("SEGMENTS = 4", []),
+        ("def f(x_seconds=1.0):\n    Y_SECONDS = 2", []),
+    ],
+)
+def test_a_literal_constant_is_recognized(source: str, names: list[str]) -> None:
+    assert list(literal_constants(source)) == names
+
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_PROSE_WORD = re.compile(r"[A-Za-z]+")
+SPEAKING = ("src", "tests", "simulation", "checkers", "benchmarks", "examples", "tools", "fuzz")
+
+
+def retired_identifiers(source: str) -> Iterator[tuple[str, str]]:
+    """(retired word, identifier) of each use in Python code."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NAME and token.string not in ALLOWED_IDENTIFIERS:
+            for word in _WORD.findall(token.string):
+                if word.lower() in RETIRED:
+                    yield word.lower(), token.string
+
+
+def retired_prose(text: str) -> Iterator[str]:
+    """Retired words of a text."""
+    for word in _PROSE_WORD.findall(text):
+        if word.lower() in RETIRED_PROSE:
+            yield word.lower()
+
+
+def _prose_of_code(source: str) -> str:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return "\n".join(token.string for token in tokens if token.type in {tokenize.STRING, tokenize.COMMENT})
+
+
+def _documents() -> list[Path]:
+    pages = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in path.parts]
+    return [*pages, *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"))]
+
+
+def _over(found: Counter[str], bounds: dict[str, int], words: dict[str, str], where: dict[str, list[str]]) -> list[str]:
+    return [
+        f"{word}: {count} uses, the bound is {bounds.get(word, 0)}; say {words[word]}: {', '.join(where[word][-5:])}"
+        for word, count in sorted(found.items())
+        if count > bounds.get(word, 0)
+    ]
+
+
+def _count(uses: Iterable[tuple[str, str]]) -> tuple[Counter[str], dict[str, list[str]]]:
+    found: Counter[str] = Counter()
+    where: dict[str, list[str]] = {}
+    for word, place in uses:
+        found[word] += 1
+        where.setdefault(word, []).append(place)
+    return found, where
+
+
+def test_identifiers_are_free_of_retired_words() -> None:
+    found, where = _count(
+        (word, f"{path.relative_to(ROOT)}:{name}")
+        for path in _modules(*SPEAKING)
+        if path.name not in {"vocabulary.py", "ratchet.py"}
+        for word, name in retired_identifiers(path.read_text())
+    )
+    wrong = _over(found, RETIRED_IN_IDENTIFIERS, RETIRED, where)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_prose_is_free_of_retired_words() -> None:
+    texts = [(path, path.read_text()) for path in _documents()]
+    texts += [(path, _prose_of_code(path.read_text())) for path in _modules("src")]
+    found, where = _count((word, str(path.relative_to(ROOT))) for path, text in texts for word in retired_prose(text))
+    wrong = _over(found, RETIRED_IN_PROSE, RETIRED_PROSE, where)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_retired_words_are_recognized() -> None:
+    source = "def _lookAgain(patience_seconds): OpenDoor.hinted(get_type_hints)  # a lane"
+    assert sorted(retired_identifiers(source)) == [
+        ("door", "OpenDoor"),
+        ("look", "_lookAgain"),
+        ("patience", "patience_seconds"),
+    ]
+    assert list(retired_prose("Nobody was told; planet lanes")) == ["told", "lanes"]

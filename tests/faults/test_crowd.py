@@ -13,7 +13,7 @@ from tests.faults.crowd import Customer, address_of, bare, ends, many, more_desc
 from tests.nodes import SARIT, RunningNode
 from tests.unit.store.server.test_connection import append_end, raw
 
-IMPATIENT = Path(__file__).with_name("impatient_node.py")
+SHORT_TIMEOUTS = Path(__file__).with_name("node_with_short_timeouts.py")
 CONNECTIONS = 2000
 DEAF = 60
 HALF = 60
@@ -32,7 +32,7 @@ def limited(soft: str, hard: str, *command: str) -> tuple[str, ...]:
 def test_two_thousand_connections_and_some_that_misbehave(tmp_path) -> None:
     """The node was given 1,024 descriptors by its shell, and takes what it may have beyond."""
     more_descriptors(CONNECTIONS + 300)
-    command = limited("1024", "", sys.executable, str(IMPATIENT))
+    command = limited("1024", "", sys.executable, str(SHORT_TIMEOUTS))
     with RunningNode(tmp_path / "data", "--containers", "2", sarit=command) as node:
         asyncio.run(asyncio.wait_for(crowd(node), 150))
     log = node.log()

@@ -17,7 +17,7 @@ from sarit.rpc.generated import controller_pb2 as pb
 from tests.faults.crowd import Customer, address_of, many
 from tests.nodes import RunningNode
 
-IMPATIENT = Path(__file__).with_name("impatient_node.py")
+SHORT_TIMEOUTS = Path(__file__).with_name("node_with_short_timeouts.py")
 SERVICE = "/io.pravega.controller.stream.api.grpc.v1.ControllerService/"
 GROWTH_BYTES = 260 << 20  # of some 4,000 calls under way
 SEED = 21
@@ -25,7 +25,7 @@ SEED = 21
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    command = (sys.executable, str(IMPATIENT))
+    command = (sys.executable, str(SHORT_TIMEOUTS))
     with RunningNode(tmp_path_factory.mktemp("calls") / "data", "--containers", "2", sarit=command) as running:
         yield running
 

@@ -12,9 +12,15 @@ import select
 import signal
 import stat
 import sys
-from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from sarit.core.limits import KIB, MIB, REPEATED_SIGNAL_SECONDS
+from sarit.core.limits import (
+    FILE_WRITE_BYTES,
+    INTERRUPT_POLL_SECONDS,
+    PIPE_WRITE_BYTES,
+    REPEATED_SIGNAL_SECONDS,
+    STDIN_READ_BYTES,
+)
 from sarit.env.real import RealClock
 
 if TYPE_CHECKING:
@@ -22,12 +28,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
 T = TypeVar("T")
-
-_READ_BYTES: Final = 64 * KIB
-# So much a pipe that is ready takes without blocking (PIPE_BUF).
-_PIPE_WRITE_BYTES: Final = 4 * KIB
-_FILE_WRITE_BYTES: Final = 1 * MIB
-_LOOK_AGAIN_SECONDS: Final = 0.1
 
 
 class Interrupts:
@@ -92,7 +92,7 @@ def lines(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:
     def read() -> bytes:
         while True:
             try:
-                return os.read(descriptor, _READ_BYTES)
+                return os.read(descriptor, STDIN_READ_BYTES)
             except BlockingIOError:
                 select.select([descriptor], [], [])
 
@@ -115,7 +115,7 @@ class Output:
         self._descriptor = descriptor
         self._interrupts = interrupts
         regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        self._piece_bytes = _FILE_WRITE_BYTES if regular else _PIPE_WRITE_BYTES
+        self._piece_bytes = FILE_WRITE_BYTES if regular else PIPE_WRITE_BYTES
 
     def write(self, texts: list[bytes]) -> None:
         """Write each as a line.  Ctrl-C ends it, without raising, behind a whole line if that can be had at once.
@@ -128,7 +128,7 @@ class Output:
             asked = self._interrupts.asked
             if asked and written == begun:
                 return
-            if not self._ready(0 if asked else _LOOK_AGAIN_SECONDS):
+            if not self._ready(0 if asked else INTERRUPT_POLL_SECONDS):
                 if asked:
                     return
                 continue

@@ -35,6 +35,7 @@ from __future__ import annotations
 from typing import Final
 
 from sarit.core.errors import Corrupt, Invalid
+from sarit.core.limits import MAX_TAG_BYTES
 from sarit.core.names import SYSTEM_SCOPE, StreamName
 
 SCOPES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/scopes"
@@ -58,7 +59,6 @@ COMPLETED_BY_TIME: Final = b"y/"
 CUTS: Final = b"c/"
 RETENTION_INDEX: Final = b"r/"
 WATERMARK_INDEX: Final = b"w/"
-MAX_TAG_BYTES: Final = 1024
 _TXN_DIGITS: Final = 32
 
 

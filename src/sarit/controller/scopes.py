@@ -18,7 +18,7 @@ from sarit.controller.model.records import ScopeRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
-from sarit.core.limits import NOT_EXISTS
+from sarit.core.limits import NOT_EXISTS, SCOPE_INCARNATION_BYTES
 from sarit.core.names import SYSTEM_SCOPE, StreamName, is_internal_name
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from sarit.controller.key_value_tables import KeyValueTables
     from sarit.controller.streams import Streams
     from sarit.env.ports import Env
-
-_INCARNATION_BYTES = 8
 
 
 class Scopes:
@@ -50,7 +48,7 @@ class Scopes:
         found = await self._catalog.scope(scope)
         if found is not None and not await self.complete_pending(scope):
             raise Exists(f"scope {scope} exists")
-        record = ScopeRecord(self._env.random.bytes(_INCARNATION_BYTES), self._env.clock.wall_ms())
+        record = ScopeRecord(self._env.random.bytes(SCOPE_INCARNATION_BYTES), self._env.clock.wall_ms())
         table = keys.scope_table(scope, record.incarnation)
         await self._catalog.tables.create(table)
         update = TableUpdate(scope.encode(), codec.encode_scope(record), NOT_EXISTS)

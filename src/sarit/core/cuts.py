@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
 from sarit.core.keyspace import tiles
-from sarit.core.limits import MIB
+from sarit.core.limits import MAX_CUT_TEXT_BYTES
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.versioned import Cursor, pack_int, pack_long, pack_signed, pack_single, pack_text
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sarit.core.keyspace import KeyRange
 
 UNBOUNDED_TEXT: Final = "UNBOUNDED"
-MAX_CUT_TEXT_BYTES: Final = 16 * MIB  # of the text inside, so that a small hostile one cannot fill memory
 
 _VERSION: Final = 1
 _UNSIGNED_VERSION: Final = 0

@@ -29,6 +29,38 @@ MAX_WRITERS_PER_CONNECTION: Final = 10_000
 REQUEST_OVERHEAD_BYTES: Final = 4 * KIB  # memory of a waiting request, beside its payload
 CHUNK_READ_MEMORY_BYTES: Final = 4 * MIB  # of a read from chunks: two of their blocks
 
+# After the data of AppendBlockEnd.  With more, the data is copied: a view would keep the rest in memory.
+MAX_TRAILING_BYTES: Final = 1024
+# A payload from this size on is received into a buffer of its own.
+LARGE_FRAME_BYTES: Final = 16 * KIB
+# A payload above this size is received in pieces: memory follows the bytes that came, not the length claimed.
+FRAME_PIECE_BYTES: Final = 1 * MIB
+# Up to this size a copy costs less than a second read.
+COPIED_FRAME_BYTES: Final = 64 * KIB
+RECEIVE_WINDOW_BYTES: Final = 256 * KIB
+SMALL_RECEIVE_WINDOW_BYTES: Final = 8 * KIB
+# Shorter pieces of a frame are joined, longer ones are sent by reference.
+JOINED_PIECE_BYTES: Final = 4096
+UUID_BYTES: Final = 16
+
+# -- files and sockets -------------------------------------------------------------------------
+DISK_BLOCK_BYTES: Final = 4096
+# Aligned memory of a thread for direct writes.
+DIRECT_STAGING_BYTES: Final = 4 * MIB
+# Writes from this size on use O_DIRECT (docs/decisions/0304).
+DIRECT_WRITE_BYTES: Final = 1 * MIB
+# The same for writes that nobody waits for.  More than a rate-limited piece of a chunk: direct writes of such pieces
+# delay the syncs of the log.
+DIRECT_BACKGROUND_WRITE_BYTES: Final = 512 * KIB
+# Larger direct reads delay the syncs of the log: the disk serves each of them whole.
+DIRECT_READ_PIECE_BYTES: Final = 256 * KIB
+SOCKET_BUFFER_BYTES: Final = 4 * MIB
+
+# -- serialized forms ---------------------------------------------------------------------------
+MAX_JAVA_TEXT_BYTES: Final = 0xFFFF
+# Of the text in a compressed stream cut: a small hostile one cannot fill memory.
+MAX_CUT_TEXT_BYTES: Final = 16 * MIB
+
 # -- container and durable log --------------------------------------------------------------
 FRAME_TARGET_BYTES: Final = 1 * MIB
 MAX_FRAME_BYTES: Final = 32 * MIB
@@ -168,10 +200,47 @@ INDEX_REWRITE_BYTES: Final = 4 * MIB  # of a WAL, read and written again at once
 INDEX_ROW_OVERHEAD_BYTES: Final = 64  # what a row adds to the WAL beside its key and value, about
 
 # -- controller --------------------------------------------------------------------------------
-# (bounds and intervals of this part)
+TRANSACTION_ID_BYTES: Final = 16
+MIN_TRANSACTION_LEASE_MS: Final = 10_000
+MAX_TRANSACTION_LEASE_MS: Final = 600_000
+# A transaction cannot be kept open longer.
+MAX_TRANSACTION_MS: Final = 24 * 3600 * 1000
+COMMIT_RETRY_SECONDS: Final = 0.5
+# How long a question for the state of a transaction waits for a completion that is under way.
+TRANSACTION_STATE_WAIT_SECONDS: Final = 0.05
+# Records of completed transactions are retained at least that long.
+COMPLETED_TRANSACTION_MS: Final = 10 * 60 * 1000
+# The latest completed transactions are searched for back to this time first, then further.
+FIRST_COMPLETED_SPAN_MS: Final = 1000
+SCOPE_INCARNATION_BYTES: Final = 8
+# Between two maintenance rounds, however short the intervals.
+MIN_ROUND_PAUSE_SECONDS: Final = 0.01
+RECOVERY_SWEEP_SECONDS: Final = 1.0
+# Pending work younger than that belongs to the controller that began it.
+RECOVERY_GRACE_SECONDS: Final = 5.0
+WATERMARK_READ_BYTES: Final = MIB
+# Part of a table key.
+MAX_TAG_BYTES: Final = 1024
 
 # -- node, gRPC --------------------------------------------------------------------------------
-# (bounds and intervals of this part)
+# A client that takes no replies for that long is disconnected.
+GRPC_STALL_SECONDS: Final = 60.0
+# From the last bytes to a client that broke the protocol to the end of its connection.
+GRPC_CLOSE_SECONDS: Final = 10.0
+# From a new connection to its first bytes (one port) or its HTTP/2 settings.
+GRPC_FIRST_BYTES_SECONDS: Final = 20.0
+# A connection that sends nothing for that long gets a ping ...
+GRPC_IDLE_SECONDS: Final = 60.0
+# ... and that long to answer: over a slow path the ping waits after replies.
+GRPC_PING_SECONDS: Final = 60.0
+# The least that HTTP/2 allows: every connection may use all of its window.
+HTTP2_WINDOW_BYTES: Final = 65_535
+MAX_API_REQUEST_BYTES: Final = 4 * MIB
+# Of all large requests that are not complete, together.
+MAX_BUFFERED_REQUEST_BYTES: Final = 64 * MIB
+# For one whole request to arrive, and for one reply to be taken.
+GRPC_MESSAGE_SECONDS: Final = 60.0
+REQUEST_PIECE_BYTES: Final = 64 * KIB
 
 # -- client: connections and retries -----------------------------------------------------------
 DEFAULT_RETRY_TIMEOUT_SECONDS: Final = 300.0  # of writers and readers, unless `connect(retry_timeout=)` says otherwise
@@ -217,7 +286,12 @@ MAX_OUTCOME_POLL_SECONDS: Final = 0.05
 # (bounds and intervals of this part)
 
 # -- command line and Spark --------------------------------------------------------------------
-# (bounds and intervals of this part)
+STDIN_READ_BYTES: Final = 64 * KIB
+# A ready pipe takes that much without blocking (PIPE_BUF).
+PIPE_WRITE_BYTES: Final = 4 * KIB
+FILE_WRITE_BYTES: Final = 1 * MIB
+# Between two checks for Ctrl-C while standard output is not ready.
+INTERRUPT_POLL_SECONDS: Final = 0.1
 
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.

@@ -18,6 +18,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
+from sarit.core.limits import MAX_JAVA_TEXT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _FORMAT: Final = 0
 _HEAD: Final = struct.Struct(">BBB")
 _REVISION: Final = struct.Struct(">Bi")
-_MAX_TEXT_BYTES: Final = 0xFFFF
 
 _INT_WIDTHS: Final = ((1, 7), (2, 14), (4, 30))
 _INT_MARKS: Final = {1: 0, 2: 0x8000, 4: 0xC000_0000}
@@ -43,8 +43,8 @@ def pack_single(version: int, revisions: Mapping[int, bytes]) -> bytes:
 def pack_text(text: str) -> bytes:
     """uint16 length and modified UTF-8.  Raises Invalid when it is too long."""
     raw = encode_java(text)
-    if len(raw) > _MAX_TEXT_BYTES:
-        raise Invalid(f"a string of {len(raw)} bytes; the most is {_MAX_TEXT_BYTES}")
+    if len(raw) > MAX_JAVA_TEXT_BYTES:
+        raise Invalid(f"a string of {len(raw)} bytes; the most is {MAX_JAVA_TEXT_BYTES}")
     return len(raw).to_bytes(2, "big") + raw
 
 

@@ -8,7 +8,7 @@ that touches the operating system.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
-
-WHOLE_BLOCK_BYTES: Final = 4096
 
 
 class Clock(Protocol):
@@ -91,7 +89,7 @@ class Files(Protocol):
         "scan" is for files that are read by `scan` alone, in large pieces: past the page cache where the file
         system can, since what is read once and in order would only push out what is of use there.
         "blocks" is "write" for files that are not read soon: large writes pass the page cache where the file
-        system can, so every `pwrite` begins and ends at a multiple of WHOLE_BLOCK_BYTES (else ValueError).
+        system can, so every `pwrite` begins and ends at a multiple of DISK_BLOCK_BYTES (else ValueError).
         Open such a file once more, with "read" or "scan", to read it.
         A directory can be opened with "read", for its lock."""
 

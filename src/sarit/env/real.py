@@ -20,12 +20,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
+from sarit.core.limits import SOCKET_BUFFER_BYTES
 from sarit.env.ports import Env
 from sarit.env.real_files import RealFiles
 
 T = TypeVar("T")
 
-_SOCKET_BUFFER_BYTES: Final = 4 << 20
 _BACKLOG: Final = 4096
 # Seconds of silence before a peer is asked whether it lives, seconds between questions, and how many go unanswered.
 _KEEP_ALIVE: Final = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPCNT: 4}
@@ -196,8 +196,8 @@ def _tune(sock: socket.socket) -> None:
     for option, value in _KEEP_ALIVE.items():
         sock.setsockopt(socket.IPPROTO_TCP, option, value)
     if _big_buffers_allowed():
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
 
 
 @functools.cache
@@ -208,8 +208,8 @@ def _big_buffers_allowed() -> bool:
     would reach, and asking switches that tuning off: then it is better not to ask."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
-            probe.setsockopt(socket.SOL_SOCKET, option, _SOCKET_BUFFER_BYTES)
-            if probe.getsockopt(socket.SOL_SOCKET, option) < _SOCKET_BUFFER_BYTES:
+            probe.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
+            if probe.getsockopt(socket.SOL_SOCKET, option) < SOCKET_BUFFER_BYTES:
                 return False
     return True
 

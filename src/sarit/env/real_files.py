@@ -16,11 +16,19 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from sarit.env.ports import WHOLE_BLOCK_BYTES, Buffer
+from sarit.core.limits import (
+    DIRECT_BACKGROUND_WRITE_BYTES,
+    DIRECT_READ_PIECE_BYTES,
+    DIRECT_STAGING_BYTES,
+    DIRECT_WRITE_BYTES,
+    DISK_BLOCK_BYTES,
+)
 from sarit.env.real_memory import ReadMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from sarit.env.ports import Buffer
 
 _MAX_PARTS_PER_WRITE: Final = 1024  # IOV_MAX on Linux
 _FLAGS: Final = {
@@ -32,12 +40,6 @@ _FLAGS: Final = {
 }
 _WRITE_AND_SYNC: Final = getattr(os, "RWF_DSYNC", 0)
 _UNKNOWN_FLAG: Final = (errno.EOPNOTSUPP, errno.ENOSYS)
-_STAGING_BYTES: Final = 4 << 20
-DIRECT_WRITE_BYTES: Final = 1 << 20
-# Of files that nobody waits for.  More than a paced piece of a chunk: such pieces would hold up the log's syncs.
-DIRECT_BACKGROUND_WRITE_BYTES: Final = 512 << 10
-# Large ones hold up the syncs of the log: the disk takes them whole.
-SCAN_PIECE_BYTES: Final = 256 << 10
 
 
 class RealFile:
@@ -77,8 +79,8 @@ class RealFile:
         """As `pread`, of a file opened with "scan", into memory of the result's own."""
         if length <= 0:
             return b""
-        before = offset % WHOLE_BLOCK_BYTES
-        size = before + length + -(before + length) % WHOLE_BLOCK_BYTES
+        before = offset % DISK_BLOCK_BYTES
+        size = before + length + -(before + length) % DISK_BLOCK_BYTES
         memory = _memory.take(size)
         got = self._fill(memory, offset - before)
         return memory[before : min(got, before + length)]
@@ -88,7 +90,7 @@ class RealFile:
         got = 0
         while got < len(memory):
             try:
-                count = os.preadv(self._fd, [memory[got : got + SCAN_PIECE_BYTES]], offset + got)
+                count = os.preadv(self._fd, [memory[got : got + DIRECT_READ_PIECE_BYTES]], offset + got)
             except OSError as error:
                 if error.errno != errno.EINVAL or not self._direct_io:
                     raise
@@ -98,7 +100,7 @@ class RealFile:
             got += count
             if not count:
                 break
-            if self._direct_io and count % WHOLE_BLOCK_BYTES:
+            if self._direct_io and count % DISK_BLOCK_BYTES:
                 if offset + got >= self.size():
                     break
                 self._set_direct_io(False)  # a file system that reads half blocks: the rest begins within one
@@ -140,7 +142,7 @@ class RealFile:
 
     def _checked_size(self, parts: Sequence[Buffer], offset: int) -> int:
         size = sum(map(len, parts))
-        if self._blocks and (size % WHOLE_BLOCK_BYTES or offset % WHOLE_BLOCK_BYTES):
+        if self._blocks and (size % DISK_BLOCK_BYTES or offset % DISK_BLOCK_BYTES):
             raise ValueError(f"{size} bytes at {offset} of {self.path} are no whole blocks")
         return size
 
@@ -163,11 +165,11 @@ class RealFile:
             for part in parts:
                 at = 0
                 while at < len(part):
-                    count = min(len(part) - at, _STAGING_BYTES - filled)
+                    count = min(len(part) - at, DIRECT_STAGING_BYTES - filled)
                     staging[filled : filled + count] = part if count == len(part) else memoryview(part)[at : at + count]
                     filled += count
                     at += count
-                    if filled == _STAGING_BYTES:
+                    if filled == DIRECT_STAGING_BYTES:
                         self._write_staged(staging, filled, offset + total)
                         total += filled
                         filled = 0
@@ -188,7 +190,7 @@ class RealFile:
         while written < size:
             count = os.pwrite(self._fd, staging[written:size], offset + written)
             if written + count < size:
-                count -= count % WHOLE_BLOCK_BYTES
+                count -= count % DISK_BLOCK_BYTES
             if count <= 0:
                 raise OSError(errno.EIO, "the write made no progress", self.path)
             written += count
@@ -248,7 +250,7 @@ def _staging() -> memoryview:
     """This thread's aligned memory."""
     found: memoryview | None = getattr(_staging_of_thread, "memory", None)
     if found is None:
-        found = _staging_of_thread.memory = memoryview(mmap.mmap(-1, _STAGING_BYTES))
+        found = _staging_of_thread.memory = memoryview(mmap.mmap(-1, DIRECT_STAGING_BYTES))
     return found
 
 

@@ -2,7 +2,7 @@
 
 The first byte tells them apart: the wire protocol begins with Hello, whose type −127 starts with 0xff;
 HTTP/2 begins with "PRI".  The connection is handed to the right protocol with the bytes received so far.  One that
-has sent none for FIRST_BYTES_SECONDS is closed.
+has sent none for GRPC_FIRST_BYTES_SECONDS is closed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from sarit.core.admission import Admission
-from sarit.rpc.grpc_server import FIRST_BYTES_SECONDS, ClosedAtOnce
+from sarit.core.limits import GRPC_FIRST_BYTES_SECONDS
+from sarit.rpc.grpc_server import ClosedAtOnce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +62,7 @@ class _ProtocolDetector(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport for whoever takes over."""
         self._transport = cast("asyncio.Transport", transport)
-        self._first_byte_timer = asyncio.get_running_loop().call_later(FIRST_BYTES_SECONDS, self._transport.abort)
+        self._first_byte_timer = asyncio.get_running_loop().call_later(GRPC_FIRST_BYTES_SECONDS, self._transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
         """It never detected."""

@@ -1,16 +1,31 @@
-"""Connections of the controller API: how many there may be, and what ends one.
+"""The gRPC server of the controller API: connections, requests and replies in bounded memory and time, errors.
 
-grpclib speaks HTTP/2 and gRPC; it has no bound on connections, passes on what its HTTP/2 library raises, and says
-nothing of a client that broke the protocol.  So each connection is a `_GrpcConnection` that hands bytes on to grpclib's
-protocol and ends the connection, with one line in the log, when the client
+grpclib speaks HTTP/2 and gRPC, but it bounds neither connections nor requests, passes on whatever its HTTP/2 library
+raises, and reports nothing about a client that breaks the protocol.  This module adds that.  It is the only one that
+uses private parts of grpclib.
 
-- sends what is no HTTP/2, or a request that grpclib cannot handle;
-- leaves replies untaken for STALLED_SECONDS;
-- has not begun to speak HTTP/2 FIRST_BYTES_SECONDS after it came;
-- sends nothing for IDLE_SECONDS and then does not answer a ping within PING_SECONDS: it went without a word, or its
-  path did.  One that answers may keep an idle connection for ever, as the official clients do.
+*Connections.*  Each is a `_GrpcConnection`, which forwards bytes to grpclib's protocol and ends the connection, with
+one line in the log, when the client
 
-Frames of a type that HTTP/2 does not know are passed over (RFC 9113 par. 5.5).
+- sends something other than HTTP/2, or a request that grpclib cannot handle;
+- takes no replies for GRPC_STALL_SECONDS;
+- has not begun to speak HTTP/2 within GRPC_FIRST_BYTES_SECONDS;
+- sends nothing for GRPC_IDLE_SECONDS and then does not answer a ping within GRPC_PING_SECONDS: the client or its path
+  is gone.  A client that answers may keep an idle connection for ever, as the official clients do.
+
+Frames of a type that HTTP/2 does not define are ignored (RFC 9113 par. 5.5).
+
+*Requests and replies.*  grpclib takes any length that a client announces (four bytes: up to 4 GiB), waits for it
+without limit, and holds a reply until the client opens its window.  `RequestLimiter` sets bounds:
+
+- a request has at most MAX_API_REQUEST_BYTES and must arrive whole within GRPC_MESSAGE_SECONDS;
+- the pieces of all incomplete large requests are at most MAX_BUFFERED_REQUEST_BYTES together;
+- a connection whose client does not take a reply within GRPC_MESSAGE_SECONDS is ended, with one line in the log;
+- at most MAX_CALLS are under way.
+
+*Errors.*  `_STATUS` maps each kind of `core.errors` to a gRPC status.  Clients retry most statuses for a long time
+(FAILED_PRECONDITION too).  They do not retry NOT_FOUND, ALREADY_EXISTS and INVALID_ARGUMENT: an error that waiting
+cannot resolve must be one of these.
 """
 
 from __future__ import annotations
@@ -32,25 +47,30 @@ from h2.events import RemoteSettingsChanged, RequestReceived
 
 from sarit.core.admission import Admission
 from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFound, SaritError, Sealed, Unavailable
-from sarit.core.limits import KIB, MAX_CALLS, MIB
+from sarit.core.limits import (
+    GRPC_CLOSE_SECONDS,
+    GRPC_FIRST_BYTES_SECONDS,
+    GRPC_IDLE_SECONDS,
+    GRPC_MESSAGE_SECONDS,
+    GRPC_PING_SECONDS,
+    GRPC_STALL_SECONDS,
+    HTTP2_WINDOW_BYTES,
+    MAX_API_REQUEST_BYTES,
+    MAX_BUFFERED_REQUEST_BYTES,
+    MAX_CALLS,
+    REQUEST_PIECE_BYTES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 
 _log = logging.getLogger("sarit.controller.connection")
 
-STALLED_SECONDS: Final = 60.0
-CLOSE_SECONDS: Final = 10.0
-FIRST_BYTES_SECONDS: Final = 20.0
-IDLE_SECONDS: Final = 60.0
-PING_SECONDS: Final = 60.0  # over a slow path it stands behind replies
 _PING: Final = b"anybody?"
-# What a client may send ahead of what is taken: the least that HTTP/2 allows, as every connection may use it up.
-HTTP2_WINDOW_BYTES: Final = 65_535
 
 
 class GrpcListener:
-    """Makes the protocol of each new connection; at most `most` of them are open at once."""
+    """Makes the protocol of each new connection; at most `most` connections are open at once."""
 
     def __init__(self, services: Collection[Any], most: int) -> None:
         windows = Configuration(
@@ -65,16 +85,16 @@ class GrpcListener:
         return f"<GrpcListener, {self._open} connections>"
 
     def connection(self) -> asyncio.Protocol:
-        """A protocol for a new connection."""
+        """The protocol for a new connection."""
         if not self._admission.admits(self._open):
             if self._admission.should_report():
-                _log.error("%d API connections are open, the most allowed: new ones are closed", self._open)
+                _log.error("%d API connections are open, which is the limit: new ones are closed", self._open)
             return ClosedAtOnce()
         self._open += 1
         return _GrpcConnection(self, self._http())
 
     def closed(self) -> None:
-        """A connection has ended."""
+        """A connection was closed."""
         self._open -= 1
 
 
@@ -97,7 +117,7 @@ class _GrpcConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         self._inner.connection_made(_WriteCoalescer(self._transport))
-        self._check_liveness_in(FIRST_BYTES_SECONDS)
+        self._check_liveness_in(GRPC_FIRST_BYTES_SECONDS)
 
     def data_received(self, data: bytes) -> None:
         if self._ended or self._inner.connection.is_closing():
@@ -106,7 +126,7 @@ class _GrpcConnection(asyncio.Protocol):
         connection, processor = self._inner.connection, self._inner.processor
         try:
             events = connection.feed(data)
-        except Exception as error:  # its own ProtocolError, and whatever bytes make its parsers raise
+        except Exception as error:  # ProtocolError, and anything else that invalid bytes make the parsers raise
             self._end(f"broke the protocol: {_one_line(error)}")
             return
         connection.flush()
@@ -116,14 +136,14 @@ class _GrpcConnection(asyncio.Protocol):
                 return
             if type(event) is RemoteSettingsChanged:
                 self._speaks_http2 = True
-            if type(event) in getattr(processor, "processors", ()):  # it drops them when it closes
+            if type(event) in getattr(processor, "processors", ()):  # grpclib drops its processors when it closes
                 processor.process(event)
         if not connection.is_closing():
             connection.flush()
 
     def pause_writing(self) -> None:
         self._inner.pause_writing()
-        self._stall_timer = asyncio.get_running_loop().call_later(STALLED_SECONDS, self._stall)
+        self._stall_timer = asyncio.get_running_loop().call_later(GRPC_STALL_SECONDS, self._stall)
 
     def resume_writing(self) -> None:
         if self._stall_timer is not None:
@@ -142,47 +162,47 @@ class _GrpcConnection(asyncio.Protocol):
         self._liveness_timer = asyncio.get_running_loop().call_later(seconds, self._check_liveness)
 
     def _check_liveness(self) -> None:
-        """See whether there is somebody still."""
+        """End a connection that never began, or whose client is gone; else check again later."""
         if self._ended:
             return
         if self._inner.connection.is_closing():
-            self._transport.abort()  # or it would wait until the client has taken what was sent, for ever if need be
+            self._transport.abort()  # else the transport waits until the client has taken all bytes, perhaps for ever
         elif not self._speaks_http2:
-            self._end(f"did not begin to speak HTTP/2 for {FIRST_BYTES_SECONDS:.0f} s")
+            self._end(f"did not begin to speak HTTP/2 for {GRPC_FIRST_BYTES_SECONDS:.0f} s")
         elif self._received:
             self._received = False
-            self._check_liveness_in(IDLE_SECONDS)
+            self._check_liveness_in(GRPC_IDLE_SECONDS)
         elif not self._pinged:
             self._pinged = True
-            self._check_liveness_in(PING_SECONDS)
+            self._check_liveness_in(GRPC_PING_SECONDS)
             self._inner.connection._connection.ping(_PING)
             self._inner.connection.flush()
         else:
-            self._end(f"did not answer a ping for {PING_SECONDS:.0f} s")
+            self._end(f"did not answer a ping for {GRPC_PING_SECONDS:.0f} s")
 
     def _stall(self) -> None:
         if not (self._ended or self._transport.is_closing()):
             self._ended = True
-            self._report(f"did not take replies for {STALLED_SECONDS:.0f} s")
+            self._report(f"did not take replies for {GRPC_STALL_SECONDS:.0f} s")
             self._transport.abort()
 
     def _end(self, reason: str) -> None:
         self._ended = True
         self._report(reason)
-        self._inner.connection.flush()  # HTTP/2's own farewell
+        self._inner.connection.flush()  # GOAWAY
         self._inner.processor.close(reason)
-        # The transport waits until the client has taken what was sent, for ever if need be.
-        self._close_timer = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._transport.abort)
+        # Without this the transport waits until the client has taken all bytes, perhaps for ever.
+        self._close_timer = asyncio.get_running_loop().call_later(GRPC_CLOSE_SECONDS, self._transport.abort)
 
     def _report(self, reason: str) -> None:
         _log.warning("API connection %s closed: it %s", self._peer, reason)
 
 
 class _WriteCoalescer:
-    """A transport that hands on at the end of the loop's turn what was written in it.
+    """A transport that joins the writes of one turn of the event loop.
 
-    grpclib writes a reply in three parts, and many replies may come of one turn: each write would be a call of the
-    system, and wake the client once more."""
+    grpclib writes a reply in three parts, and one turn may produce many replies.  Each separate write would be a
+    system call and would wake the client again."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -211,14 +231,14 @@ class _WriteCoalescer:
 
 
 class ClosedAtOnce(asyncio.Protocol):
-    """Closes a connection over the bound."""
+    """Closes a connection that exceeds the limit."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
 def _rejection_reason(headers: Sequence[tuple[Any, Any]]) -> str | None:
-    """What makes grpclib stumble over a request, if anything does."""
+    """Why grpclib could not handle a request; None when it can."""
     names = {name for name, _ in headers}
     for name in (":method", ":path"):
         if name not in names:
@@ -234,24 +254,20 @@ def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__} {error}".split())[:200]
 
 
-# -- requests and replies
+# -- requests and replies -----------------------------------------------------------------------
 
-MAX_REQUEST_BYTES: Final = 4 * MIB
-MAX_BUFFERED_BYTES: Final = 64 * MIB
-MESSAGE_TIMEOUT_SECONDS: Final = 60.0
-_REQUEST_PIECE_BYTES: Final = 64 * KIB
 _HEAD: Final = struct.Struct(">BI")  # compressed or not, length
 
 
 class RequestLimiter:
-    """Shared by all calls of a server; `stream` is a grpclib server's."""
+    """Bounds on the calls of a server; `stream` is a grpclib server stream."""
 
     def __init__(
         self,
         *,
-        max_buffered_bytes: int = MAX_BUFFERED_BYTES,
+        max_buffered_bytes: int = MAX_BUFFERED_REQUEST_BYTES,
         max_calls: int = MAX_CALLS,
-        timeout_seconds: float = MESSAGE_TIMEOUT_SECONDS,
+        timeout_seconds: float = GRPC_MESSAGE_SECONDS,
     ) -> None:
         self._max_buffered_bytes = max_buffered_bytes
         self._max_calls = max_calls
@@ -264,7 +280,7 @@ class RequestLimiter:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """One more call is under way.  Raises GRPCError when there are too many."""
+        """Count one call as under way.  Raises GRPCError when there are too many."""
         if self._calls >= self._max_calls:
             raise GRPCError(Status.RESOURCE_EXHAUSTED, f"{self._calls} calls are under way: try again")
         self._calls += 1
@@ -274,13 +290,13 @@ class RequestLimiter:
             self._calls -= 1
 
     async def receive(self, stream: Any) -> Any:
-        """The request.  Raises GRPCError when there is none, or none that can be."""
+        """The request of a call.  Raises GRPCError when it is missing, invalid or too slow."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 data = await self._receive(stream._stream)
         except TimeoutError:
             raise GRPCError(Status.DEADLINE_EXCEEDED, f"no whole request in {self._timeout_seconds:.0f} s") from None
-        except AssertionError:  # that is how grpclib tells of an early end
+        except AssertionError:  # how grpclib reports an early end
             raise GRPCError(Status.INVALID_ARGUMENT, "the request ends early") from None
         try:
             return stream._recv_type.FromString(data)
@@ -304,17 +320,17 @@ class RequestLimiter:
     async def _receive(self, stream: Any) -> bytes:
         head = await stream.recv_data(_HEAD.size)
         if not head:
-            raise GRPCError(Status.INVALID_ARGUMENT, "a call without a request")
+            raise GRPCError(Status.INVALID_ARGUMENT, "the call has no request")
         compressed, length = _HEAD.unpack(head)
         if compressed:
-            raise GRPCError(Status.UNIMPLEMENTED, "compressed requests are not understood")
-        if length > MAX_REQUEST_BYTES:
+            raise GRPCError(Status.UNIMPLEMENTED, "compressed requests are not supported")
+        if length > MAX_API_REQUEST_BYTES:
             raise GRPCError(
-                Status.INVALID_ARGUMENT, f"a request of {length} bytes: at most {MAX_REQUEST_BYTES} are taken"
+                Status.INVALID_ARGUMENT, f"a request of {length} bytes exceeds the limit of {MAX_API_REQUEST_BYTES}"
             )
-        if length <= _REQUEST_PIECE_BYTES:
+        if length <= REQUEST_PIECE_BYTES:
             data = await stream.recv_data(length)
-            assert len(data) == length  # none at all is an early end, too
+            assert len(data) == length  # an empty piece is an early end, too
             return bytes(data)
         return await self._receive_pieces(stream, length)
 
@@ -323,27 +339,27 @@ class RequestLimiter:
         held = 0
         try:
             while held < length:
-                piece = await stream.recv_data(min(_REQUEST_PIECE_BYTES, length - held))
+                piece = await stream.recv_data(min(REQUEST_PIECE_BYTES, length - held))
                 assert piece
                 pieces.append(piece)
                 held += len(piece)
                 self._buffered_bytes += len(piece)
                 if self._buffered_bytes > self._max_buffered_bytes:
-                    raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many large requests are coming in: try again")
+                    raise GRPCError(Status.RESOURCE_EXHAUSTED, "too many large requests are arriving: try again")
             return b"".join(pieces)
         finally:
             self._buffered_bytes -= held
 
 
-# -- errors
+# -- errors -------------------------------------------------------------------------------------
 
-_bugs = logging.getLogger("sarit.controller")
+_error_log = logging.getLogger("sarit.controller")
 
 _STATUS: dict[type[SaritError], Status] = {
     NotFound: Status.NOT_FOUND,
     Exists: Status.ALREADY_EXISTS,
     Invalid: Status.INVALID_ARGUMENT,
-    Sealed: Status.INVALID_ARGUMENT,  # it stays sealed: nothing to wait for
+    Sealed: Status.INVALID_ARGUMENT,  # it stays sealed: a retry cannot succeed
     Conflict: Status.FAILED_PRECONDITION,
     Unavailable: Status.UNAVAILABLE,
     Fenced: Status.UNAVAILABLE,
@@ -354,7 +370,7 @@ _STATUS: dict[type[SaritError], Status] = {
 def rpc_handler(
     method: Callable[[Any], Awaitable[Any]], limiter: RequestLimiter
 ) -> Callable[[Any], Coroutine[Any, Any, None]]:
-    """Make a grpclib handler of a method that takes the request and returns the reply."""
+    """A grpclib handler for a method that takes a request and returns the reply."""
 
     @functools.wraps(method)
     async def call(stream: Any) -> None:
@@ -373,8 +389,8 @@ async def _reply(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
     except NotImplementedError as error:
         raise GRPCError(Status.UNIMPLEMENTED, str(error)) from None
     except Exception:
-        _bugs.exception("%s met a bug of ours", getattr(method, "__name__", method))
-        raise GRPCError(Status.INTERNAL, "the controller met a bug; see its log") from None
+        _error_log.exception("%s failed with an unexpected error", getattr(method, "__name__", method))
+        raise GRPCError(Status.INTERNAL, "internal error of the controller; see its log") from None
 
 
 def status_of(error: SaritError) -> Status:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Exists
-from sarit.env.ports import WHOLE_BLOCK_BYTES
+from sarit.core.limits import DISK_BLOCK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ class ChunkFile:
         """Write the next bytes, whole blocks unless they are the last; durable when this returns."""
         assert self._file is not None
         size = sum(map(len, piece))
-        padding = -size % WHOLE_BLOCK_BYTES
+        padding = -size % DISK_BLOCK_BYTES
         at = self._written
         self._file.pwrite([*piece, bytes(padding)] if padding else piece, at)
         self._written += size

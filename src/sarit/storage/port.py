@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
 
 # Awaited before a piece of a chunk is written, with the bytes that are left; the size of the piece:
-# all that is left, or whole blocks (`env.ports.WHOLE_BLOCK_BYTES`).
+# all that is left, or whole blocks (`env.ports.DISK_BLOCK_BYTES`).
 # So the caller spreads its load on the disk.
 WriteLimiter = Callable[[int], Awaitable[int]]
 

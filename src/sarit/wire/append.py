@@ -27,10 +27,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES
+from sarit.core.limits import MAX_TRAILING_BYTES, MAX_WIRE_PAYLOAD_BYTES, UUID_BYTES
 from sarit.wire.commands.registry import HEADER
 from sarit.wire.errors import ProtocolError
-from sarit.wire.primitives import UUID_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +46,6 @@ _END_HEAD: Final = struct.Struct(">16sii")
 _END_TAIL: Final = struct.Struct(">iqq")
 _END_TAIL_SHORT: Final = struct.Struct(">iq")
 _NO_REQUEST_ID: Final = -1
-# More than that behind the data is not kept with it: a newer peer may have more fields, but no large ones.
-_MOST_BEHIND_BYTES: Final = 1024
 
 _FRAMED_END_HEAD: Final = struct.Struct(">ii16sii")
 _FRAMED_APPENDED: Final = struct.Struct(">ii16sqqqq")
@@ -104,7 +101,7 @@ class AppendAssembler:
         return self._writer is not None
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes of a block that waits for its end."""
         return len(self._block)
 
@@ -138,7 +135,7 @@ class AppendAssembler:
         if events <= 0:
             raise ProtocolError(f"AppendBlockEnd of {events} events")
         data = payload[_END_HEAD.size : tail]
-        if total > tail + _MOST_BEHIND_BYTES:
+        if total > tail + MAX_TRAILING_BYTES:
             data = bytes(data)  # a view would keep what stands behind it, which no count knows of
         if self._writer is None:
             return Append(writer, (data,) if length else (), length, events, last, request_id)

@@ -1,128 +1,131 @@
-"""Cuts a byte stream into frames, without copying what is large.
+"""Cuts a byte stream into frames without copying large payloads.
 
-Theory of operation.  Bytes arrive in a *window*, a buffer that all connections of one event loop share, where whole
-frames are found by their headers; their payloads are copied out of it, and so is a frame that is only begun, to be put
-back in front of what comes next.  A larger payload that is not whole gets a buffer of exactly its size: what came with
-its header is copied there once, and the rest is received straight into it.
+Theory of operation.  Bytes arrive in a *window*, a buffer that all connections of one event loop share.  Whole frames
+are found there by their headers, and their payloads are copied out.  The start of an incomplete frame is copied out,
+too, and placed before the bytes that come next.  A large payload that is incomplete gets a buffer of exactly its size:
+the part that came with its header is copied there once, and the rest is received straight into it.
 
-How much of the window a reader offers adapts.  Every read that fills it doubles it, so that many small frames come
-with few reads; after a payload up to COPIED_BYTES that did not fit it is enough for the next one, since a copy costs
-less than a second read; after a longer one it is small, so that a series of those comes with little copying.
+The part of the window that a reader offers adapts.  A read that fills it doubles it, so that many small frames need few
+reads.  After a payload of at most COPIED_FRAME_BYTES that did not fit, it holds the next such payload, since a copy
+costs less than a second read.  After a longer payload it is small, so that a series of those is hardly copied.
 
-A header may claim 16 MiB and never deliver.  So a payload above PIECE_BYTES is received in pieces of that size,
-each made when the one before is full, and joined at the end: memory follows the bytes that came, not the claim.
+A header may announce 16 MiB and never deliver.  So a payload above FRAME_PIECE_BYTES is received in pieces of that
+size.  Each piece is allocated when the one before is full, and all are joined at the end: memory follows the bytes that
+came, not the length announced.
 
-Payloads handed out are never touched again.
+Payloads that were returned are never modified.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sarit.core.limits import KIB, MAX_WIRE_PAYLOAD_BYTES, MIB
+from sarit.core.limits import (
+    COPIED_FRAME_BYTES,
+    FRAME_PIECE_BYTES,
+    LARGE_FRAME_BYTES,
+    MAX_WIRE_PAYLOAD_BYTES,
+    RECEIVE_WINDOW_BYTES,
+    SMALL_RECEIVE_WINDOW_BYTES,
+)
 from sarit.wire.commands.registry import HEADER
 from sarit.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer
 
-LARGE_BYTES: Final = 16 * KIB
-PIECE_BYTES: Final = 1 * MIB
-COPIED_BYTES: Final = 64 * KIB
-WINDOW_BYTES: Final = 256 * KIB
-SMALL_WINDOW_BYTES: Final = 8 * KIB
 
 _HEADER_BYTES: Final = HEADER.size
 
 
 class Window:
-    """Where the bytes of many connections arrive, of one after the other: those of one event loop may share it.
+    """The receive buffer of many connections of one event loop, used by one connection at a time.
 
-    From when a buffer is filled until `received` has returned it is that reader's: no other may be asked for one.
-    It grows to what is asked for, and stays hot in the processor's cache."""
+    It belongs to one reader from the moment its buffer is filled until `received` returns.  No other reader may use it
+    in between.  It grows to the size requested.  Sharing it keeps it in the processor's cache."""
 
     __slots__ = ("bytes",)
 
     def __init__(self) -> None:
-        self.bytes = memoryview(bytearray(SMALL_WINDOW_BYTES))
+        self.bytes = memoryview(bytearray(SMALL_RECEIVE_WINDOW_BYTES))
 
     def __repr__(self) -> str:
         return f"<Window of {len(self.bytes)} bytes>"
 
     def of(self, size: int) -> memoryview:
-        """The window, of at least `size` bytes."""
+        """The window, at least `size` bytes long."""
         if len(self.bytes) < size:
             self.bytes = memoryview(bytearray(size))
         return self.bytes
 
 
 class FrameReader:
-    """One direction of one connection.  Fill `get_buffer`, then say how much came to `received`."""
+    """One direction of one connection.  Fill `get_buffer`, then pass the number of bytes to `received`."""
 
     __slots__ = (
         "_code",
         "_direct",
         "_failure",
         "_filled",
-        "_held",
         "_missing",
         "_offered",
+        "_partial",
         "_pieces",
         "_size",
         "_window",
     )
 
     def __init__(self, window: Window | None = None) -> None:
-        """`window`: shared with other readers; without one it has its own."""
+        """`window`: shared with other readers; None for a window of its own."""
         self._window = Window() if window is None else window
-        self._size = SMALL_WINDOW_BYTES  # how much of the window is used
-        self._held: bytes = b""  # a frame that is begun, not a large one
+        self._size = SMALL_RECEIVE_WINDOW_BYTES  # how much of the window is used
+        self._partial: bytes = b""  # the start of an incomplete frame that is not large
         self._direct: memoryview | None = None
-        self._filled = 0  # bytes in the piece, while a large frame is received
+        self._filled = 0  # bytes in the current piece of a large frame
         self._pieces: list[memoryview] = []
-        self._missing = 0  # bytes of the large frame behind the current piece
+        self._missing = 0  # bytes of the large frame after the current piece
         self._code = 0
         self._offered = 0
         self._failure: ProtocolError | None = None
 
     def __repr__(self) -> str:
         state = "failed" if self._failure else f"receiving command {self._code}" if self._direct else "between"
-        return f"<FrameReader {state}, {self.held_bytes} bytes held>"
+        return f"<FrameReader {state}, {self.buffered_bytes} bytes buffered>"
 
     @property
-    def held_bytes(self) -> int:
-        """Bytes received of a frame that is not whole yet; 0 at the boundary of two frames."""
-        return len(self._held) + self._filled + sum(map(len, self._pieces))
+    def buffered_bytes(self) -> int:
+        """Bytes received of an incomplete frame; 0 at the boundary of two frames."""
+        return len(self._partial) + self._filled + sum(map(len, self._pieces))
 
-    def get_buffer(self, hint: int) -> memoryview:
-        """Where the next bytes belong; never empty.  `hint` is ignored."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes belong; never empty.  `sizehint` is ignored."""
         if self._direct is not None:
             buffer = self._direct[self._filled :]
         else:
-            held = len(self._held)
+            partial = len(self._partial)
             window = self._window.of(self._size)
-            if held:
-                window[:held] = self._held
-            buffer = window[held : self._size]
+            if partial:
+                window[:partial] = self._partial
+            buffer = window[partial : self._size]
         self._offered = len(buffer)
         return buffer
 
     def received(self, count: int) -> list[tuple[int, Buffer]]:
-        """`count` bytes are in the buffer: (code, payload) of each frame that is whole now.
+        """Take `count` bytes from the buffer; (code, payload) of each frame that is complete now.
 
-        Raises ProtocolError for a length that is negative or too large, and on every call after that.
+        Raises ProtocolError for a length that is negative or too large, and on every later call.
         """
         if self._failure is not None:
             raise self._failure
         if self._direct is None:
-            return self._cut(len(self._held) + count, count == self._offered)
+            return self._cut(len(self._partial) + count, count == self._offered)
         self._filled += count
         if self._filled < len(self._direct):
             return []
         return self._piece_full()
 
     def feed(self, data: Buffer) -> list[tuple[int, Buffer]]:
-        """Take all of `data`; what `received` gave on the way."""
+        """Take all of `data`; all frames that `received` returned."""
         frames: list[tuple[int, Buffer]] = []
         rest = memoryview(data)
         while len(rest):
@@ -149,12 +152,12 @@ class FrameReader:
         return [(self._code, payload)]
 
     def _next_piece(self) -> None:
-        size = min(self._missing, PIECE_BYTES)
+        size = min(self._missing, FRAME_PIECE_BYTES)
         self._missing -= size
         self._direct = memoryview(bytearray(size))
 
     def _cut(self, end: int, window_full: bool) -> list[tuple[int, Buffer]]:
-        """Take the frames out of the `end` bytes in the window, and hold what is left."""
+        """Take the frames out of the first `end` bytes of the window; copy the rest."""
         frames: list[tuple[int, Buffer]] = []
         window = self._window.bytes
         add, unpack = frames.append, HEADER.unpack_from
@@ -165,30 +168,32 @@ class FrameReader:
             stop = start + length
             if stop <= end and length >= 0:
                 payload = window[start:stop].tobytes()
-                add((code, payload if length < LARGE_BYTES else memoryview(payload)))
+                add((code, payload if length < LARGE_FRAME_BYTES else memoryview(payload)))
                 at = stop
                 continue
             if not 0 <= length <= MAX_WIRE_PAYLOAD_BYTES:
-                self._failure = ProtocolError(f"a frame of type {code} claims {length} bytes")
-                self._held = b""  # nothing of it is looked at again, and a buffer is never empty
+                self._failure = ProtocolError(f"a frame of type {code} announces {length} bytes")
+                self._partial = b""  # the rest is never parsed, and `get_buffer` must not be empty
                 raise self._failure
-            if length >= LARGE_BYTES:
+            if length >= LARGE_FRAME_BYTES:
                 self._begin_large(code, length, window[start:end])
                 return frames
             break
-        if window_full and self._size < WINDOW_BYTES:
+        if window_full and self._size < RECEIVE_WINDOW_BYTES:
             self._size *= 2
-        self._held = window[at:end].tobytes() if at < end else b""
+        self._partial = window[at:end].tobytes() if at < end else b""
         return frames
 
     def _begin_large(self, code: int, length: int, begun: memoryview) -> None:
         self._code = code
-        self._held = b""
+        self._partial = b""
         self._missing = length
         self._next_piece()
         piece = self._direct
         assert piece is not None
-        assert len(begun) < len(piece)  # a window is shorter than a piece, and a whole frame is not begun
+        assert len(begun) < len(piece)  # a window is shorter than a piece, and complete frames do not come here
         piece[: len(begun)] = begun
         self._filled = len(begun)
-        self._size = max(self._size, 2 * COPIED_BYTES) if length <= COPIED_BYTES else SMALL_WINDOW_BYTES
+        self._size = (
+            max(self._size, 2 * COPIED_FRAME_BYTES) if length <= COPIED_FRAME_BYTES else SMALL_RECEIVE_WINDOW_BYTES
+        )

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Protocol
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_WIRE_STRING_BYTES
+from sarit.core.limits import MAX_WIRE_STRING_BYTES, UUID_BYTES
 from sarit.core.versioned import decode_java, encode_java
 from sarit.env.ports import Buffer
 from sarit.wire.errors import ProtocolError
-
-UUID_BYTES: Final = 16
 
 _INT: Final = struct.Struct(">i")
 _LENGTH: Final = struct.Struct(">H")

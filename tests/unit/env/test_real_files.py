@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 
-from sarit.core.limits import LARGE_PIECE_BYTES, READ_BLOCK_BYTES, SMALL_PIECE_BYTES
+from sarit.core.limits import (
+    DIRECT_BACKGROUND_WRITE_BYTES,
+    DIRECT_READ_PIECE_BYTES,
+    DIRECT_WRITE_BYTES,
+    LARGE_PIECE_BYTES,
+    READ_BLOCK_BYTES,
+    SMALL_PIECE_BYTES,
+)
 from sarit.env.real import RealFiles
-from sarit.env.real_files import DIRECT_BACKGROUND_WRITE_BYTES, DIRECT_WRITE_BYTES, SCAN_PIECE_BYTES
 
 
 @pytest.fixture
@@ -205,7 +211,7 @@ def test_scans_pass_the_page_cache(tmp_path, files, monkeypatch) -> None:
     monkeypatch.setattr(os, "preadv", short)
     files.open(f"{tmp_path}/a", "create").pwrite([b"ab" * 250_000], 0)
     assert files.open(f"{tmp_path}/a", "scan").scan(300_000, 5000) == b"ab" * 150_000
-    piece = SCAN_PIECE_BYTES
+    piece = DIRECT_READ_PIECE_BYTES
     assert asked == [(4096, piece), (4096 + 8192, piece), (4096 + 8192 + piece, 303_104 - 8192 - piece)]
 
 

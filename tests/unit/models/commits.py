@@ -101,7 +101,7 @@ class Committing:
             name = _name(found.segment)
             segments[name] = Segment()
             segments[transaction_segment(name, TXN)] = Segment((f"part {found.segment}",))
-        record = codec.encode_transaction(transactions.begin(0, transactions.MIN_LEASE_MS, 0))
+        record = codec.encode_transaction(transactions.begin(0, transactions.MIN_TRANSACTION_LEASE_MS, 0))
         return State(codec.encode_stream(active), 1, record, "", tuple(sorted(segments.items())))
 
     # -- steps --------------------------------------------------------------------------------------

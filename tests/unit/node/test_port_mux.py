@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 
 import sarit.client.aio as aio
+from sarit.core.limits import SMALL_RECEIVE_WINDOW_BYTES
 from sarit.env.real import real_env
 from sarit.node.port_mux import feed
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
 from sarit.wire import commands as wire
-from sarit.wire.frames import SMALL_WINDOW_BYTES
 from tests.unit.store.server.test_connection import Client
 
 SILENT = 4
@@ -68,7 +68,7 @@ def test_a_first_packet_that_breaks_the_protocol_ends_its_connection_alone(tmp_p
         async with serving(tmp_path) as port:
             good = await to(port)
             assert await good.ask(wire.Hello(17, 5)) == wire.Hello(17, 5)
-            for size in (16, SMALL_WINDOW_BYTES, SMALL_WINDOW_BYTES + 1, 100_000):
+            for size in (16, SMALL_RECEIVE_WINDOW_BYTES, SMALL_RECEIVE_WINDOW_BYTES + 1, 100_000):
                 bad = await to(port)
                 bad.writer.write(b"\xff" * size)
                 await bad.closed()
@@ -99,7 +99,7 @@ def test_nothing_behind_a_breach_of_the_protocol_is_taken():
 
 
 def test_a_connection_that_says_nothing_for_long_gives_its_place_to_others(tmp_path, monkeypatch):
-    monkeypatch.setattr("sarit.node.port_mux.FIRST_BYTES_SECONDS", 0.05)
+    monkeypatch.setattr("sarit.node.port_mux.GRPC_FIRST_BYTES_SECONDS", 0.05)
 
     async def main() -> None:
         async with serving(tmp_path) as port:

@@ -79,7 +79,7 @@ class _Service:
 @asynccontextmanager
 async def listener_with_short_timeouts(monkeypatch, greeting=0.05, quiet=0.05, ping=0.05):
     for name, seconds in (("FIRST_BYTES", greeting), ("IDLE", quiet), ("PING", ping)):
-        monkeypatch.setattr(grpc_server, f"{name}_SECONDS", seconds)
+        monkeypatch.setattr(grpc_server, f"GRPC_{name}_SECONDS", seconds)
     listener = GrpcListener([_Service()], 10)
     server = await asyncio.get_running_loop().create_server(listener.connection, "127.0.0.1", 0)
     try:

@@ -9,7 +9,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from sarit.rpc.generated import controller_pb2 as pb
-from sarit.rpc.grpc_server import MAX_REQUEST_BYTES, RequestLimiter
+from sarit.rpc.grpc_server import MAX_API_REQUEST_BYTES, RequestLimiter
 
 
 class Stream:
@@ -74,7 +74,7 @@ def test_large_requests_come_in_pieces_that_are_counted_while_they_come():
         (b"\0\0", Status.INVALID_ARGUMENT),
         (framed(b"", 10), Status.INVALID_ARGUMENT),
         (framed(bytes(70_000), 80_000), Status.INVALID_ARGUMENT),
-        (framed(b"", MAX_REQUEST_BYTES + 1), Status.INVALID_ARGUMENT),
+        (framed(b"", MAX_API_REQUEST_BYTES + 1), Status.INVALID_ARGUMENT),
         (framed(b"\xff\xff"), Status.INVALID_ARGUMENT),
         (b"\1" + framed(b"")[1:], Status.UNIMPLEMENTED),
     ],

@@ -7,23 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.core.limits import KIB, MAX_WIRE_PAYLOAD_BYTES, MIB
-from sarit.wire.commands import ProtocolError
-from sarit.wire.frames import (
-    COPIED_BYTES,
-    LARGE_BYTES,
-    PIECE_BYTES,
-    SMALL_WINDOW_BYTES,
-    WINDOW_BYTES,
-    FrameReader,
-    Window,
+from sarit.core.limits import (
+    COPIED_FRAME_BYTES,
+    FRAME_PIECE_BYTES,
+    KIB,
+    LARGE_FRAME_BYTES,
+    MAX_WIRE_PAYLOAD_BYTES,
+    MIB,
+    RECEIVE_WINDOW_BYTES,
+    SMALL_RECEIVE_WINDOW_BYTES,
 )
+from sarit.wire.commands import ProtocolError
+from sarit.wire.frames import FrameReader, Window
 
 SIZES = [
-    0, 1, 7, 8, 100, LARGE_BYTES - 9, LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1, SMALL_WINDOW_BYTES,
-    WINDOW_BYTES - 8, WINDOW_BYTES, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES, 5 * PIECE_BYTES + 3,
+    0, 1, 7, 8, 100,
+    LARGE_FRAME_BYTES - 9, LARGE_FRAME_BYTES - 1, LARGE_FRAME_BYTES, LARGE_FRAME_BYTES + 1,
+    SMALL_RECEIVE_WINDOW_BYTES, RECEIVE_WINDOW_BYTES - 8, RECEIVE_WINDOW_BYTES,
+    FRAME_PIECE_BYTES - 1, FRAME_PIECE_BYTES, FRAME_PIECE_BYTES + 1, 2 * FRAME_PIECE_BYTES, 5 * FRAME_PIECE_BYTES + 3,
 ]  # fmt: skip
-POOL = random.Random(7).randbytes(6 * PIECE_BYTES)
+POOL = random.Random(7).randbytes(6 * FRAME_PIECE_BYTES)
 
 
 def _frame(code, size, at=0):
@@ -65,28 +68,30 @@ def test_every_size_at_every_pace(size, read):
     reader = FrameReader()
     frames = _receive(reader, raw, _forever(read))
     assert _plain(frames) == expected
-    assert reader.held_bytes == 0
+    assert reader.buffered_bytes == 0
 
 
 def test_byte_by_byte():
-    expected, raw = _stream([0, 5, LARGE_BYTES, 0, 0, 2])
+    expected, raw = _stream([0, 5, LARGE_FRAME_BYTES, 0, 0, 2])
     assert _plain(_receive(FrameReader(), raw, _forever(1))) == expected
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(SIZES[:-3]) | st.integers(0, 3 * LARGE_BYTES), max_size=12), st.randoms())
+@given(st.lists(st.sampled_from(SIZES[:-3]) | st.integers(0, 3 * LARGE_FRAME_BYTES), max_size=12), st.randoms())
 def test_any_frames_in_any_pieces(sizes, chance):
     expected, raw = _stream(sizes)
     reads = iter(lambda: chance.choice([1, 7, 8, 9, 100, 5000, 70_000, 1 << 20]), None)
     reader = FrameReader()
     assert _plain(_receive(reader, raw, reads)) == expected
-    assert reader.held_bytes == 0
+    assert reader.buffered_bytes == 0
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.lists(st.sampled_from(SIZES[:-3]) | st.integers(0, 3 * LARGE_BYTES), max_size=8), min_size=2, max_size=4
+        st.lists(st.sampled_from(SIZES[:-3]) | st.integers(0, 3 * LARGE_FRAME_BYTES), max_size=8),
+        min_size=2,
+        max_size=4,
     ),
     st.randoms(),
 )
@@ -104,10 +109,10 @@ def test_readers_that_share_a_window_do_not_mix_what_they_hold(streams, chance):
         found[at] += readers[at].received(len(part))
         sent[at] += len(part)
     assert [_plain(frames) for frames in found] == [expected for expected, _ in made]
-    assert [reader.held_bytes for reader in readers] == [0] * len(made)
+    assert [reader.buffered_bytes for reader in readers] == [0] * len(made)
 
 
-@pytest.mark.parametrize("size", [2 * LARGE_BYTES, COPIED_BYTES])
+@pytest.mark.parametrize("size", [2 * LARGE_FRAME_BYTES, COPIED_FRAME_BYTES])
 def test_a_frame_that_is_copied_comes_with_one_read(size):
     """As a socket gives it: the second read, that finds nothing more, is made when the first filled its buffer."""
     expected, raw = _stream([size] * 5)
@@ -124,7 +129,7 @@ def test_a_frame_that_is_copied_comes_with_one_read(size):
     assert _plain(frames) == expected
 
 
-@pytest.mark.parametrize("sizes", [[100] * 5000, [LARGE_BYTES] * 40, [256 * KIB] * 8])
+@pytest.mark.parametrize("sizes", [[100] * 5000, [LARGE_FRAME_BYTES] * 40, [256 * KIB] * 8])
 def test_feeding_all_at_once(sizes):
     expected, raw = _stream(sizes)
     assert _plain(FrameReader().feed(raw)) == expected
@@ -132,17 +137,17 @@ def test_feeding_all_at_once(sizes):
 
 def test_half_frames_are_held():
     reader = FrameReader()
-    _, raw = _frame(9, 5 * PIECE_BYTES)
-    for cut in (4, 8, 1000, LARGE_BYTES, PIECE_BYTES + 8, 3 * PIECE_BYTES):
+    _, raw = _frame(9, 5 * FRAME_PIECE_BYTES)
+    for cut in (4, 8, 1000, LARGE_FRAME_BYTES, FRAME_PIECE_BYTES + 8, 3 * FRAME_PIECE_BYTES):
         reader = FrameReader()
         assert reader.feed(raw[:cut]) == []
-        assert reader.held_bytes == (cut if cut < 8 else cut - 8)
+        assert reader.buffered_bytes == (cut if cut < 8 else cut - 8)
         ((code, payload),) = reader.feed(raw[cut:])
         assert (code, payload) == (9, raw[8:])
 
 
 def test_handed_out_payloads_stay_as_they_were():
-    sizes = [10, LARGE_BYTES, 2 * LARGE_BYTES, 3 * PIECE_BYTES, 10]
+    sizes = [10, LARGE_FRAME_BYTES, 2 * LARGE_FRAME_BYTES, 3 * FRAME_PIECE_BYTES, 10]
     expected, raw = _stream(sizes)
     reader = FrameReader()
     kept = reader.feed(raw)
@@ -167,19 +172,19 @@ def test_a_large_payload_is_received_where_it_stays():
 
 
 def test_small_payloads_are_bytes():
-    (frame,) = FrameReader().feed(_frame(1, LARGE_BYTES - 1)[1])
+    (frame,) = FrameReader().feed(_frame(1, LARGE_FRAME_BYTES - 1)[1])
     assert type(frame[1]) is bytes
 
 
 def test_the_window_grows_for_small_frames_and_shrinks_for_large_ones():
     reader = FrameReader()
-    assert len(reader.get_buffer(-1)) == SMALL_WINDOW_BYTES
+    assert len(reader.get_buffer(-1)) == SMALL_RECEIVE_WINDOW_BYTES
     reader.feed(_stream([100] * 20_000)[1])
-    assert len(reader.get_buffer(-1)) == WINDOW_BYTES
-    reader.feed(_frame(1, WINDOW_BYTES + 1)[1])
-    assert len(reader.get_buffer(-1)) == SMALL_WINDOW_BYTES
-    reader.feed(_frame(1, COPIED_BYTES)[1])
-    assert len(reader.get_buffer(-1)) == 2 * COPIED_BYTES
+    assert len(reader.get_buffer(-1)) == RECEIVE_WINDOW_BYTES
+    reader.feed(_frame(1, RECEIVE_WINDOW_BYTES + 1)[1])
+    assert len(reader.get_buffer(-1)) == SMALL_RECEIVE_WINDOW_BYTES
+    reader.feed(_frame(1, COPIED_FRAME_BYTES)[1])
+    assert len(reader.get_buffer(-1)) == 2 * COPIED_FRAME_BYTES
 
 
 def test_a_claim_takes_no_memory():
@@ -188,7 +193,7 @@ def test_a_claim_takes_no_memory():
     assert len(reader.get_buffer(-1)) <= MIB
     reader.feed(bytes(3 * MIB))
     assert len(reader.get_buffer(-1)) <= MIB
-    assert reader.held_bytes == 3 * MIB
+    assert reader.buffered_bytes == 3 * MIB
 
 
 def test_the_longest_frame():

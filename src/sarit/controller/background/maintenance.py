@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from sarit.controller.background.recovery_sweeper import RECOVERY_GRACE_SECONDS
 from sarit.controller.keys import RETENTION_INDEX, WATERMARK_INDEX
 from sarit.controller.runner import for_each_bounded
 from sarit.core.errors import NotFound, SaritError
+from sarit.core.limits import MIN_ROUND_PAUSE_SECONDS, RECOVERY_GRACE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
 
 _log = logging.getLogger("sarit.controller")
-
-# Between two rounds, however short the intervals.
-MIN_ROUND_PAUSE_SECONDS: Final = 0.01
 
 
 class MaintenanceLoop:

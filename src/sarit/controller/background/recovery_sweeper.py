@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.controller import keys
 from sarit.controller.model import codec
 from sarit.controller.model.records import TransactionRecord, TxnState
 from sarit.controller.runner import for_each_bounded
 from sarit.core.errors import Conflict, NotFound, SaritError
+from sarit.core.limits import RECOVERY_GRACE_SECONDS, RECOVERY_SWEEP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
 
 _log = logging.getLogger("sarit.controller")
-
-RECOVERY_SWEEP_SECONDS: Final = 1.0
-RECOVERY_GRACE_SECONDS: Final = 5.0
 
 
 class RecoverySweeper:

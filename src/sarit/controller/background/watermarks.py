@@ -17,7 +17,7 @@ from sarit.controller.model.records import State
 from sarit.controller.model.watermarks import MARK_ATTRIBUTE, Noted, Watermark
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Conflict, NotFound, Truncated, Unavailable
-from sarit.core.limits import MIB, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE, WATERMARK_READ_BYTES
 from sarit.core.names import SegmentId
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.controller")
 
-_READ_BYTES: Final = MIB
 # Notes remembered with the time they were seen first; beyond, the oldest are seen as new.
 MAX_NOTES_SEEN: Final = 100_000
 
@@ -119,7 +118,7 @@ class Watermarks:
         at, data, last = begin, b"", None
         while at < info.length:
             try:
-                more = await self._segments.read(segment, at, min(_READ_BYTES, info.length - at))
+                more = await self._segments.read(segment, at, min(WATERMARK_READ_BYTES, info.length - at))
             except Truncated:
                 raise Unavailable(f"{segment} is being truncated") from None
             if not more:

@@ -30,6 +30,7 @@ from sarit.controller.model.records import (
     WriterRecord,
 )
 from sarit.core.errors import Corrupt, Invalid
+from sarit.core.limits import TRANSACTION_ID_BYTES
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
 from sarit.core.versioned import Cursor, pack_int, pack_long, pack_text
@@ -50,7 +51,6 @@ _TRANSACTION: Final = struct.Struct(">Biqqq?q")
 _SUBSCRIBER: Final = struct.Struct(">q")
 _DOUBLE: Final = struct.Struct(">d")
 _INT64: Final = struct.Struct(">q")
-_TXN_BYTES: Final = 16
 
 
 def encode_scope(record: ScopeRecord) -> bytes:
@@ -83,7 +83,7 @@ def encode_stream(record: StreamRecord) -> bytes:
                     _encode_ids(work.segments),
                     _encode_epochs(work.epochs),
                     pack_int(len(work.transactions)),
-                    *(txn.to_bytes(_TXN_BYTES, "big") for txn in work.transactions),
+                    *(txn.to_bytes(TRANSACTION_ID_BYTES, "big") for txn in work.transactions),
                 )
             ),
         )
@@ -101,7 +101,7 @@ def _stream(c: Cursor) -> StreamRecord:
     if kind is WorkKind.NONE:
         return StreamRecord(state, config, created_ms, first, epochs, head)
     segments, planned = _decode_ids(c), _decode_epochs(c)
-    transactions = tuple(c.number(_TXN_BYTES) for _ in range(c.compact_int()))
+    transactions = tuple(c.number(TRANSACTION_ID_BYTES) for _ in range(c.compact_int()))
     return StreamRecord(state, config, created_ms, first, epochs, head, Work(kind, segments, planned, transactions))
 
 

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.controller.model.records import TransactionRecord, TxnState
 from sarit.core.errors import Conflict, Invalid
+from sarit.core.limits import MAX_TRANSACTION_LEASE_MS, MAX_TRANSACTION_MS, MIN_TRANSACTION_LEASE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MIN_LEASE_MS: Final = 10_000
-MAX_LEASE_MS: Final = 600_000
 MAX_EXECUTION_LEASES: Final = 1000
-MAX_EXECUTION_MS: Final = 24 * 3600 * 1000
 NO_TIMESTAMP: Final = -(1 << 63)
 
 
@@ -39,8 +37,10 @@ def transaction_id(epoch: int, chance: bytes) -> int:
 
 def begin(epoch: int, lease_ms: int, now_ms: int) -> TransactionRecord:
     """A new transaction.  Raises Invalid (lease)."""
-    if not MIN_LEASE_MS <= lease_ms <= MAX_LEASE_MS:
-        raise Invalid(f"a transaction's lease is {MIN_LEASE_MS} to {MAX_LEASE_MS} ms, not {lease_ms}")
+    if not MIN_TRANSACTION_LEASE_MS <= lease_ms <= MAX_TRANSACTION_LEASE_MS:
+        raise Invalid(
+            f"a transaction's lease is {MIN_TRANSACTION_LEASE_MS} to {MAX_TRANSACTION_LEASE_MS} ms, not {lease_ms}"
+        )
     return TransactionRecord(TxnState.OPEN, epoch, lease_ms, 0, now_ms)
 
 
@@ -56,9 +56,9 @@ def ping(record: TransactionRecord, lease_ms: int, now_ms: int) -> TransactionRe
     """Renew the lease.  Raises LeaseTooLarge, TooOld, Conflict (not open any more)."""
     if record.state is not TxnState.OPEN:
         raise Conflict("the transaction is not open", actual=record.state)
-    if not 0 < lease_ms <= MAX_LEASE_MS:
-        raise LeaseTooLarge(f"a lease of {lease_ms} ms; the longest is {MAX_LEASE_MS}")
-    if now_ms + lease_ms - record.created_ms > min(MAX_EXECUTION_LEASES * lease_ms, MAX_EXECUTION_MS):
+    if not 0 < lease_ms <= MAX_TRANSACTION_LEASE_MS:
+        raise LeaseTooLarge(f"a lease of {lease_ms} ms; the longest is {MAX_TRANSACTION_LEASE_MS}")
+    if now_ms + lease_ms - record.created_ms > min(MAX_EXECUTION_LEASES * lease_ms, MAX_TRANSACTION_MS):
         raise TooOld("the transaction was kept open too long")
     return replace(record, lease_ms=lease_ms, renewal=record.renewal + 1)
 

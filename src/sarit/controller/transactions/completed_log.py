@@ -10,6 +10,8 @@ from sarit.controller.model import codec
 from sarit.controller.model.records import CompletedRecord, TransactionRecord, TxnState, WriterRecord
 from sarit.controller.ports import TableUpdate
 from sarit.core.limits import (
+    COMPLETED_TRANSACTION_MS,
+    FIRST_COMPLETED_SPAN_MS,
     MAX_LISTED_TRANSACTIONS,
     MAX_STREAMS_COUNTED_FOR_PRUNING,
     MAX_WRITER_ID_BYTES,
@@ -25,9 +27,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
     from sarit.env.ports import Env
 
-_COMPLETED_MS: Final = 10 * 60 * 1000
 _PRUNE_AFTER: Final = 200
-_FIRST_SPAN_MS: Final = 1000
 _SPAN_FACTOR: Final = 4
 
 
@@ -46,7 +46,7 @@ class CompletedTransactionLog:
         """The transactions that ended last, at most MAX_LISTED_TRANSACTIONS.  Raises NotFound."""
         await self._catalog.require(name)
         # They are in order of time, and there may be a hundred thousand: look back further until there are enough.
-        now, span = self._env.clock.wall_ms(), _FIRST_SPAN_MS
+        now, span = self._env.clock.wall_ms(), FIRST_COMPLETED_SPAN_MS
         last = await self._since(name, max(0, now - span))
         while len(last) < MAX_LISTED_TRANSACTIONS and span < now:
             span *= _SPAN_FACTOR
@@ -74,7 +74,9 @@ class CompletedTransactionLog:
             return
         prefix, limit = keys.of_stream(name.stream, keys.COMPLETED_BY_TIME), 10 * _PRUNE_AFTER
         rows = await self._catalog.scan(name.scope, prefix, limit=limit)
-        latest = keys.completed_by_time_key(name.stream, max(0, self._env.clock.wall_ms() - _COMPLETED_MS), 0)
+        latest = keys.completed_by_time_key(
+            name.stream, max(0, self._env.clock.wall_ms() - COMPLETED_TRANSACTION_MS), 0
+        )
         old = [key for key, _ in rows[:-MAX_LISTED_TRANSACTIONS] if key < latest]
         updates = [TableUpdate(key, None, NO_VERSION) for key in old]
         updates += (TableUpdate(keys.completed_key(name.stream, keys.transaction_of(k)), None, NO_VERSION) for k in old)

@@ -24,7 +24,13 @@ from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.controller.transactions.commit_worker import CommitWorker
 from sarit.controller.transactions.completed_log import CompletedTransactionLog, commit_time_updates, completion_updates
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed, Unavailable
-from sarit.core.limits import MAX_CALLS_PER_NAME, NO_VERSION, NOT_EXISTS
+from sarit.core.limits import (
+    COMMIT_RETRY_SECONDS,
+    MAX_CALLS_PER_NAME,
+    NO_VERSION,
+    NOT_EXISTS,
+    TRANSACTION_STATE_WAIT_SECONDS,
+)
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 
 if TYPE_CHECKING:
@@ -39,8 +45,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.controller")
 
 COMMITS_AT_ONCE: Final = 100
-_RETRY_SECONDS: Final = 0.5
-_SETTLING_SECONDS: Final = 0.05
 _IN_PROGRESS: Final = (TxnState.COMMITTING, TxnState.ABORTING)
 
 Live = tuple[int, TransactionRecord, int]
@@ -132,7 +136,7 @@ class Transactions:
     async def state_after_completion(self, name: StreamName, txn: int) -> TxnState:
         """As `state`, but what is being carried out here is waited for, for a moment: who asks would ask again."""
         state = await self.state(name, txn)
-        return await self.outcome(name, txn, _SETTLING_SECONDS) if state in _IN_PROGRESS else state
+        return await self.outcome(name, txn, TRANSACTION_STATE_WAIT_SECONDS) if state in _IN_PROGRESS else state
 
     async def outcome(self, name: StreamName, txn: int, seconds: float) -> TxnState:
         """How one that was decided ends; where it is after so long, or when nobody here carries it out.
@@ -215,10 +219,10 @@ class Transactions:
                     more = True
                     conflicts += 1
                     if conflicts >= MAX_ATTEMPTS:  # or a segment is gone, and this would go on without end
-                        await asyncio.sleep(_RETRY_SECONDS)
+                        await asyncio.sleep(COMMIT_RETRY_SECONDS)
                 except SaritError as error:
                     _log.warning("transactions of %s are not ended yet: %s", name, error)
-                    await asyncio.sleep(_RETRY_SECONDS)
+                    await asyncio.sleep(COMMIT_RETRY_SECONDS)
                     more = True
                 if not (more or worker.rerun or worker.ended_entries):
                     return

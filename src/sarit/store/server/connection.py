@@ -160,7 +160,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         return ConnectionMemory(unsent, self._incomplete_bytes(), self._reads_received, self.paused)
 
     def _incomplete_bytes(self) -> int:
-        return self._reader.held_bytes + self._assembler.held_bytes
+        return self._reader.buffered_bytes + self._assembler.buffered_bytes
 
     def set_memory_limits(self, unsent_bytes: int, unacked_bytes: int) -> None:
         """Answer only below `unsent_bytes` of replies not taken; read only below `unacked_bytes` not acknowledged."""

@@ -15,15 +15,12 @@ from dataclasses import MISSING, dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeVar, dataclass_transform, get_type_hints
 
-from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES
+from sarit.core.limits import JOINED_PIECE_BYTES, MAX_WIRE_PAYLOAD_BYTES
 from sarit.env.ports import Buffer
 from sarit.wire.errors import ProtocolError
 from sarit.wire.primitives import Codec, Fixed
 
 HEADER: Final = struct.Struct(">ii")
-
-# Pieces shorter than this are joined, longer ones travel by reference.
-_JOIN_BYTES: Final = 4096
 
 
 class Command:
@@ -202,7 +199,7 @@ def encode_parts(command: Command) -> list[Buffer]:
     parts: list[Buffer] = []
     short: list[Buffer] = []
     for piece in _pieces(command):
-        if len(piece) < _JOIN_BYTES:
+        if len(piece) < JOINED_PIECE_BYTES:
             short.append(piece)
             continue
         if short:

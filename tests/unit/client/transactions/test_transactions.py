@@ -121,7 +121,7 @@ async def test_a_stream_that_scales_between_begin_and_commit(made) -> None:
 @on_node
 async def test_a_lease_runs_out_unless_it_is_renewed(made) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sarit.controller.model.transactions.MIN_LEASE_MS", 100)
+        patch.setattr("sarit.controller.model.transactions.MIN_TRANSACTION_LEASE_MS", 100)
         patch.setattr("sarit.controller.background.recovery_sweeper.RECOVERY_SWEEP_SECONDS", 0.05)
         await made.client.create_stream("s/t")
         kept = await made.client.transactional_writer("s/t", lease_seconds=0.6).begin()
@@ -146,7 +146,7 @@ async def test_a_lease_runs_out_unless_it_is_renewed(made) -> None:
 @on_node
 async def test_a_transaction_that_ended_elsewhere_is_found_out_by_its_renewal(made) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sarit.controller.model.transactions.MIN_LEASE_MS", 100)
+        patch.setattr("sarit.controller.model.transactions.MIN_TRANSACTION_LEASE_MS", 100)
         await made.client.create_stream("s/t")
         writer = made.client.transactional_writer("s/t", lease_seconds=0.6)
         transaction = await writer.begin()

@@ -300,7 +300,7 @@ class Lease(RuleBasedStateMachine):
 
     @initialize(epoch=st.integers(0, 100))
     def begin(self, epoch):
-        self.record = transactions.begin(epoch, transactions.MIN_LEASE_MS, 0)
+        self.record = transactions.begin(epoch, transactions.MIN_TRANSACTION_LEASE_MS, 0)
         self.decided = ""
         self.now = 0
 
@@ -324,7 +324,7 @@ class Lease(RuleBasedStateMachine):
             assert self.decided in ("", "abort")
             self.decided = "abort"
 
-    @rule(lease=st.integers(1, transactions.MAX_LEASE_MS), passed=st.integers(0, 10_000_000))
+    @rule(lease=st.integers(1, transactions.MAX_TRANSACTION_LEASE_MS), passed=st.integers(0, 10_000_000))
     def ping(self, lease, passed):
         self.now += passed
         renewal = self.record.renewal
@@ -333,7 +333,7 @@ class Lease(RuleBasedStateMachine):
         except Conflict:
             assert self.decided
         except transactions.TooOld:
-            assert self.now + lease > min(transactions.MAX_EXECUTION_LEASES * lease, transactions.MAX_EXECUTION_MS)
+            assert self.now + lease > min(transactions.MAX_EXECUTION_LEASES * lease, transactions.MAX_TRANSACTION_MS)
         else:
             assert not self.decided
             assert self.record.renewal == renewal + 1
