@@ -1,4 +1,8 @@
-"""The segment store: containers, which segment lives in which, and their life after failures."""
+"""The segment store: all containers of a node.
+
+It maps each segment to its container, opens the containers, and recovers one that failed while the others serve on.
+It watches what they share: the memory budget and the free space of the disk.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +50,7 @@ _log = logging.getLogger("sarit.store")
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """Sizes a test or an operator may set; bytes and seconds."""
+    """Sizes that tests or operators set, in bytes and seconds."""
 
     containers: int = 4
     max_dirty_bytes: int = MAX_DIRTY_BYTES
@@ -93,7 +97,7 @@ async def open_container(
 
 
 class HostedContainer:
-    """One container number: the container that serves it now, if any."""
+    """One container number, and the container that serves it now, if any."""
 
     __slots__ = ("opened", "reads", "tables", "tasks")
 
@@ -105,7 +109,7 @@ class HostedContainer:
 
 
 def container_of(segment: str, containers: int) -> int:
-    """Which of `containers` holds a segment; derived segments live with their parent."""
+    """The number of the container of a segment; transactions and transient segments belong to that of their parent."""
     digest = blake2b(placement_key(segment).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % containers
 
@@ -148,16 +152,16 @@ class SegmentStore:
         try:
             await asyncio.gather(*opening)
         except BaseException:
-            await _cancel(opening)  # else one would open behind the back of `stop`
+            await _cancel(opening)  # else one could open after `stop`
             raise
         self._spawn(self._watch_disk())
 
     def skip_flush(self) -> None:
-        """Let `stop` flush no more: the log keeps what is not in long-term storage."""
+        """Let `stop` end its flushes: what is not in long-term storage stays in the log."""
         self._flush_skipped.set()
 
     async def stop(self) -> None:
-        """Checkpoint and close every container, all at once: however many there are, it takes no longer."""
+        """Checkpoint and close all containers concurrently, within LAST_CHECKPOINT_TIMEOUT_SECONDS."""
         self._stopping = True
         for task in self._tasks:
             task.cancel()
@@ -167,16 +171,16 @@ class SegmentStore:
         for hosted, _ in serving:
             hosted.opened = hosted.reads = hosted.tables = None
         flushed = asyncio.gather(*flushes, return_exceptions=True)
-        hurried = asyncio.ensure_future(self._flush_skipped.wait())
+        skipped = asyncio.ensure_future(self._flush_skipped.wait())
         try:
             await asyncio.wait(
-                (flushed, hurried), timeout=LAST_CHECKPOINT_TIMEOUT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                (flushed, skipped), timeout=LAST_CHECKPOINT_TIMEOUT_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
             for flush, (_, opened) in zip(flushes, serving, strict=True):
                 if not flush.done():
-                    _log_not_flushed(opened, "it was told to hurry" if hurried.done() else "it takes too long")
+                    _log_not_flushed(opened, "the flush was skipped" if skipped.done() else "the flush timed out")
         finally:
-            await _cancel([hurried, *flushes, *(task for hosted, _ in serving for task in hosted.tasks)])
+            await _cancel([skipped, *flushes, *(task for hosted, _ in serving for task in hosted.tasks)])
         closed = await asyncio.gather(*(_close(opened) for _, opened in serving), return_exceptions=True)
         await self._storage.close()
         for error in (*(await flushed), *closed):
@@ -189,21 +193,21 @@ class SegmentStore:
         """Raises Unavailable while the container recovers."""
         opened = self._hosting(segment).opened
         if opened is None:
-            raise Unavailable("the container of this segment is recovering; try again")
+            raise Unavailable("the container of this segment is recovering, try again")
         return opened.container
 
     def reads(self, segment: str) -> Reads:
         """The read side of a segment's container.  Raises Unavailable."""
         reads = self._hosting(segment).reads
         if reads is None:
-            raise Unavailable("the container of this segment is recovering; try again")
+            raise Unavailable("the container of this segment is recovering, try again")
         return reads
 
     def tables(self, segment: str) -> Tables:
         """The tables of a segment's container.  Raises Unavailable."""
         tables = self._hosting(segment).tables
         if tables is None:
-            raise Unavailable("the container of this segment is recovering; try again")
+            raise Unavailable("the container of this segment is recovering, try again")
         return tables
 
     def serving(self) -> list[Container]:
@@ -241,7 +245,7 @@ class SegmentStore:
         self.budget.forget(container.number)
         if not self._stopping:
             self._spawn(self._reopen(container, hosted.tasks))
-        if self.on_failure is not None:  # behind that: whatever it meets, the container is opened again
+        if self.on_failure is not None:  # last: if it raises, the container is recovered all the same
             self.on_failure(container)
 
     async def _reopen(self, failed: Container, tasks: list[asyncio.Task[None]]) -> None:
@@ -249,7 +253,7 @@ class SegmentStore:
         for part in (failed.log, failed.index):
             try:
                 await part.close()
-            except Exception as error:  # what it still holds, opening again will tell
+            except Exception as error:  # if it still holds a resource, the opening fails and is retried
                 _log.warning("container %d: %r cannot be closed: %s", failed.number, part, error)
         delay = REOPEN_SECONDS
         while True:
@@ -261,15 +265,15 @@ class SegmentStore:
                 return
             except (SaritError, OSError) as error:
                 _log.warning("container %d cannot recover yet: %s", failed.number, error)
-            except Exception:  # else it would be told when somebody looks at a dead task
-                _log.critical("container %d cannot recover, by a bug", failed.number, exc_info=True)
+            except Exception:  # log it now: nobody awaits this task
+                _log.critical("container %d cannot recover: internal error", failed.number, exc_info=True)
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_REOPEN_SECONDS)
 
     async def _sweep(self, opened: Opened) -> None:
-        """Twice: what was on its way to long-term storage when its owner was lost may arrive after the first sweep.
+        """Delete orphan chunks twice: a write of a lost owner may reach long-term storage after the first sweep.
 
-        The second is repeated until nothing is left; what goes wrong again in the same way is told once."""
+        The second sweep is retried until every orphan is deleted.  The same error is logged once."""
         number, record_swept, reported = opened.container.number, False, ""
         while True:
             try:
@@ -318,7 +322,7 @@ class SegmentStore:
         return self.env.files.free_bytes(self._data_dir)
 
     def _evaluate_free_space(self, free_bytes: int) -> None:
-        # Each log must still be able to go on in a next file: seals and tables need it.
+        # Reserve a next file for each log: seals, truncations, deletions and system tables need it.
         reserve = self.limits.disk_reserve_bytes + self.limits.containers * LOG_FILE_BYTES
         full = free_bytes < reserve
         if full and not self.budget.disk_full:
@@ -338,18 +342,20 @@ class SegmentStore:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            _log.critical("background work of the store ended by a bug; restart the node", exc_info=task.exception())
+            _log.critical(
+                "a background task of the store failed: internal error; restart the node", exc_info=task.exception()
+            )
 
 
 async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
-    """Let the flusher end its cycle, then flush what came since."""
+    """Let the flusher finish its cycle, then make a last checkpoint."""
     flusher = opened.flusher
     flusher.finish()
     await asyncio.wait((running,))
     if opened.container.failure is not None:
         return
     if flusher.interrupted:
-        _log_not_flushed(opened, "its last checkpoint was given up")
+        _log_not_flushed(opened, "its last checkpoint was cancelled")
         return
     try:
         await opened.container.group_commit.wait_durable()
@@ -360,7 +366,7 @@ async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
 
 
 def _log_not_flushed(opened: Opened, reason: str) -> None:
-    _log.warning("container %d: not flushed on stop (%s); the log keeps it", opened.container.number, reason)
+    _log.warning("container %d: not flushed on stop (%s); the log has it", opened.container.number, reason)
 
 
 async def _close(opened: Opened) -> None:

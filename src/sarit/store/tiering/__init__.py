@@ -1,1 +1,1 @@
-"""From memory to long-term storage."""
+"""Tiering: checkpoints from memory to long-term storage, compaction, deletion of unreferenced chunks."""

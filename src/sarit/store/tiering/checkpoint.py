@@ -1,4 +1,4 @@
-"""What a checkpoint commits to the index: one batch out of what was captured of each segment."""
+"""Builds the batch that a checkpoint commits to the index, from the snapshot of each changed segment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TABLE_KEYS_PER_READ = 500
 
 
 def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSnapshot]]:
-    """Adjacent blocks that stand in memory alone, in runs of at most `limit` bytes (one block at least)."""
+    """Blocks that no chunk holds, as runs of adjacent ones of at most `limit` bytes each (or one block)."""
     runs: list[list[BlockSnapshot]] = []
     size = 0
     end = -1
@@ -42,7 +42,7 @@ def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSna
 
 
 def add_chunk_extents(item: SegmentSnapshot) -> None:
-    """Extents for the blocks that stand in chunks, adjacent ones joined; in order with those that are there."""
+    """Add an extent for each block that is in a chunk, adjacent ones joined, in order with the inlined extents."""
     at = chunk_at = length = 0
     chunk: str | None = None
     for snapshot in item.blocks:
@@ -59,10 +59,11 @@ def add_chunk_extents(item: SegmentSnapshot) -> None:
 
 
 def record_resolved_chunks(batch: WriteBatch, container: Container, sequence: int, failed: Set[int]) -> None:
-    """Tell that every chunk this epoch named up to `sequence` is referenced or known as garbage after this commit.
+    """Record that after this commit every chunk of this epoch up to number `sequence` is referenced or garbage.
 
-    Each commit that names new chunks must: the sweep of a later epoch deletes what lies above (recovery.py), and the
-    numbers of `failed` writes, whose chunks may appear when they were deleted as garbage already."""
+    Every commit that names new chunks must do so.  The orphan sweep of a later epoch deletes the chunks with higher
+    numbers, and those with the numbers in `failed`: a failed write may still take effect after its chunk was deleted
+    as garbage."""
     batch.puts[keys.meta_key("chunk-sequence")] = keys.attribute_value(sequence)
     batch.puts[resolved_key(container.log.epoch)] = keys.attribute_value(sequence)
     batch.puts[keys.meta_key("settled-from")] = keys.attribute_value(container.resolved_from)
@@ -70,12 +71,12 @@ def record_resolved_chunks(batch: WriteBatch, container: Container, sequence: in
 
 
 def resolved_key(epoch: int) -> bytes:
-    """Where the highest chunk number that commits of an epoch settled is, until the epoch is swept."""
+    """The key of the highest chunk number that the commits of an epoch resolved; until the epoch is swept."""
     return keys.meta_key(f"settled/{epoch:010d}")
 
 
 def failed_write_key(epoch: int, sequence: int) -> bytes:
-    """The mark of a chunk number of an epoch whose write was reported as failed, until the epoch is swept."""
+    """The key that says that the write of a chunk was reported as failed; until the epoch is swept."""
     return keys.meta_key(f"failed/{epoch:010d}/{sequence:012d}")
 
 
@@ -111,7 +112,7 @@ class BatchBuilder:
         segment = item.segment
         if not segment.committed:
             return
-        if not item.merged:  # of a table, too: appends to tables were once taken
+        if not item.merged:  # tables, too: earlier versions accepted appends to tables
             garbage.update(extent.chunk for extent in await self._stored_extents(segment.id) if extent.chunk)
         batch.deletes.add(keys.name_key(segment.name))
         batch.deletes.add(keys.segment_key(segment.id))
@@ -136,6 +137,7 @@ class BatchBuilder:
             await self._add_truncated(item, batch, garbage)
         for extent in item.extents:
             if extent.end > item.start:
+                extent.check()  # before the write; `load_chunk_extent` checks after the read
                 batch.puts[stored_key(segment.id, extent)] = extent.record()
             elif extent.chunk:
                 garbage.add(extent.chunk)
@@ -143,15 +145,15 @@ class BatchBuilder:
             await self._add_entries(item, batch)
 
     async def _add_truncated(self, item: SegmentSnapshot, batch: WriteBatch, garbage: set[str]) -> None:
-        """Extents that lie wholly below the new start go, and chunks that no other extent names."""
+        """Delete extents wholly below the new start; their chunks are garbage unless another extent names them."""
         stored = await self._stored_extents(item.segment.id)
         dropped = [extent for extent in stored if extent.end <= item.start]
         batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
-        kept = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
-        garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in kept)
+        live = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
+        garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in live)
 
     async def _add_entries(self, item: SegmentSnapshot, batch: WriteBatch) -> None:
-        """New rows of a table; the version row of what each key held before goes."""
+        """Put the new entries of a table; delete the version rows of the entries they replace."""
         segment = item.segment
         changed = list(item.entries.values())
         for at in range(0, len(changed), _TABLE_KEYS_PER_READ):
@@ -175,5 +177,5 @@ class BatchBuilder:
 
 
 def stored_key(segment: int, extent: Extent) -> bytes:
-    """Where the record of a segment's extent, or its inline slice, is."""
+    """The key of an extent, in a chunk or inlined."""
     return keys.extent_key(segment, extent.start) if extent.chunk else keys.inlined_key(segment, extent.start)

@@ -1,4 +1,8 @@
-"""Deletes the chunks that commits of the index dropped, after them: the marks are in the batch that dropped them."""
+"""Deletes chunks that the index references no more.
+
+The commit that drops the last reference to a chunk puts a garbage record for it in the same batch.  Only after that
+commit is the chunk deleted, and only after the deletion the record: a crash in between repeats the deletion.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_PER_CYCLE: Final = 1000
-_MOST_FAILURES: Final = 3
+_MAX_CHUNKS_PER_CYCLE: Final = 1000
+_MAX_FAILURES_PER_CYCLE: Final = 3
 
 
 async def delete_chunks(storage: ChunkStorage, names: Sequence[str]) -> list[Unavailable | None]:
-    """Delete these, MAX_CHUNK_DELETIONS_IN_FLIGHT at most, at once: for each what kept it, None when it is gone."""
+    """Delete these chunks concurrently; for each the error that prevented it, None when it is gone.
+
+    At most MAX_CHUNK_DELETIONS_IN_FLIGHT at once: see `deletion_groups`."""
+
+    assert len(names) <= MAX_CHUNK_DELETIONS_IN_FLIGHT, len(names)
 
     async def delete(name: str) -> Unavailable | None:
         try:
@@ -37,33 +45,33 @@ async def delete_chunks(storage: ChunkStorage, names: Sequence[str]) -> list[Una
 
 
 def deletion_groups(names: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The parts that are deleted one after the other."""
+    """Groups for `delete_chunks`, to be deleted one after the other."""
     for at in range(0, len(names), MAX_CHUNK_DELETIONS_IN_FLIGHT):
         yield names[at : at + MAX_CHUNK_DELETIONS_IN_FLIGHT]
 
 
 class ChunkGC:
-    """What a container's commits dropped, until it is deleted."""
+    """Deletes the garbage chunks of one container."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
         self._next: bytes | None = None
 
     def __repr__(self) -> str:
-        return f"<Garbage of {self._container!r}>"
+        return f"<ChunkGC of {self._container!r}>"
 
     async def collect(self) -> None:
-        """Delete for a while; what is left, or fails, at later cycles."""
+        """Delete for at most CHUNK_GC_CYCLE_SECONDS; what is left or fails is retried in later cycles."""
         container = self._container
         low, high = keys.kind_range(keys.GARBAGE)
-        rows = await container.index.scan(self._next or low, high, _PER_CYCLE)
+        rows = await container.index.scan(self._next or low, high, _MAX_CHUNKS_PER_CYCLE)
         clock, failures = container.env.clock, 0
         end = clock.monotonic() + CHUNK_GC_CYCLE_SECONDS
         batch = WriteBatch()
         self._next = None
         for group in deletion_groups([key for key, _ in rows]):
-            if failures >= _MOST_FAILURES or clock.monotonic() >= end:
-                self._next = group[0]  # those that cannot be deleted do not keep the others
+            if failures >= _MAX_FAILURES_PER_CYCLE or clock.monotonic() >= end:
+                self._next = group[0]  # begin there next time: chunks that cannot be deleted must not block the others
                 break
             errors = await delete_chunks(container.storage, [*map(keys.parse_garbage_key, group)])
             batch.deletes.update(key for key, error in zip(group, errors, strict=True) if error is None)

@@ -1,14 +1,13 @@
-"""Joins small chunks and slices of a segment into larger chunks, in the background.
+"""Compaction: joins small extents of a segment into larger chunks, in the background.
 
-Runs between two checkpoints of a container, never beside one: appends pile up meanwhile, so it
-gives way while the node's memory runs short.  What is not joined now is joined when fewer come.
+It runs between two checkpoints of a container, never during one.  Dirty bytes accumulate meanwhile, so it stops while
+the memory budget is over its soft limit, and goes on in a later cycle.
 
-The new chunk is durable before the commit that names it; the old ones become garbage in the same
-commit and are deleted after it.  A read that holds an old extent finds its chunk gone and asks for
-the extents again.
+The order matters: the new chunk is durable before the commit that names it.  The old chunks become garbage in the same
+commit and are deleted after it.  A read that holds an old extent finds its chunk gone and loads the extents again.
 
-A segment being compacted is not merged into another meanwhile (`Segment.compacting`): the
-merge moves extents, and must not move those that are about to be replaced.
+A segment is not merged into another during its compaction (`Segment.compacting`), because the merge would move extents
+that are about to be replaced.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from sarit.store.container.container import Container
     from sarit.store.container.segment import Segment
 
-# Gives a segment's next chunk, which begins at an offset, a name and its sequence number.
+# The name and number of the next chunk of a segment, which begins at an offset.
 NameChunk = Callable[["Segment", int], tuple[str, int]]
 
 _log = logging.getLogger("sarit.store")
@@ -39,11 +38,11 @@ MAX_SEGMENTS_PER_CYCLE: Final = 64
 
 
 class StorageUnavailable(Exception):
-    """Long-term storage gives or takes nothing now: later."""
+    """Long-term storage failed a read or a write: try again in a later cycle."""
 
 
 class Compactor:
-    """Knows which segments have gathered small extents, and joins them."""
+    """Counts the small extents of each segment, and joins them when there are enough."""
 
     def __init__(self, container: Container, failed_writes: set[int], small_bytes: int = SMALL_EXTENT_BYTES) -> None:
         self._container = container
@@ -63,12 +62,12 @@ class Compactor:
             self._small[segment.id] = self._small.get(segment.id, 0) + small
 
     def forget(self, segment: Segment) -> None:
-        """A segment is gone."""
+        """A segment was deleted."""
         self._small.pop(segment.id, None)
         self._damaged.discard(segment.id)
 
     async def run(self, next_name: NameChunk) -> None:
-        """Join what is worth joining now, up to the bounds of one cycle.  Raises what the index raises."""
+        """Join small extents, up to the bounds of one cycle.  Raises what the index raises."""
         ready = [segment for segment, count in self._small.items() if count >= JOIN_EXTENTS]
         budget = MAX_COMPACTED_BYTES_PER_CYCLE
         for segment_id in ready[:MAX_SEGMENTS_PER_CYCLE]:
@@ -80,7 +79,7 @@ class Compactor:
             del self._small[segment_id]
             segment = self._container.state.segments.get(segment_id)
             if segment is None:
-                # Evicted: it is looked at again when it has grown again.
+                # Evicted from memory: it is counted again when it grows again.
                 continue
             if segment.assigned_deleted or segment.is_table or segment_id in self._damaged:
                 continue
@@ -91,9 +90,9 @@ class Compactor:
             except StorageUnavailable:
                 self._small[segment_id] = JOIN_EXTENTS
                 return
-            except Corrupt as error:  # who reads those bytes is told; all others are served on
+            except Corrupt as error:  # readers of those bytes get the error; the container serves everything else
                 self._damaged.add(segment_id)
-                _log.error("segment %s is not compacted any more: %s", segment.name, error)
+                _log.error("segment %s cannot be compacted: %s", segment.name, error)
             finally:
                 segment.compacting = False
                 segment.pins -= 1
@@ -120,7 +119,7 @@ class Compactor:
         try:
             await container.storage.write(name, parts, container.rate_limiters.flush)
         except (Unavailable, Exists):
-            container.state.garbage.add(name)  # it may have been written
+            container.state.garbage.add(name)  # the write may have happened
             self._failed_writes.add(sequence)
             raise StorageUnavailable from None
         joined = Extent(run[0].start, sum(extent.length for extent in run), name)
@@ -128,15 +127,16 @@ class Compactor:
             key = keys.extent_key if extent.chunk else keys.inlined_key
             batch.deletes.add(key(segment.id, extent.start))
         batch.puts[keys.extent_key(segment.id, joined.start)] = joined.record()
-        starts = {extent.start for extent in run}  # a run may have hundreds, when it gave way for long
-        kept = {extent.chunk for extent in chunks if extent.start not in starts}
+        # A set: a run may have hundreds of extents after compaction was postponed for long.
+        starts = {extent.start for extent in run}
+        live = {extent.chunk for extent in chunks if extent.start not in starts}
         for extent in run:
-            if extent.chunk and extent.chunk not in kept:
+            if extent.chunk and extent.chunk not in live:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""
         record_resolved_chunks(batch, container, sequence, self._failed_writes)
         coverage_probe("extents_joined")
         await container.metadata.commit(batch)
-        if segment.chunks is not chunks:  # reloaded meanwhile, from before this commit
+        if segment.chunks is not chunks:  # loaded again during the commit, with the old extents
             assert segment.chunks is not None, segment
             segment.chunks.replace(run[0].start, [joined])
         chunks.replace(run[0].start, [joined])

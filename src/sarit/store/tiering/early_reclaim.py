@@ -1,14 +1,14 @@
-"""Gives long-term storage room while a checkpoint cannot end.
+"""Early reclaim: frees long-term storage while a checkpoint waits for it.
 
-A chunk that could not be written is tried until it is, and its checkpoint waits for it.  What is deleted or truncated
-meanwhile becomes garbage with the next checkpoint only: long-term storage that is full would stay full.  So a flusher
-that waits drops the extents that no reader can reach any more, in a commit of their own which marks their chunks as
-garbage; the collector deletes them after it, as it does after every commit.
+A chunk write is retried until it succeeds, and its checkpoint waits.  What is deleted or truncated meanwhile would
+become garbage with the next checkpoint only, so long-term storage that is full would stay full.  Therefore a flusher
+that waits drops the extents that no reader can reach any more.  It does so in a commit of its own, which also records
+their chunks as garbage; `ChunkGC` then deletes them as after every commit.
 
-The index then lacks extents of a segment whose record, and the frame up to which the index holds everything, are as
-before.  That is safe because the deletion or truncation that took them is durable in the log, which is truncated below
-that frame alone: recovery repeats it before anybody reads, and replay needs extents of merged segments only.  Those
-are left alone: their bytes stand in the segment they were merged into.
+Afterwards the index lacks extents of a segment, while its record and the checkpoint's frame are those of the last
+checkpoint.  That is safe.  The deletion or truncation that made the extents unreachable is durable in the log, which
+is truncated below the checkpoint's frame alone, so recovery repeats it before anybody reads.  Replay needs the extents
+of merged segments only, and those are never dropped here: their bytes belong to the target of the merge.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 class EarlyReclaim:
-    """What one checkpoint, while it waits, has taken out of the index for room."""
+    """The early reclaim of one checkpoint."""
 
     def __init__(self, container: Container) -> None:
         self._container = container
-        # By segment: up to which offset its extents were looked at, so that a long wait reads each once.
+        # By segment: the offset up to which its extents were scanned, so that a long wait scans each once.
         self._scanned_to: dict[int, int] = {}
 
     def __repr__(self) -> str:
-        return f"<Room of {self._container!r}: {len(self._scanned_to)} segments looked at>"
+        return f"<EarlyReclaim of {self._container!r}: {len(self._scanned_to)} segments scanned>"
 
     async def reclaim(self, segments: Iterable[Segment]) -> None:
-        """Drop what applied deletions and truncations of `segments` left unreachable.  Raises what the index raises."""
+        """Drop what applied deletions and truncations of `segments` made unreachable.  Raises what the index raises."""
         batch = WriteBatch()
         truncated: list[tuple[Segment, int]] = []
         for segment in segments:
@@ -62,10 +62,10 @@ class EarlyReclaim:
 
 
 def _drop_below(batch: WriteBatch, segment: Segment, start: int, stored: list[Extent]) -> None:
-    """Extents wholly below `start` go, and their chunks are garbage unless an extent that stays names them too."""
-    kept = {extent.chunk for extent in stored if extent.end > start}
+    """Delete extents wholly below `start`; their chunks are garbage unless a live extent names them, too."""
+    live = {extent.chunk for extent in stored if extent.end > start}
     for extent in stored:
         if extent.end <= start:
             batch.deletes.add(stored_key(segment.id, extent))
-            if extent.chunk and extent.chunk not in kept:
+            if extent.chunk and extent.chunk not in live:
                 batch.puts[keys.garbage_key(extent.chunk)] = b""

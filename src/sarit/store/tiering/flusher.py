@@ -1,18 +1,32 @@
-"""Moves applied bytes to long-term storage and checkpoints the container.
+"""Checkpoints a container: moves its dirty bytes to long-term storage and its state to the index.
 
-One cycle: (1) take a snapshot of the applied state at one frame; (2) write runs of bytes as
-new immutable chunks, with which they leave memory beyond what the cache may hold; (3) commit
-chunk lists, records, attributes and table entries, with "flushed up to frame n", to the index
-in one batch; (4) drop the bytes from memory (the rest of them stays in the cache for a while)
-and truncate the log below the frame.
+A *checkpoint* makes the index hold everything that the container had applied at one frame of the log.  After it the
+log is needed only above that frame, and the bytes it covers need not stay in memory.  Its steps, in this order:
 
-The snapshot copies nothing but references: each dirty segment is captured the first time it
-is about to change, or in turn.  Runs too small for a chunk of their own go into the index.
+1. Snapshot: take the applied state at one frame, by copy-on-write (`container/snapshot.py`).  Appends go on meanwhile.
+2. Chunks: write adjacent dirty bytes as new immutable chunks, each durable when its write returns.  Runs below
+   `inline_below_bytes` become inlined extents: their bytes go into the index.
+3. Commit: one atomic batch with segment records, extents, attributes, table entries, garbage chunks and the frame
+   (`checkpoint.py`).  It is durable when the commit returns.
+4. Truncate the log up to the frame, and release the bytes from memory; the cache retains some for a while.
 
-Chunk names carry epoch and a sequence number; every commit records the highest number it
-settles.  A chunk of an older epoch above that number was never referenced: recovery's sweep
-deletes it.  Chunks dropped by a commit are recorded as garbage in the same batch and deleted
-only after it.  While a chunk cannot be written, storage may be full: room.py.
+The order matters.  An extent is committed only after its chunk is durable, so the index never names bytes that may be
+lost.  The log is truncated only after the commit is durable, so until then replay can repeat everything.  Chunks that
+the commit leaves without a reference are recorded as garbage in the same batch and deleted only after it: a crash in
+between leaves a garbage record, never an extent without its chunk.
+
+What may fail, and what follows:
+
+- A chunk write fails: it may still have happened, or happen later.  The name is recorded as garbage, and the write is
+  retried under a new name, for as long as it takes.  While long-term storage is full, `early_reclaim.py` deletes what
+  no reader can reach any more.
+- The index fails: the outcome is unknown.  The container ends, and recovery reads what is there.
+- The checkpoint is cancelled: the container must not make another one (`interrupted`).
+
+Chunk names carry the epoch and a number that rises.  Each commit records the highest number that it resolves, and the
+numbers whose writes failed.  The orphan sweep of a later epoch deletes the chunks that no commit referenced.
+
+One cycle of the flusher is a checkpoint, then compaction (`compaction.py`), then deletion of garbage (`chunk_gc.py`).
 """
 
 from __future__ import annotations
@@ -49,15 +63,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SNAPSHOTS_PER_TURN = 200
-_SCAN_ROWS = 1000
-_COMMITS_REMEMBERED = 10_000
+_MAX_COMMIT_SAMPLES = 10_000
+# While many segments have few dirty bytes each, a checkpoint waits for so many times the interval and the bytes.
 _INTERVAL_FACTOR = 2
-_WAKEUPS_PER_INTERVAL = 8  # an interval: memory may run short meanwhile
+_WAKEUPS_PER_INTERVAL = 8  # meanwhile: space may become short, which ends the wait
 
 
 @dataclass(frozen=True, slots=True)
 class FlushLimits:
-    """When to flush, and what is small; tests shrink them."""
+    """When to flush, and which runs and extents count as small; tests shrink them."""
 
     interval_seconds: float = FLUSH_INTERVAL_SECONDS
     trigger_bytes: int = FLUSH_TRIGGER_BYTES
@@ -75,7 +89,7 @@ class FlushStatistics:
     checkpoints: int = 0
     chunks: int = 0
     chunk_bytes: int = 0
-    commit_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_COMMITS_REMEMBERED))
+    commit_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_COMMIT_SAMPLES))
     storage_errors: int = 0
 
 
@@ -89,14 +103,15 @@ class Flusher:
         self._builder = BatchBuilder(container)
         self._wake = asyncio.Event()
         self._writes = asyncio.Semaphore(limits.concurrent_writes)
-        # A busy loop looks every 20 ms or so at what has ended: so long would the threads wait after a few small ones.
+        # More of the small ones: a busy event loop sees completed writes only every 20 ms or so, and the threads of
+        # the storage would be idle until then.
         self._small_writes = asyncio.Semaphore(limits.concurrent_small_writes)
         self._snapshot: Snapshot | None = None
         self._early_reclaim: EarlyReclaim | None = None
-        # Their chunk numbers, until a checkpoint has told them.
+        # Chunk numbers whose writes failed since the last commit; `Compactor` shares the set.
         self._failed_writes: set[int] = set()
         self._storage_unavailable = False
-        self._ending = False
+        self._finishing = False
         self._in_progress = False
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
@@ -107,43 +122,35 @@ class Flusher:
         return f"<Flusher of {self._container!r} at frame {self.checkpoint_frame}>"
 
     def wake(self) -> None:
-        """Look now whether there is enough to flush."""
+        """Evaluate now whether a checkpoint is due."""
         self._wake.set()
 
     def finish(self) -> None:
-        """Let `run` return when its cycle is done."""
-        self._ending = True
+        """Let `run` return after its current cycle."""
+        self._finishing = True
         self._wake.set()
 
     @property
     def interrupted(self) -> bool:
-        """Whether a checkpoint or a compaction was given up: no checkpoint may follow.
+        """Whether a checkpoint or a compaction was cancelled.  No checkpoint may follow it in this epoch.
 
-        What a checkpoint had captured is in the log alone; a chunk that a compaction wrote would never be swept once
-        another commit of this epoch settled its number."""
+        The changes in the snapshot of a cancelled checkpoint are in the log alone, and the next checkpoint would
+        truncate the log above them.  The chunk of a cancelled compaction would never be swept if another commit of
+        this epoch resolved its number."""
         return self._in_progress
 
     async def run(self) -> None:
-        """Flush until ended or cancelled; an index that fails ends the container's epoch."""
-        container = self._container
-        last = container.env.clock.monotonic()
-        idle = False
-        while container.failure is None and not self._ending:
-            factor = self._interval_factor()
-            wait = last + factor * self._limits.interval_seconds - container.env.clock.monotonic()
-            # What is in flight counts as un-flushed, but cannot be flushed yet: do not spin on it.
-            if wait > 0 and (idle or container.state.dirty.append_bytes < factor * self._limits.trigger_bytes):
+        """Run cycles until `finish` or a cancellation; an index that fails ends the container."""
+        container, clock = self._container, self._container.env.clock
+        began = clock.monotonic()  # of the last cycle
+        idle = False  # the last cycle found nothing to do
+        while container.failure is None and not self._finishing:
+            wait = self._seconds_until_due(began, idle)
+            if wait > 0:
                 idle = False
-                self._wake.clear()
-                if factor > 1:
-                    wait = min(wait, self._limits.interval_seconds / _WAKEUPS_PER_INTERVAL)
-                timer = asyncio.get_running_loop().call_later(wait, self._wake.set)
-                try:
-                    await self._wake.wait()
-                finally:
-                    timer.cancel()
+                await self._wait(wait)
                 continue
-            last = container.env.clock.monotonic()
+            began = clock.monotonic()
             try:
                 idle = not await self.checkpoint()
                 await self._compact()
@@ -151,28 +158,49 @@ class Flusher:
             except SaritError as error:
                 container.fail(error)
                 return
-            except Exception as error:  # a bug: recovery begins from what is known to be right
+            except Exception as error:  # a bug: recovery starts from what is known to be right
                 container.fail(error)
                 raise
 
+    def _seconds_until_due(self, began: float, idle: bool) -> float:
+        """How long to wait before the next evaluation; 0 or less: a cycle is due."""
+        limits, factor = self._limits, self._interval_factor()
+        wait = began + factor * limits.interval_seconds - self._container.env.clock.monotonic()
+        # Appends in flight count as dirty, but are not applied yet: after an idle cycle do not spin on them.
+        if not idle and self._container.state.dirty.append_bytes >= factor * limits.trigger_bytes:
+            return 0.0
+        return wait if factor == 1 else min(wait, limits.interval_seconds / _WAKEUPS_PER_INTERVAL)
+
+    async def _wait(self, seconds: float) -> None:
+        """Until `wake`, at most so long."""
+        self._wake.clear()
+        timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
+        try:
+            await self._wake.wait()
+        finally:
+            timer.cancel()
+
     def _interval_factor(self) -> int:
-        """How many times as long, and up to as many more bytes, as usual to gather: where many segments grew by little
-        each, as many small chunks would be written, to be joined later."""
+        """By how much to postpone a checkpoint, as a factor of its interval and its bytes.
+
+        More than 1 while many segments have few dirty bytes each: a checkpoint now would write many small chunks, which
+        a compaction must join later.  Memory or disk that runs short ends that: a checkpoint frees both."""
         state, budget, limits = self._container.state, self._container.budget, self._limits
         size = state.dirty.append_bytes
-        many = limits.trigger_bytes // 4 <= size < len(state.changed) * limits.small_extent_bytes
-        full = budget.disk_full or self._container.log.short_of_space  # a flush gives the log's room back
-        return _INTERVAL_FACTOR if many and not full and not budget.over_soft_limit else 1
+        sparse = limits.trigger_bytes // 4 <= size < len(state.changed) * limits.small_extent_bytes
+        short = budget.over_soft_limit or budget.disk_full or self._container.log.short_of_space
+        return _INTERVAL_FACTOR if sparse and not short else 1
 
     # -- one checkpoint -----------------------------------------------------------------------
 
     async def checkpoint(self) -> bool:
-        """Make the index hold everything applied now.  False when there was nothing to do."""
+        """Make the index hold everything that is applied now.  False when there was nothing to do."""
         state = self._container.state
         if not state.changed and not state.garbage:
             return False
-        assert not self._in_progress, "a checkpoint was given up: the next one would truncate the log above its changes"
+        assert not self._in_progress, "a checkpoint was cancelled: this one would truncate the log above its changes"
         self._in_progress = True
+        # 1. The snapshot.
         snapshot = self._snapshot = state.begin_checkpoint()
         self._early_reclaim = EarlyReclaim(self._container)
         while snapshot.uncopied:
@@ -180,8 +208,11 @@ class Flusher:
             await asyncio.sleep(0)
         segments = list(snapshot.segments.values())
         coverage_probe("checkpoint_snapshot_taken")
+        # 2. The chunks: all durable when this returns.
         await self._write_runs(segments, snapshot.garbage)
         coverage_probe("checkpoint_chunks_written")
+        # 3. The commit: durable when this returns.
+        assert snapshot.frame >= self.checkpoint_frame, (snapshot, self)
         clock = self._container.env.clock
         started = clock.monotonic()
         batch = await self._builder.build(snapshot, self._sequence, self._failed_writes)
@@ -190,6 +221,7 @@ class Flusher:
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
         coverage_probe("checkpoint_committed")
+        # 4. Only now the log may be truncated, and bytes may leave memory.
         state.end_checkpoint(snapshot)
         self._after_commit(segments, snapshot.frame)
         self._snapshot = None
@@ -236,7 +268,7 @@ class Flusher:
                     break
                 except (Unavailable, Exists) as error:
                     self._report_storage(error)
-                    # The write may have happened: another name, and this one is garbage.
+                    # The write may have happened, or happen later: take another name, this one is garbage.
                     coverage_probe("chunk_write_retried")
                     garbage.add(name)
                     self._failed_writes.add(sequence)
@@ -252,46 +284,49 @@ class Flusher:
             slots.release()
 
     def _report_storage(self, error: SaritError | None) -> None:
-        """Log once that long-term storage takes no chunks, for which writers may be slowed, and once that it does."""
-        if self._storage_unavailable != (error is not None):
-            self._storage_unavailable = error is not None
-            what = "chunks again" if error is None else f"no chunks: {error}"
-            _log.warning("container %d: long-term storage takes %s", self._container.number, what)
+        """Log once that long-term storage takes no chunks (writers may be throttled), and once that it does again."""
+        if self._storage_unavailable == (error is not None):
+            return
+        self._storage_unavailable = error is not None
+        if error is None:
+            _log.warning("container %d: long-term storage takes chunks again", self._container.number)
+        else:
+            _log.warning("container %d: long-term storage takes no chunks: %s", self._container.number, error)
 
     async def _reclaim_early(self) -> None:
-        """Storage took no chunk, perhaps because it is full: delete what nobody can reach any more (room.py)."""
-        room, self._early_reclaim = self._early_reclaim, None
-        if room is None:
-            return  # another chunk that waits is at it
+        """Storage took no chunk and may be full: delete what no reader can reach any more (`early_reclaim.py`)."""
+        reclaim, self._early_reclaim = self._early_reclaim, None
+        if reclaim is None:
+            return  # the task of another chunk is doing it
         state = self._container.state
         snapshot = self._snapshot
         assert snapshot is not None
         copied = [item.segment for item in snapshot.segments.values()]
         deleted = [segment for segment in (*copied, *state.changed.values()) if segment.deleted]
         try:
-            await room.reclaim([*deleted, *snapshot.truncated.values(), *state.truncated.values()])
+            await reclaim.reclaim([*deleted, *snapshot.truncated.values(), *state.truncated.values()])
             await self.garbage.collect()
-        except SaritError as error:  # the index: as in `run`, but this is a task of a group
+        except SaritError as error:  # the index failed: as in `run`, but this is a task of a group
             self._container.fail(error)
         finally:
-            self._early_reclaim = room
+            self._early_reclaim = reclaim
 
     def _name_chunk(self, segment: Segment, start: int) -> tuple[str, int]:
-        """A name never used before, and its sequence number."""
+        """A chunk name never used before, and its number in this epoch."""
         self._sequence += 1
         prefix = epoch_prefix(self._container.number, self._container.log.epoch)
         return f"{prefix}/{self._sequence:012d}-s{segment.id}-{start}", self._sequence
 
     def _assign_chunk(self, run: list[BlockSnapshot], name: str) -> None:
-        """The blocks of `run` stand in chunk `name` now; their bytes leave memory when what is written is much.
+        """The blocks of `run` are in chunk `name` now; their bytes leave memory if the cache could not take them.
 
-        Also those that were released meanwhile (truncated, deleted): this checkpoint is of a moment at which they were
-        there, and extents have no gaps.  The next one takes them out, and a chunk that holds nothing else."""
+        Blocks that were released meanwhile (truncated, deleted) get their place in the chunk, too: they existed at the
+        snapshot, and extents have no gaps.  The next checkpoint removes them, and a chunk that holds nothing else."""
         state = self._container.state
-        held = sum(snapshot.charged_bytes for snapshot in run)
-        kept = self._container.budget.may_cache_written(held)
-        if kept:
-            state.dirty.written_bytes += held
+        charged = sum(snapshot.charged_bytes for snapshot in run)
+        retained = self._container.budget.may_cache_written(charged)
+        if retained:
+            state.dirty.written_bytes += charged
         else:
             coverage_probe("written_bytes_dropped_early")
         at = 0
@@ -304,7 +339,7 @@ class Flusher:
             if not block.released:
                 state.dirty.remove_block(block.length)
             snapshot.parts = None
-            if not kept:
+            if not retained:
                 block.parts = None
             at += block.length
         if all(snapshot.block.released for snapshot in run):
@@ -315,6 +350,7 @@ class Flusher:
     # -- after the commit -----------------------------------------------------------------------
 
     def _after_commit(self, snapshots: list[SegmentSnapshot], frame: int) -> None:
+        """Note in the live segments what the index holds now, truncate the log, release memory."""
         container = self._container
         for item in snapshots:
             segment = item.segment
@@ -330,7 +366,7 @@ class Flusher:
                 for entry in item.entries.values():
                     container.metadata.entries.committed(segment.id, entry)
             if segment.deleted:
-                # What was merged meanwhile stands in the target's tail, and in memory until that is checkpointed.
+                # A segment merged meanwhile has its blocks in the target's tail, in memory until its checkpoint.
                 container.state.dirty.written_bytes += sum(
                     snapshot.charged_bytes
                     for snapshot in item.blocks
@@ -345,6 +381,7 @@ class Flusher:
         container.metadata.evict()
 
     def _drop_flushed(self, item: SegmentSnapshot) -> None:
+        """Move the flushed blocks of a segment from its tail to its chunk list and to the cache."""
         segment = item.segment
         for block in item.inlined:
             if not block.released and block.chunk is None:

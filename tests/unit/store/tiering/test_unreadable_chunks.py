@@ -79,7 +79,7 @@ def test_a_damaged_chunk_is_an_error_for_its_readers_alone(caplog):
             await opened.flusher._compact()
             await written(world, store, first, first + 10)
         assert opened.container.failure is None
-        assert sum("is not compacted" in line for line in caplog.messages) == 1
+        assert sum("cannot be compacted" in line for line in caplog.messages) == 1
         await store.stop()
 
     run(main)
