@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak scale lint format bench docs trace wheel clean
+.PHONY: help setup demo test prove soak scale lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
