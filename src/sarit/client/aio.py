@@ -96,7 +96,7 @@ async def connect(
 
 
 class Client:
-    """A connection to Sarit.  All its writers and readers share connections and end with `close`."""
+    """A connection to Sarit.  Its writers and readers share its connections; `close` ends them."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -114,7 +114,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """End everything; writers that were not closed lose what they have not flushed."""
+        """End all writers and readers; a writer that was not closed loses what it has not flushed."""
         await self.session.close()
 
     # -- scopes -------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Client:
         return await self.session.controller.create_scope(scope)
 
     async def list_scopes(self) -> list[str]:
-        """All scopes, also those the system uses."""
+        """All scopes, including those of the system."""
         return [scope async for scope in self.session.controller.scopes()]
 
     async def delete_scope(self, scope: str, *, recursive: bool = False) -> None:
@@ -134,7 +134,7 @@ class Client:
         await self.session.controller.delete_scope(scope, recursive)
 
     async def list_streams(self, scope: str, *, tag: str | None = None, internal: bool = False) -> list[StreamName]:
-        """The streams of a scope, those with `tag`; `internal`: also those kept by the system.  Raises NotFound."""
+        """The streams of a scope; `tag`: only those with it; `internal`: also those of the system.  Raises NotFound."""
         found = self.session.controller.streams(scope, tag)
         return [stream async for stream in found if internal or is_user_name(stream.stream)]
 
@@ -150,9 +150,10 @@ class Client:
         retention: RetentionPolicy | None = None,
         tags: Sequence[str] = (),
     ) -> bool:
-        """True when created, False when it existed (and keeps its configuration).
+        """True when created, False when it existed (its configuration is unchanged).
 
-        `segments` is the number it begins with; `scaling` instead says more.  Raises NotFound (scope), Invalid.
+        Name the stream by one string ("scope/stream") or two.  `segments`: how many it has at first; `scaling` instead
+        of it gives a whole policy.  Raises NotFound (scope), Invalid.
         """
         name = stream_name(scope, stream)
         if not is_user_name(name.stream):
@@ -172,7 +173,7 @@ class Client:
         retention: RetentionPolicy | None = None,
         tags: Sequence[str] | None = None,
     ) -> None:
-        """Change what is given, keep the rest.  Raises NotFound, Sealed, Invalid."""
+        """Change the settings that are given and no others.  Raises NotFound, Sealed, Invalid."""
         name = stream_name(scope, stream)
         config = await self.session.controller.stream_config(name)
         if segments is not None:
@@ -196,11 +197,11 @@ class Client:
         return StreamInfo(name, config, not ranges, tuple(ranges), head, tail)
 
     async def seal_stream(self, scope: str | StreamName, stream: str | None = None) -> None:
-        """Let it take no more events, for ever.  Raises NotFound."""
+        """Refuse further events, for ever.  Raises NotFound."""
         await self.session.controller.seal_stream(stream_name(scope, stream))
 
     async def truncate_stream(self, scope: str | StreamName, stream: str | None = None, *, cut: Cut) -> None:
-        """Forget everything before `cut` ("tail": everything).  Raises NotFound, Invalid."""
+        """Delete everything before `cut` ("tail": everything).  Raises NotFound, Invalid."""
         name = stream_name(scope, stream)
         found = await self.cut(name, cut)
         if found is None:
@@ -219,7 +220,7 @@ class Client:
     def writer(
         self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES
     ) -> EventWriter:
-        """A writer of events; it connects with the first event.  `name` is what it notes times under."""
+        """A writer of events; it connects with the first event.  `name`: under which it notes times."""
         return EventWriter(self.session, stream_name(stream), buffer_bytes, name=name)
 
     def transactional_writer(
@@ -231,8 +232,10 @@ class Client:
         keep_alive: bool = True,
         buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
     ) -> TransactionalWriter:
-        """A writer of transactions.  `lease_seconds` (10 to 600): how long one outlives a writer that is gone;
-        `keep_alive` False: each ends after that time anyway.  Raises Invalid (its name)."""
+        """A writer of transactions.  Raises Invalid (its name).
+
+        `lease_seconds` (10 to 600): how long a transaction outlives its writer.  `keep_alive` False: the lease is not
+        renewed, so each transaction ends after that time."""
         return TransactionalWriter(
             self.session,
             stream_name(stream),
@@ -243,11 +246,11 @@ class Client:
         )
 
     def stream(self, stream: str | StreamName) -> Stream:
-        """One stream by name: epochs, scaling, batch reads, cuts by distance, event time."""
+        """One stream by name: epochs, scaling, batch reads, cuts by distance, event time.  Raises Invalid."""
         return Stream(self.session, stream_name(stream))
 
     def table(self, table: str | StreamName) -> Table:
-        """One key-value table by name; `client.tables` makes and lists them.  Raises Invalid (its name)."""
+        """One key-value table by name; `client.tables` creates and lists tables.  Raises Invalid (its name)."""
         return Table(self.session, table_name(table))
 
     def reader(
@@ -256,7 +259,7 @@ class Client:
         """A reader of all events between two cuts.
 
         `start` and `end`: "head", "tail" (as of the first read), a StreamCut or its text; `end` None: follow the
-        tail until the stream is sealed.  `skip_truncated`: go on behind what was truncated instead of raising.
+        tail until the stream is sealed.  `skip_truncated`: skip truncated data instead of raising Truncated.
         """
         name = stream_name(stream)
 
@@ -271,11 +274,11 @@ class Client:
         return await segments.resolve_cut(self.session, stream_name(stream), which)
 
     async def stream_cut_head(self, stream: str | StreamName) -> StreamCut:
-        """The oldest position.  Raises NotFound."""
+        """The cut before the oldest event.  Raises NotFound."""
         return await segments.head_cut(self.session, stream_name(stream))
 
     async def stream_cut_tail(self, stream: str | StreamName) -> StreamCut:
-        """The position behind the newest event as of now.  Raises NotFound."""
+        """The cut after the newest event, as of now.  Raises NotFound."""
         return await segments.tail_cut(self.session, stream_name(stream))
 
     def byte_writer(self, stream: str | StreamName) -> ByteWriter:
@@ -283,7 +286,7 @@ class Client:
         return ByteWriter(self.session, stream_name(stream))
 
     def byte_reader(self, stream: str | StreamName, offset: int = 0, *, skip_truncated: bool = False) -> ByteReader:
-        """A reader of plain bytes of a stream of one segment; `skip_truncated`: go on behind what was truncated."""
+        """A reader of plain bytes from a stream of one segment; `skip_truncated`: skip truncated bytes."""
         return ByteReader(self.session, stream_name(stream), offset, skip_truncated=skip_truncated)
 
     # -- segments -------------------------------------------------------------------------------
@@ -291,11 +294,11 @@ class Client:
     async def segment_infos(
         self, stream: str | StreamName, wanted: Iterable[SegmentId]
     ) -> Mapping[SegmentId, SegmentInfo]:
-        """Start, end and state of segments, asked at about one moment; those that are gone are left out."""
+        """Start, end and state of segments, queried concurrently; deleted segments are omitted."""
         return await segments.segment_infos(self.session, stream_name(stream), wanted)
 
     async def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
-        """What follows a segment, with all predecessors.  Raises NotFound."""
+        """The successors of a segment, each with all its predecessors.  Raises NotFound."""
         name = stream_name(stream)
         return await self.session.with_retry(
             lambda: self.session.controller.successors(name, segment), REQUEST_TIMEOUT_SECONDS

@@ -65,7 +65,7 @@ class Client:
         return self._run(self._inner.create_scope(scope))
 
     def list_scopes(self) -> list[str]:
-        """All scopes, also those the system uses."""
+        """All scopes, including those of the system."""
         return self._run(self._inner.list_scopes())
 
     def delete_scope(self, scope: str, *, recursive: bool = False) -> None:
@@ -73,7 +73,7 @@ class Client:
         self._run(self._inner.delete_scope(scope, recursive=recursive))
 
     def list_streams(self, scope: str, *, tag: str | None = None, internal: bool = False) -> list[StreamName]:
-        """The streams of a scope, those with `tag`; `internal`: also those kept by the system.  Raises NotFound."""
+        """The streams of a scope; `tag`: only those with it; `internal`: also those of the system.  Raises NotFound."""
         return self._run(self._inner.list_streams(scope, tag=tag, internal=internal))
 
     def create_stream(
@@ -86,9 +86,10 @@ class Client:
         retention: RetentionPolicy | None = None,
         tags: Sequence[str] = (),
     ) -> bool:
-        """True when created, False when it existed (and keeps its configuration).
+        """True when created, False when it existed (its configuration is unchanged).
 
-        `segments` is the number it begins with; `scaling` instead says more.  Raises NotFound (scope), Invalid.
+        Name the stream by one string ("scope/stream") or two.  `segments`: how many it has at first; `scaling` instead
+        of it gives a whole policy.  Raises NotFound (scope), Invalid.
         """
         return self._run(
             self._inner.create_stream(scope, stream, segments, scaling=scaling, retention=retention, tags=tags)
@@ -104,7 +105,7 @@ class Client:
         retention: RetentionPolicy | None = None,
         tags: Sequence[str] | None = None,
     ) -> None:
-        """Change what is given, keep the rest.  Raises NotFound, Sealed, Invalid."""
+        """Change the settings that are given and no others.  Raises NotFound, Sealed, Invalid."""
         self._run(
             self._inner.update_stream(scope, stream, segments=segments, scaling=scaling, retention=retention, tags=tags)
         )
@@ -114,11 +115,11 @@ class Client:
         return self._run(self._inner.stream_info(scope, stream))
 
     def seal_stream(self, scope: str | StreamName, stream: str | None = None) -> None:
-        """Let it take no more events, for ever.  Raises NotFound."""
+        """Refuse further events, for ever.  Raises NotFound."""
         self._run(self._inner.seal_stream(scope, stream))
 
     def truncate_stream(self, scope: str | StreamName, stream: str | None = None, *, cut: Cut) -> None:
-        """Forget everything before `cut` ("tail": everything).  Raises NotFound, Invalid."""
+        """Delete everything before `cut` ("tail": everything).  Raises NotFound, Invalid."""
         self._run(self._inner.truncate_stream(scope, stream, cut=cut))
 
     def delete_stream(self, scope: str | StreamName, stream: str | None = None, *, seal: bool = False) -> None:
@@ -143,8 +144,10 @@ class Client:
         keep_alive: bool = True,
         buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
     ) -> TransactionalWriter:
-        """A writer of transactions.  `lease_seconds` (10 to 600): how long one outlives a writer that is gone;
-        `keep_alive` False: each ends after that time anyway.  Raises Invalid (its name)."""
+        """A writer of transactions.  Raises Invalid (its name).
+
+        `lease_seconds` (10 to 600): how long a transaction outlives its writer.  `keep_alive` False: the lease is not
+        renewed, so each transaction ends after that time."""
         return TransactionalWriter(
             self._thread,
             self._inner.transactional_writer(
@@ -153,11 +156,11 @@ class Client:
         )
 
     def stream(self, stream: str | StreamName) -> Stream:
-        """One stream by name: epochs, scaling, batch reads, cuts by distance, event time."""
+        """One stream by name: epochs, scaling, batch reads, cuts by distance, event time.  Raises Invalid."""
         return Stream(self._thread, self._inner.stream(stream))
 
     def table(self, table: str | StreamName) -> Table:
-        """One key-value table by name; `client.tables` makes and lists them.  Raises Invalid (its name)."""
+        """One key-value table by name; `client.tables` creates and lists tables.  Raises Invalid (its name)."""
         return Table(self._thread, self._inner.table(table))
 
     def reader(
@@ -177,11 +180,11 @@ class Client:
         return self._run(self._inner.cut(stream, which))
 
     def stream_cut_head(self, stream: str | StreamName) -> StreamCut:
-        """The oldest position.  Raises NotFound."""
+        """The cut before the oldest event.  Raises NotFound."""
         return self._run(self._inner.stream_cut_head(stream))
 
     def stream_cut_tail(self, stream: str | StreamName) -> StreamCut:
-        """The position behind the newest event as of now.  Raises NotFound."""
+        """The cut after the newest event, as of now.  Raises NotFound."""
         return self._run(self._inner.stream_cut_tail(stream))
 
     def byte_writer(self, stream: str | StreamName) -> ByteWriter:
@@ -189,15 +192,15 @@ class Client:
         return ByteWriter(self._thread, self._inner.byte_writer(stream))
 
     def byte_reader(self, stream: str | StreamName, offset: int = 0, *, skip_truncated: bool = False) -> ByteReader:
-        """A reader of plain bytes of a stream of one segment; `skip_truncated`: go on behind what was truncated."""
+        """A reader of plain bytes from a stream of one segment; `skip_truncated`: skip truncated bytes."""
         return ByteReader(self._thread, self._inner.byte_reader(stream, offset, skip_truncated=skip_truncated))
 
     def segment_infos(self, stream: str | StreamName, wanted: Iterable[SegmentId]) -> Mapping[SegmentId, SegmentInfo]:
-        """Start, end and state of segments, asked at about one moment; those that are gone are left out."""
+        """Start, end and state of segments, queried concurrently; deleted segments are omitted."""
         return self._run(self._inner.segment_infos(stream, list(wanted)))
 
     def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
-        """What follows a segment, with all predecessors.  Raises NotFound."""
+        """The successors of a segment, each with all its predecessors.  Raises NotFound."""
         return self._run(self._inner.successors(stream, segment))
 
     def segment_batches(
@@ -207,5 +210,5 @@ class Client:
         return self._thread.iterate(self._inner.segment_batches(stream, segment, start, end))
 
     def close(self) -> None:
-        """End everything; writers that were not closed lose what they have not flushed."""
+        """End all writers and readers; a writer that was not closed loses what it has not flushed."""
         self._overrides.close()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """Make one with `client.stream("scope/stream")`; it asks nothing until it is used."""
+    """One stream by name.  Make one with `client.stream("scope/stream")`; it sends no request until it is used."""
 
     def __init__(self, thread: LoopThread, inner: AioStream) -> None:
         self._thread = thread
@@ -45,17 +45,17 @@ class Stream:
         return self._inner.name
 
     def segments(self) -> list[SegmentRange]:
-        """The active segments by range; none when the stream is sealed.  Raises NotFound."""
+        """The active segments in the order of their key ranges; none when the stream is sealed.  Raises NotFound."""
         return self._run(self._inner.segments())
 
     def epochs(self) -> list[Epoch]:
-        """The generations of its segments, from the oldest that holds data to the newest.  Raises NotFound."""
+        """Its epochs with their segments, from the oldest that holds data to the newest.  Raises NotFound."""
         return self._run(self._inner.epochs())
 
     def scale(self, segments: int) -> bool:
-        """Go on with so many segments of equal width; False when it has them.
+        """Replace the segments by so many of equal width; False when the stream has them already.
 
-        Writers and readers go on meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed, or
+        Writers and readers continue meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed, or
         somebody else scaled it meanwhile)."""
         return self._run(self._inner.scale(segments))
 
@@ -87,10 +87,10 @@ class Stream:
         return self._thread.iterate(self._inner.read_slice(part))
 
     def next_cut(self, start: Cut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
-        """A cut about so many bytes behind `start`; `start` itself at the tail.
+        """A cut about so many bytes after `start`; `start` itself at the tail.
 
-        It reads what lies between to find where events begin; `approximate`: it asks the store, at no cost, for streams
-        without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
+        It reads the bytes in between to find where events begin.  `approximate`: it asks the store instead, which reads
+        nothing; only for streams without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
         return self._run(self._inner.next_cut(start, distance_bytes, approximate=approximate))
 
     def fetch_event(self, pointer: EventPointer) -> bytes:
@@ -142,7 +142,7 @@ class BatchReader:
 class TimeWindows:
     """The time windows of one reader.  Positions must not go back.  Make one with `client.stream(...).time_windows()`.
 
-    Watermarks are read as they are needed: at most some that lie ahead are held."""
+    Watermarks are read when they are needed; only a few that lie ahead are cached."""
 
     def __init__(self, thread: LoopThread, inner: AioTimeWindows) -> None:
         self._thread = thread
@@ -155,6 +155,6 @@ class TimeWindows:
     def at(self, position: StreamCut) -> TimeWindow:
         """The window at a reader's `position()`.  Raises NotFound, Invalid.
 
-        Between the end of a segment and the beginning of its successor, which waits for others, a position covers less
-        than all keys; what was read of the rest is not known then, so there is no `upper`."""
+        A successor segment starts only when all its predecessors are read.  Until then a position covers less than the
+        whole key space, and there is no `upper`."""
         return self._run(self._inner.at(position))

@@ -49,7 +49,7 @@ class ClientOverrides:
         self._inner = inner
 
     def close(self) -> None:
-        """End everything; writers that were not closed lose what they have not flushed."""
+        """End all writers and readers; a writer that was not closed loses what it has not flushed."""
         if self._thread.alive:
             with suppress(Invalid):  # another thread closes it, too
                 self._thread.run(self._inner.close())

@@ -182,15 +182,15 @@ class ByteWriter:
         self._run(self._inner.flush())
 
     def tell(self) -> int:
-        """The tail offset, behind everything written so far (flushes first)."""
+        """The tail offset, after everything written so far (flushes first)."""
         return self._run(self._inner.tell())
 
     def head_offset(self) -> int:
-        """Where the stream begins: bytes below were truncated."""
+        """The offset at which the stream begins: bytes before it were truncated."""
         return self._run(self._inner.head_offset())
 
     def truncate(self, offset: int) -> None:
-        """Forget the bytes below `offset`.  Raises Invalid, Truncated."""
+        """Delete the bytes before `offset`.  Raises Invalid, Truncated."""
         self._run(self._inner.truncate(offset))
 
     def close(self) -> None:
@@ -223,14 +223,14 @@ class ByteReader:
         return f"blocking {self._inner!r}"
 
     def read(self, most: int = MIB, timeout: float | None = None) -> bytes:
-        """Up to `most` bytes, at least one; none at the end of a sealed stream, or after `timeout` seconds."""
+        """Up to `most` bytes, at least one; none at the end of a sealed stream or after `timeout` seconds."""
         self._run(within(timeout, self._inner.fill()))
         return self._inner.take(most)
 
     def read_exactly(self, count: int) -> bytes:
-        """`count` bytes that follow each other; fewer only at the end of a sealed stream.
+        """`count` contiguous bytes; fewer only at the end of a sealed stream.
 
-        A call that fails, or is cancelled, consumes nothing."""
+        A call that fails or is cancelled consumes nothing."""
         parts = Adjoining(self._inner, count)
         try:
             while parts.left and (part := self.read(parts.left)):
@@ -245,19 +245,19 @@ class ByteReader:
         return self._inner.tell()
 
     def seek(self, offset: int) -> None:
-        """Go on reading at `offset`.  Raises Invalid when it is negative."""
+        """Continue reading at `offset`.  Raises Invalid when it is negative."""
         self._thread.call_and_wait(self._inner.seek, offset)
 
     def head_offset(self) -> int:
-        """Where the stream begins: bytes below were truncated."""
+        """The offset at which the stream begins: bytes before it were truncated."""
         return self._run(self._inner.head_offset())
 
     def tail_offset(self) -> int:
-        """Behind the newest byte, as of now."""
+        """The offset after the newest byte, as of now."""
         return self._run(self._inner.tail_offset())
 
     def close(self) -> None:
-        """Stop fetching; reading again begins anew."""
+        """Stop fetching; a later read starts it again."""
         self._thread.call(self._inner.close)
 
     def __enter__(self) -> ByteReader:

@@ -37,32 +37,32 @@ class TransactionalWriter:
         return Transaction(self._thread, self._run(self._inner.begin()))
 
     def take_up(self, transaction: UUID | str) -> Transaction:
-        """An open transaction that was begun elsewhere, to go on with.  Raises NotFound, Conflict (it has ended)."""
+        """Resume an open transaction that was begun elsewhere.  Raises NotFound, Conflict (it has ended)."""
         return Transaction(self._thread, self._run(self._inner.take_up(transaction)))
 
     def status(self, transaction: UUID | str) -> TransactionStatus:
-        """Where a transaction is; UNKNOWN when it never was, or ended long ago.  Raises NotFound (stream)."""
+        """The status of a transaction; UNKNOWN when there was none or it ended long ago.  Raises NotFound (stream)."""
         return self._run(self._inner.status(transaction))
 
     def commit(self, transaction: UUID | str, *, time: int | None = None, wait: bool = True) -> None:
-        """Let readers see it all.  What its writers have not flushed is not part of it.
+        """Make all its events visible.  What its writers have not flushed is not part of it.
 
-        Decided when it returns; `wait`: return only when readers can see it.  `time` is noted for this writer, as by
-        `note_time`.  Raises NotFound, Conflict (it was aborted)."""
+        The commit is decided when this returns; `wait`: return only when readers can see the events.  `time` is noted
+        for this writer, as by `note_time`.  Raises NotFound, Conflict (it was aborted)."""
         self._run(self._inner.commit(transaction, time=time, wait=wait))
 
     def abort(self, transaction: UUID | str, *, wait: bool = True) -> None:
-        """Forget all its events.  Decided when it returns; `wait`: return only when they are gone.
+        """Discard all its events.  Decided when this returns; `wait`: return only when they are deleted.
 
         Raises NotFound, Conflict (it was committed)."""
         self._run(self._inner.abort(transaction, wait=wait))
 
     def completed(self) -> list[tuple[UUID, TransactionStatus]]:
-        """The transactions that ended last (some hundreds), with how they did.  Raises NotFound (stream)."""
+        """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
         return self._run(self._inner.completed())
 
     def close(self) -> None:
-        """Leave what is open alone: it can be taken up by its id until its lease runs out, then it is aborted."""
+        """Release open transactions: each can be resumed by its id until its lease expires, then it is aborted."""
         self._run(self._inner.close())
 
     def __enter__(self) -> TransactionalWriter:
@@ -97,24 +97,25 @@ class Transaction:
         return self._inner.id
 
     def flush(self) -> None:
-        """Wait until everything written is durable (and not to be seen yet).  Raises Conflict (it has ended)."""
+        """Wait until everything written is durable (but not visible yet).  Raises Conflict (it has ended)."""
         self._run(self._inner.flush())
 
     def commit(self, *, time: int | None = None, wait: bool = True) -> None:
-        """Flush, then let readers see it all; see `TransactionalWriter.commit`.
+        """Flush, then make all its events visible; see `TransactionalWriter.commit`.
 
-        After Conflict nothing of it will be seen.  After Unavailable it may be either: ask `status`, or commit by id.
+        After Conflict none of them will be visible.  After Unavailable the outcome is unknown: ask `status`, or commit
+        again by id.
         """
         self._run(self._inner.commit(time=time, wait=wait))
 
     def abort(self, *, wait: bool = True) -> None:
-        """Forget all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
+        """Discard all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
 
-        `wait`: return only when they are gone."""
+        `wait`: return only when they are deleted."""
         self._run(self._inner.abort(wait=wait))
 
     def status(self) -> TransactionStatus:
-        """Where it is."""
+        """Its status."""
         return self._run(self._inner.status())
 
     def __enter__(self) -> Transaction:

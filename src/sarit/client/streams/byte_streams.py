@@ -92,16 +92,16 @@ class ByteWriter:
                 self.check()
 
     async def tell(self) -> int:
-        """The tail offset, behind everything written so far (flushes first)."""
+        """The tail offset, after everything written so far (flushes first)."""
         await self.flush()
         return (await self._info()).end_offset
 
     async def head_offset(self) -> int:
-        """Where the stream begins: bytes below were truncated."""
+        """The offset at which the stream begins: bytes before it were truncated."""
         return (await self._info()).start_offset
 
     async def truncate(self, offset: int) -> None:
-        """Forget the bytes below `offset`.  Raises Invalid, Truncated."""
+        """Delete the bytes before `offset`.  Raises Invalid, Truncated."""
         segment = await only_segment(self._session, self.stream)
         await segments.truncate_segment(self._session, self.stream, segment, offset)
 
@@ -265,7 +265,7 @@ class ByteReader:
         return f"ByteReader({self.stream} at {self._offset})"
 
     async def read(self, most: int = MIB, timeout: float | None = None) -> bytes:
-        """Up to `most` bytes, at least one; none at the end of a sealed stream, or after `timeout` seconds."""
+        """Up to `most` bytes, at least one; none at the end of a sealed stream or after `timeout` seconds."""
         await within(timeout, self.fill())
         return self.take(most)
 
@@ -277,9 +277,9 @@ class ByteReader:
         return data
 
     async def read_exactly(self, count: int) -> bytes:
-        """`count` bytes that follow each other; fewer only at the end of a sealed stream.
+        """`count` contiguous bytes; fewer only at the end of a sealed stream.
 
-        A call that fails, or is cancelled, consumes nothing."""
+        A call that fails or is cancelled consumes nothing."""
         parts = Adjoining(self, count)
         try:
             while parts.left and (part := await self.read(parts.left)):
@@ -294,7 +294,7 @@ class ByteReader:
         return self._offset
 
     def seek(self, offset: int) -> None:
-        """Go on reading at `offset`.  Raises Invalid when it is negative."""
+        """Continue reading at `offset`.  Raises Invalid when it is negative."""
         if offset < 0:
             raise Invalid(f"cannot seek to {offset}")
         ahead = offset - self._offset
@@ -306,15 +306,15 @@ class ByteReader:
         self._offset = offset
 
     async def head_offset(self) -> int:
-        """Where the stream begins: bytes below were truncated."""
+        """The offset at which the stream begins: bytes before it were truncated."""
         return (await self._info()).start_offset
 
     async def tail_offset(self) -> int:
-        """Behind the newest byte, as of now."""
+        """The offset after the newest byte, as of now."""
         return (await self._info()).end_offset
 
     def close(self) -> None:
-        """Stop fetching; reading again begins anew."""
+        """Stop fetching; a later read starts it again."""
         if self._fetch is not None:
             self._fetch.close()
             self._fetch = None

@@ -76,7 +76,7 @@ async def written_up_to(session: Session, stream: StreamName, used: Iterable[Seg
 class TimeWindows:
     """The time windows of one reader.  Positions must not go back.  Make one with `client.stream(...).time_windows()`.
 
-    Watermarks are read as they are needed: at most some that lie ahead are held."""
+    Watermarks are read when they are needed; only a few that lie ahead are cached."""
 
     def __init__(self, session: Session, stream: StreamName) -> None:
         self.stream = stream
@@ -93,8 +93,8 @@ class TimeWindows:
     async def at(self, position: StreamCut) -> TimeWindow:
         """The window at a reader's `position()`.  Raises NotFound, Invalid.
 
-        Between the end of a segment and the beginning of its successor, which waits for others, a position covers less
-        than all keys; what was read of the rest is not known then, so there is no `upper`."""
+        A successor segment starts only when all its predecessors are read.  Until then a position covers less than the
+        whole key space, and there is no `upper`."""
         if position.stream != self.stream:
             raise Invalid(f"that is a position in {position.stream}, not in {self.stream}")
         ranges = await self._ranges.of(position.positions)

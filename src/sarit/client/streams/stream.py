@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """Make one with `client.stream("scope/stream")`; it asks nothing until it is used."""
+    """One stream by name.  Make one with `client.stream("scope/stream")`; it sends no request until it is used."""
 
     def __init__(self, session: Session, name: StreamName) -> None:
         self.name = name
@@ -37,17 +37,17 @@ class Stream:
     # -- segments -------------------------------------------------------------------------------
 
     async def segments(self) -> list[SegmentRange]:
-        """The active segments by range; none when the stream is sealed.  Raises NotFound."""
+        """The active segments in the order of their key ranges; none when the stream is sealed.  Raises NotFound."""
         return await self._session.with_retry(lambda: self._session.controller.current_segments(self.name))
 
     async def epochs(self) -> list[Epoch]:
-        """The generations of its segments, from the oldest that holds data to the newest.  Raises NotFound."""
+        """Its epochs with their segments, from the oldest that holds data to the newest.  Raises NotFound."""
         return await history.epochs(self._session, self.name)
 
     async def scale(self, segments: int) -> bool:
-        """Go on with so many segments of equal width; False when it has them.
+        """Replace the segments by so many of equal width; False when the stream has them already.
 
-        Writers and readers go on meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed, or
+        Writers and readers continue meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed, or
         somebody else scaled it meanwhile)."""
         return await scaling.scale(
             self._session, self.name, scaling.to_count(await scaling.active(self._session, self.name), segments)
@@ -87,10 +87,10 @@ class Stream:
         return batch.read_slice(self._session, part, batch.as_arrow())
 
     async def next_cut(self, start: Cut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
-        """A cut about so many bytes behind `start`; `start` itself at the tail.
+        """A cut about so many bytes after `start`; `start` itself at the tail.
 
-        It reads what lies between to find where events begin; `approximate`: it asks the store, at no cost, for streams
-        without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
+        It reads the bytes in between to find where events begin.  `approximate`: it asks the store instead, which reads
+        nothing; only for streams without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
         return await batch.next_cut(self._session, await self._cut(start), distance_bytes, approximate=approximate)
 
     async def _cut(self, which: Cut) -> StreamCut:

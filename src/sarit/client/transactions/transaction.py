@@ -100,7 +100,7 @@ class TransactionalWriter:
         return self._opened(number, parts)
 
     async def take_up(self, transaction: UUID | str) -> Transaction:
-        """An open transaction that was begun elsewhere, to go on with.  Raises NotFound, Conflict (it has ended)."""
+        """Resume an open transaction that was begun elsewhere.  Raises NotFound, Conflict (it has ended)."""
         number = transaction_number(transaction)
         status = await self.status(transaction)
         if status is TransactionStatus.UNKNOWN:
@@ -129,22 +129,22 @@ class TransactionalWriter:
     # -- by id ----------------------------------------------------------------------------------
 
     async def status(self, transaction: UUID | str) -> TransactionStatus:
-        """Where a transaction is; UNKNOWN when it never was, or ended long ago.  Raises NotFound (stream)."""
+        """The status of a transaction; UNKNOWN when there was none or it ended long ago.  Raises NotFound (stream)."""
         number = transaction_number(transaction)
         return await self._session.with_retry(lambda: self._calls.status(number))
 
     async def commit(self, transaction: UUID | str, *, time: int | None = None, wait: bool = True) -> None:
-        """Let readers see it all.  What its writers have not flushed is not part of it.
+        """Make all its events visible.  What its writers have not flushed is not part of it.
 
-        Decided when it returns; `wait`: return only when readers can see it.  `time` is noted for this writer, as by
-        `note_time`.  Raises NotFound, Conflict (it was aborted)."""
+        The commit is decided when this returns; `wait`: return only when readers can see the events.  `time` is noted
+        for this writer, as by `note_time`.  Raises NotFound, Conflict (it was aborted)."""
         number = transaction_number(transaction)
         status = await self._session.with_retry(lambda: self._calls.commit(number, self.name, time, wait=wait))
         if wait:
             await self._ended(number, status, TransactionStatus.COMMITTED)
 
     async def abort(self, transaction: UUID | str, *, wait: bool = True) -> None:
-        """Forget all its events.  Decided when it returns; `wait`: return only when they are gone.
+        """Discard all its events.  Decided when this returns; `wait`: return only when they are deleted.
 
         Raises NotFound, Conflict (it was committed)."""
         number = transaction_number(transaction)
@@ -153,7 +153,7 @@ class TransactionalWriter:
             await self._ended(number, status, TransactionStatus.ABORTED)
 
     async def completed(self) -> list[tuple[UUID, TransactionStatus]]:
-        """The transactions that ended last (some hundreds), with how they did.  Raises NotFound (stream)."""
+        """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
         found = await self._session.with_retry(self._calls.completed)
         return [(UUID(int=number), status) for number, status in found]
 
@@ -182,7 +182,7 @@ class TransactionalWriter:
                 return
 
     async def close(self) -> None:
-        """Leave what is open alone: it can be taken up by its id until its lease runs out, then it is aborted."""
+        """Release open transactions: each can be resumed by its id until its lease expires, then it is aborted."""
         for transaction in list(self._open):
             transaction.release()
 
@@ -217,14 +217,15 @@ class Transaction:
         await self.events.drain()
 
     async def flush(self) -> None:
-        """Wait until everything written is durable (and not to be seen yet).  Raises Conflict (it has ended)."""
+        """Wait until everything written is durable (but not visible yet).  Raises Conflict (it has ended)."""
         self._check_open()
         await self.events.flush()
 
     async def commit(self, *, time: int | None = None, wait: bool = True) -> None:
-        """Flush, then let readers see it all; see `TransactionalWriter.commit`.
+        """Flush, then make all its events visible; see `TransactionalWriter.commit`.
 
-        After Conflict nothing of it will be seen.  After Unavailable it may be either: ask `status`, or commit by id.
+        After Conflict none of them will be visible.  After Unavailable the outcome is unknown: ask `status`, or commit
+        again by id.
         """
         if self._state != COMMITTED:
             self._check_open()
@@ -240,9 +241,9 @@ class Transaction:
             self.release()
 
     async def abort(self, *, wait: bool = True) -> None:
-        """Forget all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
+        """Discard all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
 
-        `wait`: return only when they are gone."""
+        `wait`: return only when they are deleted."""
         if self._state == COMMITTED:
             raise Conflict(f"transaction {self.id} was committed")
         self._state = ABORTED
@@ -253,7 +254,7 @@ class Transaction:
             log.info("transaction %s ended long ago", self.id)
 
     async def status(self) -> TransactionStatus:
-        """Where it is."""
+        """Its status."""
         return await self._writer.status(self.id)
 
     def lost(self, error: Conflict) -> None:
