@@ -1,18 +1,26 @@
-"""One container: the unit of ownership, from opening its log to the failure that ends it.
+"""One container: the unit of ownership of segments, from the opening of its log to the failure that ends it.
 
-A `Container` object lives for one epoch.  It loads what an operation needs, checks and
-assigns it in one synchronous step, and answers when the operation, or the newest one a
-refusal depended on, is durable.  After a failed write nothing is retried: the object is
-dead, its connections close, and `SegmentStore` opens a new one, which recovers by reading.
+Theory of operation.  Every operation takes the same way:
+1. Load what its check needs into memory (`MetadataCache`).  This may await.
+2. Check and assign: one synchronous step on `ContainerState`, which yields an outcome.
+3. Queue the outcome (`GroupCommit`), in the same step, so the log has the order of the assignments.
+4. Reply when the outcome is durable.  A refusal waits too: it depends on operations that must be durable first.
+Appends take steps 2 and 3 in their `WriterSession`, without any await.
+
+A `Container` object lives for one epoch and has one transition: it serves until it fails (`failure`).  The first
+failed write ends it.  Nothing is retried: its connections close, and `SegmentStore` opens a new object, which
+recovers by reading the log.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
 from sarit.store.container.group_commit import GroupCommit, call_each, resolve, wake_waiters
@@ -25,7 +33,7 @@ from sarit.store.flow_control.append_gate import AppendGate
 from sarit.store.flow_control.control_limit import ControlLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from sarit.env.ports import Env
     from sarit.index.port import Index
@@ -36,12 +44,10 @@ if TYPE_CHECKING:
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.flow_control.write_limiter import RateLimiters
 
-_COMPACTION_POLL_SECONDS = 0.01
-
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """What readers may know of a segment; offsets in bytes, `modified_ms` since 1970."""
+    """The applied state of a segment; offsets in bytes, `modified_ms` since 1970."""
 
     length: int
     start_offset: int
@@ -51,14 +57,14 @@ class SegmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """Sizes that tests shrink."""
+    """Bounds of what one container holds in memory; tests lower them."""
 
     max_segments: int = 12_500
     entry_cache_bytes: int = 16 << 20
 
 
 class Container:
-    """State, log, index and long-term storage of one share of the segments."""
+    """One share of the node's segments, with its state, log, index and long-term storage."""
 
     def __init__(
         self, number: int, env: Env, log: DurableLog, index: Index, storage: ChunkStorage, budget: MemoryBudget,
@@ -78,18 +84,19 @@ class Container:
         self.append_gate = AppendGate(budget)
         self.control_limit = ControlLimit(budget, log)
         self.failure: BaseException | None = None
-        # The first epoch whose commits tell which chunks they settle.
+        self._compaction_ended = asyncio.Event()
+        # The first epoch whose commits record the highest chunk number they resolve.
         self.resolved_from = log.epoch
 
     def __repr__(self) -> str:
         return f"<Container {self.number} epoch {self.log.epoch}, {len(self.state.segments)} segments in memory>"
 
     def serve(self) -> None:
-        """Recovery is done: take operations."""
+        """Recovery is complete: accept operations from now on."""
 
         def durable(began: float, size: int) -> None:
             self.rate_limiters.read.observe_appends(began, size)
-            self.account()  # a deletion or truncation gave room, and with long-term storage away nothing else tells
+            self.account()  # a deletion or truncation freed memory; without long-term storage no flush would report it
 
         self.group_commit = GroupCommit(self.env, self.log, self.state, self._failed, durable)
         self._report()
@@ -126,7 +133,7 @@ class Container:
         self.append_gate.release()
 
     def _report(self) -> None:
-        if self.failure is None:  # else its charge is forgotten, and would be charged for ever to nobody
+        if self.failure is None:  # else the budget has forgotten its charge, and nobody would take a new one off
             self.budget.report(self.number, self.state.dirty)
 
     @property
@@ -140,9 +147,9 @@ class Container:
         self, name: str, *, kind: int = KIND_STREAM, key_length: int = 0, scale_type: int = 0, target_rate: int = 0,
         rollover: int = 0, fresh: bool = False,
     ) -> None:  # fmt: skip
-        """Raises Exists, once it is durable that it does; Invalid for a name that none can have; Unavailable (no room).
+        """Create a segment.  `fresh`: its name was never used before, so the index need not be asked.
 
-        `fresh`: the name was never used before, and the index is not asked."""
+        Raises Exists (once that is durable), Invalid (an impossible name), Unavailable (over the control limit)."""
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
         await self.control_limit.wait_below(name)
@@ -158,17 +165,17 @@ class Container:
                 target_rate=target_rate,
                 rollover=rollover,
             )
-        except Exists:  # by another caller, while we looked
+        except Exists:  # another caller has created it while the index was read
             await self.group_commit.wait_durable()
             raise
         await self.submit(operation)
 
     async def seal(self, name: str) -> None:
-        """Raises NotFound, Sealed."""
+        """Refuse appends from now on.  Raises NotFound, Sealed."""
         await self.change(name, self.state.seal)
 
     async def truncate(self, name: str, offset: int) -> None:
-        """Raises NotFound, Truncated when `offset` is outside the segment, Invalid (a table)."""
+        """Drop the bytes below `offset`.  Raises NotFound, Truncated (it is outside the segment), Invalid (a table)."""
 
         def decide(segment: Segment) -> Operation:
             _require_stream(segment)
@@ -177,15 +184,15 @@ class Container:
         await self.change(name, decide)
 
     async def delete(self, name: str) -> None:
-        """Raises NotFound."""
+        """Delete a segment; its name may be used again.  Raises NotFound."""
         await self.change(name, self.state.delete)
 
     async def set_policy(self, name: str, scale_type: int, target_rate: int) -> None:
-        """Raises NotFound."""
+        """Set the scaling policy by which a segment is metered.  Raises NotFound."""
         await self.change(name, lambda segment: self.state.set_policy(segment, scale_type, target_rate))
 
     async def merge(self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()) -> int:
-        """Move all of source to the end of target; the target's length after it.
+        """Move all of source to the end of target; returns the target's length after that.
 
         Raises NotFound (with the missing name), Sealed, Invalid, Conflict (attributes)."""
         length, durable = await self.begin_merge(target_name, source_name, conditions)
@@ -195,7 +202,7 @@ class Container:
     async def begin_merge(
         self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()
     ) -> tuple[int, asyncio.Future[None]]:
-        """As `merge`, decided and in line when this returns; the future is done when it is durable."""
+        """As `merge`, checked and queued when this returns; the future is done when the merge is durable."""
         if len(conditions) > MAX_MERGE_ATTRIBUTES:
             raise Invalid(f"a merge changes at most {MAX_MERGE_ATTRIBUTES} attributes, not {len(conditions)}")
         target = await self.metadata.require(target_name)
@@ -207,9 +214,10 @@ class Container:
                 await self.metadata.chunks(source)
                 named = [update.attribute for update in conditions]
                 await self.metadata.attributes(target, named)
-                while source.compacting:  # rare and short; not worth an event per segment
-                    await asyncio.sleep(_COMPACTION_POLL_SECONDS)
-                    await self.metadata.attributes(target, named)  # again: they may have been evicted
+                while source.compacting:
+                    coverage_probe("merge_waited_for_compaction")
+                    await self._compaction_ended.wait()
+                    await self.metadata.attributes(target, named)  # again: they may have been evicted meanwhile
                 outcome = resolve_attributes(target, conditions)
                 operation = self.state.merge(target, source, outcome)
             finally:
@@ -222,14 +230,14 @@ class Container:
         return operation.offset + operation.length, self._enqueue(operation)
 
     async def length(self, name: str) -> int:
-        """Assigned length, once durable.  Raises NotFound."""
+        """The assigned length, once it is durable.  Raises NotFound."""
         segment = await self.metadata.require(name)
         length = segment.assigned_length
         await self.group_commit.wait_durable()
         return length
 
     async def get_attribute(self, name: str, key: bytes) -> int:
-        """Applied value, NULL_ATTRIBUTE_VALUE when absent.  Raises NotFound."""
+        """The applied value of an attribute, NULL_ATTRIBUTE_VALUE when absent.  Raises NotFound."""
         segment = await self.metadata.require(name)
         if key == EVENT_COUNT:
             return segment.events
@@ -240,7 +248,9 @@ class Container:
             segment.pins -= 1
 
     async def update_attribute(self, name: str, key: bytes, value: int, expected: int) -> bool:
-        """Compare and set; absent equals NULL_ATTRIBUTE_VALUE.  Raises NotFound, Unavailable (no room)."""
+        """Compare and set an attribute; false when it is not `expected` (NULL_ATTRIBUTE_VALUE: absent).
+
+        Raises NotFound, Unavailable (over the control limit)."""
         await self.control_limit.wait_below(name)
         segment = await self.metadata.require(name)
         segment.pins += 1
@@ -256,49 +266,62 @@ class Container:
         return True
 
     async def info(self, name: str) -> SegmentInfo:
-        """The applied state.  Raises NotFound."""
+        """The applied state of a segment.  Raises NotFound."""
         segment = await self.metadata.require(name)
         if not segment.created:
             await self.group_commit.wait_durable()
         return SegmentInfo(segment.length, segment.start, segment.sealed, segment.modified_ms)
 
     async def submit(self, operation: Operation) -> None:
-        """Queue an outcome and wait until it is durable.  Raises Unavailable (outcome unknown)."""
+        """Queue an outcome, and wait until it is durable.  Raises Unavailable (it is unknown whether it is)."""
         await self._enqueue(operation)
 
     def _enqueue(self, operation: Operation) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ended: int | None = None
+        ended: Segment | None = None
         if isinstance(operation, Delete):
-            ended = operation.segment
+            ended = self.state.segments[operation.segment]
         elif isinstance(operation, Merge):
-            ended = operation.source
-        gone = None if ended is None else self.state.segments[ended]
+            ended = self.state.segments[operation.source]
 
         def done(error: BaseException | None) -> None:
             resolve(waiter, error)
-            if gone is not None and error is None:
-                segment_missing(gone)
+            if ended is not None and error is None:
+                segment_missing(ended)
 
         self.group_commit.add(operation, done)
         self._report()
         return waiter
 
     async def change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
-        """Check, assign and submit in one step.  Raises NotFound and what `decide` raises, once durable."""
+        """Check and assign by `decide`, and submit the outcome.  Raises NotFound and what `decide` raises."""
         try:
             segment = await self.metadata.require(name)
             operation = decide(segment)
         except SaritError:
-            await self.group_commit.wait_durable()
+            await self.group_commit.wait_durable()  # what the refusal depends on
             raise
         await self.submit(operation)
+
+    @contextmanager
+    def compaction(self, segment: Segment) -> Iterator[None]:
+        """Pin a segment while its extents are joined.  Merges of it wait until the end: they move extents, too."""
+        assert not segment.compacting, segment
+        segment.pins += 1
+        segment.compacting = True
+        try:
+            yield
+        finally:
+            segment.compacting = False
+            segment.pins -= 1
+            self._compaction_ended.set()  # wakes those who wait now
+            self._compaction_ended.clear()
 
     # -- the end ------------------------------------------------------------------------------
 
     def _failed(self, error: BaseException) -> None:
         self.failure = error
-        # Of no other kind, whatever the error is: of a missing segment, it would say that of the writer's.
+        # Always Unavailable, never the error itself: NotFound would tell the writer that its own segment is missing.
         lost = Unavailable("the container failed; connect again and retry")
         bug = call_each((partial(session.refuse, append) for session, append in self.append_gate.fail()), lost)
         self.control_limit.fail()
@@ -309,7 +332,7 @@ class Container:
             raise bug
 
     def fail(self, error: BaseException) -> None:
-        """End this epoch: something outside the log (the index, a bug) makes going on unsafe."""
+        """End this epoch: after an error outside the log (of the index, a bug) it is not safe to continue."""
         self.group_commit.fail(error)
 
 

@@ -83,19 +83,15 @@ class Compactor:
                 continue
             if segment.assigned_deleted or segment.is_table or segment_id in self._damaged:
                 continue
-            segment.pins += 1
-            segment.compacting = True
             try:
-                budget -= await self._compact(segment, next_name)
+                with self._container.compaction(segment):
+                    budget -= await self._compact(segment, next_name)
             except StorageUnavailable:
                 self._small[segment_id] = JOIN_EXTENTS
                 return
             except Corrupt as error:  # readers of those bytes get the error; the container serves everything else
                 self._damaged.add(segment_id)
                 _log.error("segment %s cannot be compacted: %s", segment.name, error)
-            finally:
-                segment.compacting = False
-                segment.pins -= 1
 
     async def _compact(self, segment: Segment, next_name: NameChunk) -> int:
         chunks = await self._container.metadata.chunks(segment)

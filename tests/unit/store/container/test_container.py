@@ -189,6 +189,29 @@ def test_merge_refuses_missing_source_itself_and_sealed_target():
     run(main())
 
 
+def test_merge_waits_until_compaction_of_its_source_ends():
+    async def main():
+        _, store, _ = await opened()
+        container, source_name = store.container(SEGMENT), transaction_segment(SEGMENT, 1)
+        await container.create(source_name)
+        source = await container.metadata.require(source_name)
+        with container.compaction(source):
+            merges = [asyncio.ensure_future(container.merge(SEGMENT, source_name)) for _ in range(2)]
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not any(merge.done() for merge in merges)
+            assert not source.assigned_deleted
+        with container.compaction(source):  # a second one begins before those that wait go on
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not any(merge.done() for merge in merges)
+        outcomes = await asyncio.wait_for(asyncio.gather(*merges, return_exceptions=True), 10)
+        assert [type(outcome) for outcome in outcomes] == [int, NotFound]
+        assert not source.pins
+
+    run(main())
+
+
 def test_deleted_name_can_be_created_again():
     async def main():
         world, store, writer = await opened()

@@ -228,13 +228,13 @@ def test_an_attribute_that_a_merge_names_may_be_evicted_while_it_waits(merging):
         store, container = await merging()
         source = await container.metadata.require(SOURCE)
         target = await container.metadata.require(NAME)
-        source.compacting = True
-        merge = asyncio.ensure_future(container.merge(NAME, SOURCE, (increment(3),)))
-        while attribute(3) not in target.attributes:
-            await asyncio.sleep(0)
-        await evict_attributes(container)
-        assert attribute(3) not in target.attributes
-        source.compacting = False
+        with container.compaction(source):
+            merge = asyncio.ensure_future(container.merge(NAME, SOURCE, (increment(3),)))
+            while attribute(3) not in target.attributes:
+                await asyncio.sleep(0)
+            await evict_attributes(container)
+            assert attribute(3) not in target.attributes
+            assert not merge.done()
         await merge
         assert await container.get_attribute(NAME, attribute(3)) == 4
         await store.stop()
