@@ -1,7 +1,7 @@
 """`make bench`, or `python -m benchmarks`: measure Sarit and its peers, write JSON, print the table.
 
-Options: --quick (short runs, for looking), --long (100,000 streams, 1,000 checkpoints), --only ROW (again for more),
---no-peers, --dir DIR (where data goes; it should be on the disk to be measured).
+Options: --quick (short runs, for a first look), --long (100,000 streams, 1,000 checkpoints), --only ROW (may be
+repeated), --no-peers, --dir DIR (the data directory, on the disk to be measured).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
-from benchmarks.bed import ROOT
 from benchmarks.contract_rows import CONTRACT_ROWS
+from benchmarks.harness import ROOT
 from benchmarks.measure import measure_rows
 from benchmarks.sarit_rows import ROWS as STREAM_ROWS
 from benchmarks.sarit_rows import Scale
@@ -29,12 +29,12 @@ RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Sarit beside its peers.")
-    parser.add_argument("--quick", action="store_true", help="short runs: for looking, not for judging")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Sarit and its peers.")
+    parser.add_argument("--quick", action="store_true", help="short runs: not accurate enough for verdicts")
     parser.add_argument("--long", action="store_true", help="100,000 streams and 1,000 checkpoints")
     parser.add_argument("--only", action="append", metavar="ROW", help=f"one of {', '.join(ROWS)}")
     parser.add_argument("--no-peers", action="store_true", help="Sarit alone")
-    parser.add_argument("--dir", type=Path, default=ROOT / ".cache" / "bench", help="where data goes while it runs")
+    parser.add_argument("--dir", type=Path, default=ROOT / ".cache" / "bench", help="the data directory")
     return parser.parse_args()
 
 

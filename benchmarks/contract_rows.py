@@ -1,11 +1,12 @@
-"""Rows of the client contract: transactions, scaling, tables, synchronizers, groups, crowds; see `sarit_rows.py`."""
+"""Rows of the client contract: transactions, scaling, tables, synchronizers, groups, many clients; see
+`sarit_rows.py`."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.bed import Load, SaritNode, load
+from benchmarks.harness import Load, SaritNode, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from benchmarks.sarit_rows import Scale
 
-# Transactions under way at once: enough to keep the node busy, no more than can be ended in time.
+# Concurrent transactions: enough to keep the node busy, few enough to end in time.
 OPEN: Final = 10
 SCALE_RATE: Final = 100_000
 SCALE_TRIES: Final = 5
@@ -23,7 +24,7 @@ MANY_PROCESSES: Final = 2
 MANY_RATE_BYTES: Final = 100_000_000
 MANY_EVENT_BYTES: Final = 1_000
 MANY_INTERVAL_SECONDS: Final = 0.1
-# What 500 clients free at once their allocator gives back, to take it again in new pages: a fifth of a writer's time.
+# When 500 clients free memory at once, the allocator returns it and gets new pages later: 20 % of a writer's time.
 MANY_ALLOCATOR: Final = {"MALLOC_TRIM_THRESHOLD_": str(256 << 20), "MALLOC_TOP_PAD_": str(4 << 20)}
 MANY_NICE: Final = 5
 MANY_SEGMENTS: Final = 5_000
@@ -51,19 +52,19 @@ def transactions(directory: Path, scale: Scale) -> dict[str, Any]:
 
 
 def scaling(directory: Path, scale: Scale) -> dict[str, Any]:
-    """1 -> 16 segments while a writer with keys writes; each try on a stream of its own, the first one cold."""
+    """1 -> 16 segments while a writer with keys writes; each attempt on a new stream, the first one cold."""
     with SaritNode(directory).start() as node:
         return load("sarit_scale", {"controller": node.endpoint, "rate": SCALE_RATE, "tries": SCALE_TRIES})
 
 
 def tables(directory: Path, scale: Scale) -> dict[str, Any]:
-    """One client: puts and gets in batches as fast as it goes; then 1 k/s open loop of each."""
+    """One client: puts and gets in batches at full speed; then each at 1 k/s in open loop."""
     with SaritNode(directory).start() as node:
         return load("sarit_table", {"controller": node.endpoint, "seconds": scale.seconds(15), "rate": TABLE_RATE})
 
 
 def synchronizer(directory: Path, scale: Scale) -> dict[str, Any]:
-    """Conditional updates of one state by one process, then by four that compete."""
+    """Conditional updates of one state by one process, then by four concurrent ones."""
     seconds = scale.seconds(15)
     with _node(directory) as node:
         options = {"controller": node.endpoint, "seconds": seconds}
@@ -114,9 +115,9 @@ def many_segments(directory: Path, scale: Scale) -> dict[str, Any]:
 
 
 def many_clients(directory: Path, scale: Scale) -> dict[str, Any]:
-    """1,000 writers and 1,000 readers, each a client of its own, each pair on a stream of its own, 100 MB/s in all.
+    """1,000 writers and 1,000 readers, each with its own client, each pair on its own stream, 100 MB/s in total.
 
-    Two processes of each; the node and they share the machine's CPUs, where it goes first."""
+    Two processes of each; they share the machine's CPUs with the node, which has priority."""
     seconds = scale.seconds(60, 10)
     clients = MANY_CLIENTS // 10 if scale.quick else MANY_CLIENTS
     per_turn = int(MANY_RATE_BYTES * MANY_INTERVAL_SECONDS / clients / MANY_EVENT_BYTES)

@@ -1,4 +1,4 @@
-"""The figures that are judged: where each lies in the raw results, what is asked of it, and the table."""
+"""The figures with a goal: their path in the raw results, goal and aim, and the table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ NOISY_PERCENT: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a row; `path` leads to it in the row's raw result; `least` is the goal, `aim` the wish."""
+    """One figure of a row; `path`: its path in the raw result of the row; `least`: the goal; `aim`: the aim beyond
+    it."""
 
     row: str
     path: str
@@ -154,13 +155,13 @@ def value_of(results: dict[str, Any], system: str, row: str, path: str) -> float
 
 
 def _noisy(results: dict[str, Any], row: str, systems: tuple[str, ...]) -> str:
-    """A remark behind a verdict when others took much of the CPUs while one of `systems` was measured."""
+    """A remark after a verdict when other processes took much CPU while one of `systems` was measured."""
     most = max(value_of(results, system, row, "noise.others_cpu_during_percent") or 0.0 for system in systems)
     return f" (noisy: others {most:.0f} %)" if most > NOISY_PERCENT else ""
 
 
 def shown(value: float, unit: str = "") -> str:
-    """A figure as people read it."""
+    """A figure formatted for people."""
     if unit == "/s":
         return (
             f"{value / 1e6:.2f} M/s" if value >= 1e6 else f"{value / 1e3:.0f} k/s" if value >= 1e4 else f"{value:.0f}/s"
@@ -169,7 +170,7 @@ def shown(value: float, unit: str = "") -> str:
 
 
 def ratios(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Sarit against each peer that was measured; judged against the better one, and only against durable peers."""
+    """Sarit against each measured peer; the verdict counts the better one, and durable peers only."""
     rows = []
     for ratio in RATIOS:
         mine = value_of(results, SARIT, ratio.row, ratio.mine or ratio.path)

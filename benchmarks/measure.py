@@ -1,4 +1,4 @@
-"""Runs rows one after the other and says what the machine did meanwhile."""
+"""Runs rows one after the other, and records the noise of the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.bed import OthersCpu, apart, noise
+from benchmarks.harness import OthersCpu, noise, scatter_on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def measure_rows(
     rows: dict[str, Callable[[Path, Scale], dict[str, Any]]], name: str, directory: Path, scale: Scale, only: list[str]
 ) -> dict[str, Any]:
-    """Each wanted row in a directory of its own; one that fails leaves its reason, and the others go on."""
+    """Run each wanted row in its own directory; a row that fails records its error, and the others continue."""
     found: dict[str, Any] = {"name": name, "rows": {}, "failed": {}}
     directory.mkdir(parents=True, exist_ok=True)
-    apart(directory)
+    scatter_on_disk(directory)
     for row, measure in rows.items():
         if only and row not in only:
             continue
-        place = Path(tempfile.mkdtemp(prefix=f"{row}-", dir=directory))  # by its name it finds its place on the disk
+        place = Path(tempfile.mkdtemp(prefix=f"{row}-", dir=directory))  # a new name for each run: see scatter_on_disk
         quiet = noise(place)
         print(f"{name}: {row} ... ", end="", flush=True)
         others = OthersCpu()

@@ -1,4 +1,4 @@
-"""The node that benchmarks run: `sarit standalone` as it is, and on SIGUSR1 what its flushers know.
+"""The node that benchmarks run: `sarit standalone` as it is, and on SIGUSR1 a report of its flushers.
 
 `python -m benchmarks.node REPORT.json standalone ...` takes the arguments of `sarit`.  The report holds the duration of
 every index commit (one a checkpoint) from `FlushStatistics`, and when each whole cycle of a flusher (chunks, then
@@ -14,7 +14,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.loads.pace import now
+from benchmarks.loads.open_loop import now
 from sarit.cli.main import main
 from sarit.node import standalone
 from sarit.store.tiering.flusher import Flusher

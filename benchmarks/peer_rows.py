@@ -1,8 +1,8 @@
-"""What is measured on peers: the rows of Sarit that a peer can be compared in, one peer at a time.
+"""The rows measured on peers: those of Sarit's rows in which a peer can be compared, one peer at a time.
 
-Pravega is written by its own Java client, which is what it is compared by, and by Sarit's, which speaks its protocol
-and is the fastest client there is for Pravega here: that figure compares the servers alone.  Latencies and reads are by
-Sarit's client.
+Pravega is written with its own Java client, whose figure is compared, and with Sarit's client, which speaks its
+protocol and is the fastest client for Pravega here: that figure compares the servers only.  Latencies and reads are
+measured with Sarit's client.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import subprocess
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.bed import Load, LoadFailed, load
+from benchmarks.harness import Load, LoadFailed, load
 from benchmarks.measure import measure_rows
 from benchmarks.peers.java_load import java_load
 from benchmarks.peers.kafka import Kafka
@@ -34,7 +34,7 @@ RECORDS_A_SECOND: Final = 500_000
 
 
 class KafkaRows:
-    """The rows on one broker; topics are made anew for each."""
+    """The rows on one broker; new topics for each."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
@@ -104,7 +104,7 @@ class KafkaRows:
 
 
 class PravegaRows:
-    """The rows on one Pravega node; streams are made anew for each."""
+    """The rows on one Pravega node; new streams for each."""
 
     def __init__(self, pravega: Pravega) -> None:
         self._pravega = pravega
@@ -166,7 +166,7 @@ class PravegaRows:
 
 
 def measure_peers(directory: Path, scale: Scale, only: list[str]) -> dict[str, Any]:
-    """Each peer in turn: started, measured, stopped.  A peer that cannot start leaves its reason."""
+    """Start, measure and stop each peer in turn.  A peer that cannot start records the reason."""
     found: dict[str, Any] = {}
     made: dict[str, tuple[Callable[[Path], Any], Callable[[Any], Any]]] = {
         "kafka": (Kafka, KafkaRows),

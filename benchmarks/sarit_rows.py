@@ -1,4 +1,4 @@
-"""What is measured on Sarit: one function a row, each on a fresh node; raw figures as a dict."""
+"""The rows measured on Sarit: one function per row, each on a fresh node, returning raw figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.bed import Load, SaritNode, load
+from benchmarks.harness import Load, SaritNode, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ QUICK_SPARK_EVENTS: Final = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How long things take: `quick` is for looking, not for judging."""
+    """The length of measurements: `quick` is not accurate enough for verdicts."""
 
     quick: bool
     long: bool
@@ -79,7 +79,7 @@ def _fast(segments: int) -> Callable[[Path, Scale], dict[str, Any]]:
             found["flushed_bytes"] = report["chunk_bytes"]
             found["checkpoints"] = report["checkpoints"]
             found["write_many"] = _write(node, "many", seconds=scale.seconds(60), many=True)
-            # Of each peer the better of its generators counts: so it does here.
+            # The better of its generators counts, as for each peer.
             found["best"] = max(found["write_many"], dict(found), key=lambda run: run["events_per_s"])
             found["with_keys"] = _write(node, "keyed", seconds=scale.seconds(15), keys=5000)
             return found

@@ -18,7 +18,7 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from benchmarks.loads.pace import EVENT_BYTES, Latencies, event_at, now, percentiles
+from benchmarks.loads.open_loop import EVENT_BYTES, Latencies, event_at, now, percentiles
 
 WARM_UP_SECONDS = 1.0
 PAUSE_SECONDS = 0.0002

@@ -15,7 +15,7 @@ from typing import Any
 
 import pravega_client as pravega
 
-from benchmarks.loads.pace import EVENT_BYTES, now
+from benchmarks.loads.open_loop import EVENT_BYTES, now
 
 READ_SECONDS = 120.0
 IN_FLIGHT = 100_000  # at its default of 0 the client waits for the acknowledgement of every single event

@@ -11,8 +11,8 @@ import json
 import sys
 from typing import Any
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import now
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import now
 
 AT_A_TIME = 16
 

@@ -1,12 +1,12 @@
 """Reader groups: `python -m benchmarks.loads.sarit_group '{"controller": ..., "mode": ..., ...}'`.
 
 `mode` "group": `readers` readers of a group share a stream of as many segments; they join and balance until each has
-one, print "ready", and read when the file `go` is there.  "plain": as many plain readers, each of one of the segments.
-Either says how fast the `events` events came, in lists.
+one, print "ready", and read when the file `go` exists.  "plain": as many plain readers, each of one segment.  Both
+report the rate of the `events` events, read as lists.
 
 "death": `readers` readers of a group in this process and a `victim` in another; a writer writes to all segments all the
-time.  The victim is killed; how long it takes until events written after that have come from all of its segments,
-beyond the time-out after which it counts as dead.  One line of JSON.
+time.  The victim is killed.  Reports the time until events written later have come from all of its segments, beyond the
+time-out after which it counts as dead.  One line of JSON.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import event_at, now
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import event_at, now
 from sarit.core.cuts import StreamCut
 
 BALANCE_SECONDS = 60.0
@@ -30,7 +30,7 @@ KEYS = [f"key-{number}" for number in range(256)]
 
 
 async def _balanced(readers: list[Any], each: int) -> None:
-    """Let all ask for events until each has `each` segments."""
+    """Read with all readers until each has `each` segments."""
     async with asyncio.timeout(BALANCE_SECONDS):
         while any(len(reader.segments) != each for reader in readers):
             await asyncio.gather(*(reader.read_batch(timeout=0.1) for reader in readers))
@@ -83,11 +83,11 @@ async def _speed(client: Any, options: dict[str, Any]) -> dict[str, Any]:
 async def _victim(client: Any, options: dict[str, Any]) -> None:
     group = await client.reader_groups.open(options["group"])
     reader = await group.reader("victim", death_timeout=float(options["timeout"]))
-    told = False
+    reported = False
     while True:
         await reader.read_batch(timeout=0.1)
-        if not told and len(reader.segments) == int(options["share"]):
-            told = True
+        if not reported and len(reader.segments) == int(options["share"]):
+            reported = True
             print(json.dumps([str(found.segment) for found in reader.segments]), flush=True)
 
 
@@ -125,19 +125,19 @@ async def _death(client: Any, options: dict[str, Any]) -> dict[str, Any]:
     victim.kill()
     killed = now()
     await victim.wait()
-    taken: dict[str, float] = {}
-    while len(taken) < len(owned) and now() < killed + DEATH_SECONDS:
+    taken_over: dict[str, float] = {}
+    while len(taken_over) < len(owned) and now() < killed + DEATH_SECONDS:
         for segment in owned:
-            if segment not in taken and newest.get(segment, 0.0) > killed:
-                taken[segment] = now() - killed
+            if segment not in taken_over and newest.get(segment, 0.0) > killed:
+                taken_over[segment] = now() - killed
         for task in tasks:
             if task.done():
                 task.result()
         await asyncio.sleep(PAUSE_SECONDS)
     for task in tasks:
         task.cancel()
-    assert len(taken) == len(owned), f"of {owned} only {taken} were taken over"
-    last = max(taken.values())
+    assert len(taken_over) == len(owned), f"of {owned} only {taken_over} were taken over"
+    last = max(taken_over.values())
     return {"timeout_s": timeout, "segments": len(owned), "taken_over_s": round(last, 2),
             "beyond_timeout_s": round(last - timeout, 2)}  # fmt: skip
 

@@ -5,9 +5,9 @@ writer writes `interval` seconds' worth of events of `event_bytes` at a time, du
 turns one is marked, and its latency counts from when it was due.  Readers start at the tail and read until they have
 all events, each.  Prints "ready" when all are connected, begins when the file `go` is there, and prints one line of
 JSON: `mb_per_s` from the begin until all is acknowledged, or read, `steady_mb_per_s` what was acknowledged, or read, in
-the last two thirds of the time in which it is asked for: less than is asked means that more and more is left over.
+the last two thirds of that time: less than the due rate means a growing backlog.
 
-It runs at the priority `nice`, below the node: on a machine of its own it would not keep the node from the processor.
+It runs at the priority `nice`, below the node: on a separate machine it would not compete with the node for CPU.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import now, percentiles
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import now, percentiles
 from sarit.core.limits import EVENT_HEADER_BYTES
 
 AT_A_TIME = 32
-# Each mark costs its writer a tenth of what its turn costs: 60,000 of them in 30 s say as much as 300,000.
+# A flush barrier costs a tenth of a turn: measure every fifth turn, 60,000 of 300,000 in 30 s.
 MARKED_TURNS = 5
 WARM_UP_SECONDS = 2.0
-# Objects more than there were: CPython's own threshold, which what one client has in flight does not reach.
+# Extra objects before a garbage collection: CPython's default threshold, which one client alone does not reach.
 LOOKS_OF_ONE_CLIENT = 700
 
 
@@ -64,8 +64,8 @@ class _Run:
         self.clients = await asyncio.gather(*(one() for _ in range(self.count)))
 
     async def go(self) -> None:
-        # Hundreds of clients share this interpreter, which no user's clients do: looking through all of their objects
-        # for garbage again and again took it a third of its time.
+        # Hundreds of clients share this interpreter, unlike a user's: repeated garbage collections over all of their
+        # objects took a third of its time.
         gc.collect()
         gc.freeze()
         gc.set_threshold(LOOKS_OF_ONE_CLIENT * self.count)
@@ -101,7 +101,7 @@ class _Run:
 
     async def _write(self, writers: list[Any]) -> None:
         """All turns of all writers in the order they are due, by one task: a timer and a wake-up for each would be a
-        tenth of what a turn takes, and no client's."""
+        tenth of a turn, and would not be the client's cost."""
         turn_bytes = self.per_turn * self.event_bytes
         for turn in range(self.turns):
             for number, writer in enumerate(writers):
@@ -119,8 +119,8 @@ class _Run:
                 await writer.drain()
         await asyncio.gather(*(writer.flush() for writer in writers))
 
-    def _acked(self, due: float, mark: asyncio.Future[None]) -> None:
-        if mark.exception() is None:  # it fails as the writer does, which `write` and `flush` say
+    def _acked(self, due: float, barrier: asyncio.Future[None]) -> None:
+        if barrier.exception() is None:  # it fails as the writer does, which `write` and `flush` say
             self.note(due)
 
     async def read(self) -> None:

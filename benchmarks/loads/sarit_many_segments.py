@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import EVENT_BYTES, now, percentiles
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import EVENT_BYTES, now, percentiles
 from sarit.core.keyspace import hash_key
 from sarit.core.limits import EVENT_HEADER_BYTES
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import now, percentiles
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import now, percentiles
 
 FOLLOW_SECONDS = 120.0
 
@@ -44,7 +44,7 @@ async def _catch_up(client: Any, options: dict[str, Any]) -> dict[str, Any]:
     reader = client.reader(options["stream"], "head", None if options.get("no_end") else "tail")
     await reader.open()
     if options["mode"] == "arrow":
-        importlib.import_module("pyarrow")  # no part of reading, nor of what that does to others
+        importlib.import_module("pyarrow")  # not part of the read, nor of its effect on others
     print("ready", flush=True)
     start = now()
     count = await (_arrow if options["mode"] == "arrow" else _events)(reader, float(options.get("seconds", 600)))

@@ -3,9 +3,9 @@
 `tries` streams of one segment, one after the other, each with a writer that writes with keys at `rate` events/s (0: as
 fast as it goes), scaled to `segments`.  For each: how long the scale took, and the longest time in which nothing was
 acknowledged, from the scale's begin until a second after its end; before it, too, for comparison.  What counts is the
-acknowledgement of everything written up to some moment: one lane that lags holds all back.  Beside it the longest time
-meanwhile between two turns of the generator itself, which are due every `TICK_SECONDS`: a pause of this process (its
-client at work, its interpreter looking for garbage) or of the whole machine is part of the stall, and is seen in it.
+acknowledgement of everything written up to some moment: one slow segment appender delays it.  Also reports the longest
+time between two turns of the generator, which are due every `TICK_SECONDS`: a pause of this process (its client, its
+garbage collector) or of the machine is part of the stall.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import EVENT_BYTES, Ticker, now
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import EVENT_BYTES, Ticker, now
 
 KEYS = [f"key-{number}" for number in range(5000)]
 TICK_SECONDS = 0.001
@@ -28,7 +28,7 @@ LEAST_EVENTS = 500
 
 
 class _Writing:
-    """One writer under way, and the moments at which it was acknowledged something."""
+    """A running writer, and the times of its acknowledgements."""
 
     def __init__(self, writer: Any, rate: float) -> None:
         self._writer, self._rate = writer, rate
@@ -40,7 +40,7 @@ class _Writing:
         self._failed: BaseException | None = None
 
     def write(self, count: int) -> None:
-        """So many more events, and a mark behind them."""
+        """Write some more events, and a flush barrier after them."""
         write, event, first = self._writer.write, b"x" * EVENT_BYTES, self._sent
         for number in range(first, first + count):
             write(event, KEYS[number % len(KEYS)])
@@ -57,7 +57,7 @@ class _Writing:
         self.latest_ms = max(self.latest_ms, (moment - begun) * 1000)
 
     def tick(self) -> None:
-        """What is due by now."""
+        """Write what is due by now."""
         if self._failed is not None:
             raise self._failed
         self.turns.append(now())
@@ -73,7 +73,7 @@ class _Writing:
 
 
 def _longest_gap_ms(moments: list[float], begin: float, end: float) -> float:
-    """The longest time between two of `moments` in which some moment of [begin, end] lies."""
+    """The longest gap between two of `moments` that overlaps [begin, end]."""
     at = np.array(moments)
     inside = (at[1:] >= begin) & (at[:-1] <= end)
     return round(float(np.diff(at)[inside].max(initial=0.0)) * 1000, 1)
@@ -107,7 +107,7 @@ async def _try(client: Any, name: str, rate: float, segments: int) -> dict[str, 
 
 
 async def main(options: dict[str, Any]) -> None:
-    """Some tries: the first is cold."""
+    """Some attempts: the first is cold."""
     rate, segments = float(options["rate"]), int(options.get("segments", 16))
     async with await connect(options["controller"]) as client:
         await client.create_scope("scaling")

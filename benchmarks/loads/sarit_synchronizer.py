@@ -1,8 +1,8 @@
 """Conditional updates: `python -m benchmarks.loads.sarit_synchronizer '{"controller": ..., "stream": ..., ...}'`.
 
 `processes` copies of one counter, each with a connection of its own, add one as fast as they can for `seconds`; every
-update waits until it is durable, and is decided anew when another was faster.  The sum is checked at the end.  Prints
-"ready" when it begins and one line of JSON at the end.
+update waits until it is durable, and is computed again when another process was faster.  The sum is checked at the end.
+Prints "ready" when it begins and one line of JSON at the end.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import now, percentiles
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import now, percentiles
 
 
 async def _count(shared: Any, until: float, took: list[float]) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import EVENT_BYTES, now, percentiles
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import EVENT_BYTES, now, percentiles
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

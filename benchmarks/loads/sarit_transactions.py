@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import EVENT_BYTES, now, percentiles
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import EVENT_BYTES, now, percentiles
 
 WARM_UP_SECONDS = 1.0
 KEYS = [f"key-{number}" for number in range(64)]

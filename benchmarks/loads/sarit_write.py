@@ -1,6 +1,6 @@
 """Writes with Sarit's own client: `python -m benchmarks.loads.sarit_write '{"controller": ..., "stream": ...}'`.
 
-Options: `seconds`; `rate` in events/s, open loop (0: as fast as it goes); `keys` (0: without keys); `many`: use
+Options: `seconds`; `rate` in events/s, open loop (0: full speed); `keys` (0: without keys); `many`: use
 `write_many` with lists of 1,000; `stamp`: write the due time into each event; `windows`: a file with the times of
 checkpoints, read at the end.  Prints one line of JSON.
 """
@@ -15,8 +15,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.loads.connecting import connect
-from benchmarks.loads.pace import EVENT_BYTES, Latencies, Ticker, event_at, now, percentiles
+from benchmarks.loads.clients import connect
+from benchmarks.loads.open_loop import EVENT_BYTES, Latencies, Ticker, event_at, now, percentiles
 
 WARM_UP_SECONDS = 1.0
 GROUP = 500

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from benchmarks.loads.pace import now
+from benchmarks.loads.open_loop import now
 
 
 def main(options: dict[str, Any]) -> None:

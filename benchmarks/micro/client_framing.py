@@ -4,8 +4,8 @@ Prints one JSON object, ns per event of 100 B, the best of several rounds; takes
 
 - `write`, `write_keyed`: the call alone, into the intake.
 - `frame_*`: from a list or an Arrow array to the bytes of an append, equal and mixed lengths.
-- `route_known`, `route_new`: from a key to its lane, for a key seen before and one to be hashed.
-- `whole_lane_*`: from a batch to the frames sent, through a lane whose blocks are acknowledged at once.
+- `route_known`, `route_new`: from a key to its segment appender, for a key seen before and a new one.
+- `whole_lane_*`: from a batch to the frames sent, through a segment appender whose blocks are acknowledged at once.
 - `parse_*`: from the bytes of a read to a list of events or an Arrow array; `hand_out`: iterating the list.
 """
 
@@ -48,14 +48,14 @@ def best(work: Callable[[], Any]) -> float:
 
 
 class NoController:
-    """Knows one stream of one segment, and no store."""
+    """A controller with one stream of one segment, and no store."""
 
     async def current_segments(self, _: StreamName) -> list[SegmentRange]:
         return [SegmentRange(SegmentId(0, 0), 0.0, 1.0)]
 
 
 def lane_round(chunks: Callable[[], Any]) -> None:
-    """Chunks through a lane whose blocks are acknowledged as soon as they are made."""
+    """Chunks through a segment appender whose blocks are acknowledged at once."""
     appender = SegmentAppender("s/t/0.#epoch.0", None, bytes(16))
     appender.connecting(1)
     appender.opened_at(-1)

@@ -1,12 +1,12 @@
 """The durable log alone, on a real disk: `python -m benchmarks.micro.durable_log [DIRECTORY]`.
 
-Prints one JSON object; takes about 20 s and 1.5 GB of disk, which it gives back.
+Prints one JSON object; takes about 20 s, and 1.5 GB of disk while it runs.
 
 - `large_*`: frames of 1 MiB, two in flight, as a busy container sends them; first into fresh files, then into
   recycled ones.
 - `small_*`: frames of 4 KiB, one at a time; idle, with the event loop busy in steps of 0.2 ms, and with large
   frames of another container on the same disk.
-- `roll_over`: small frames that fill recycled files of 1 MiB: the price of going on in the next file.
+- `roll_over`: small frames that fill recycled files of 1 MiB: the cost of a new file.
 - `raw_sync`: the same 4 KiB written and synced by this thread alone: the floor.
 - `open`, `replay`: a log of 512 MiB, from the page cache.
 """

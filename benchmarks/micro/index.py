@@ -1,7 +1,7 @@
 """How fast the SQLite index is: `python -m benchmarks.micro.index [--dir DIR]` prints one JSON object.
 
-Each figure is taken with the event loop idle and with it busy (a task that never lets the GIL go for long), since the
-hand-off between threads is what a busy node pays.
+Each figure is measured with an idle and with a busy event loop (a task that hardly releases the GIL), since a busy node
+pays for the hand-off between threads.
 """
 
 from __future__ import annotations

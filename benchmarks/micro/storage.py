@@ -1,4 +1,4 @@
-"""How fast chunks are stored and read, and what that does to the log's disk.
+"""The speed of chunk writes and reads, and their effect on the log's disk.
 
 `python -m benchmarks.micro.storage [--dir DIR] [--chunks N]` prints one JSON object.  DIR lies on the disk to measure.
 The effect on the log: a thread writes 64 KiB and calls fdatasync every 2 ms on a preallocated file, as a log does,
@@ -33,7 +33,7 @@ PIECE_BYTES = 128 << 10
 
 
 class LogLike:
-    """A thread that does to the disk what a durable log does; `latencies` in seconds."""
+    """A thread that loads the disk as a durable log does; `latencies` in seconds."""
 
     def __init__(self, path: str) -> None:
         self.latencies: list[float] = []
@@ -55,7 +55,7 @@ class LogLike:
             at = (at + LOG_WRITE_BYTES) % LOG_BYTES
 
     def end(self) -> dict[str, float]:
-        """Stop, and answer percentiles in ms."""
+        """Stop, and return percentiles in ms."""
         self._stop.set()
         self._thread.join()
         os.close(self._fd)

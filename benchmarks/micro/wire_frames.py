@@ -33,13 +33,13 @@ def _rate(seconds: float, step: Callable[[], int]) -> float:
     return done / elapsed
 
 
-def _receiver(frame: bytes, frames: int, kept: int = 0) -> Callable[[], int]:
+def _receiver(frame: bytes, frames: int, retained: int = 0) -> Callable[[], int]:
     """A step that receives `frames` copies of a frame, and returns their count.
 
-    The last `kept` payloads stay alive, as in a store that has not flushed them yet."""
+    The last `retained` payloads stay alive, as in a store that has not flushed them yet."""
     raw = memoryview(frame * frames)
     reader = FrameReader()
-    held: deque[object] = deque(maxlen=kept)
+    held: deque[object] = deque(maxlen=retained)
 
     def step() -> int:
         at = whole = 0

@@ -15,12 +15,12 @@ import io.pravega.client.stream.impl.ByteArraySerializer;
 import java.net.URI;
 import java.util.Map;
 
-/** Loads Pravega with its own Java client: mode=create|write|follow|read, endpoint, topic, and what Pace asks for. */
+/** Loads Pravega with its own Java client: mode=create|write|follow|read, endpoint, topic, and what OpenLoop asks for. */
 final class PravegaLoad {
     private static final String SCOPE = "bench";
 
     public static void main(String[] arguments) throws Exception {
-        Map<String, String> options = Pace.options(arguments);
+        Map<String, String> options = OpenLoop.options(arguments);
         ClientConfig config = ClientConfig.builder().controllerURI(URI.create("tcp://" + options.get("endpoint"))).build();
         String stream = options.get("topic");
         switch (options.get("mode")) {
@@ -45,7 +45,7 @@ final class PravegaLoad {
         try (EventStreamClientFactory factory = EventStreamClientFactory.withScope(SCOPE, config);
                 EventStreamWriter<byte[]> writer = factory.createEventWriter(stream, new ByteArraySerializer(),
                         EventWriterConfig.builder().build())) {
-            Pace.write((event, acked) -> writer.writeEvent(event).whenComplete((nothing, error) -> {
+            OpenLoop.write((event, acked) -> writer.writeEvent(event).whenComplete((nothing, error) -> {
                 if (error != null) {
                     error.printStackTrace();
                     Runtime.getRuntime().halt(1);
@@ -78,15 +78,15 @@ final class PravegaLoad {
                 EventRead<byte[]> event = reader.readNextEvent(1000);
                 if (event.getEvent() != null) {
                     if (follow) {
-                        ages[count] = System.nanoTime() - Pace.dueOf(event.getEvent());
+                        ages[count] = System.nanoTime() - OpenLoop.dueOf(event.getEvent());
                     }
                     count++;
                 }
             }
             if (follow) {
-                Pace.percentiles(java.util.Arrays.copyOfRange(ages, skip, wanted), 0);
+                OpenLoop.percentiles(java.util.Arrays.copyOfRange(ages, skip, wanted), 0);
             } else {
-                Pace.rate(count, System.nanoTime() - start);
+                OpenLoop.rate(count, System.nanoTime() - start);
             }
             System.out.flush();
         }

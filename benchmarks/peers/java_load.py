@@ -1,6 +1,6 @@
-"""Load generators in Java, compiled once into `.cache/peers`: what a peer's own client can do for it.
+"""Load generators in Java, with a peer's own client, compiled once into `.cache/peers`.
 
-They follow the rules of `benchmarks/loads/pace.py` and print the same line of JSON.
+They follow the rules of `benchmarks/loads/open_loop.py` and print the same line of JSON.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ LOAD_SECONDS = 300
 
 
 def _compiled(main: str, classes: str) -> Path:
-    """The directory of the classes of `main`, compiled anew when a source is younger.  Raises PeerMissing."""
+    """The directory of the classes of `main`, compiled again when a source is newer.  Raises PeerMissing."""
     target: Path = CACHE / f"{main}-classes"
-    sources = [HERE / "Pace.java", HERE / f"{main}.java"]
+    sources = [HERE / "OpenLoop.java", HERE / f"{main}.java"]
     made = target / f"{main}.class"
     if not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         if shutil.which("javac") is None:

@@ -1,7 +1,7 @@
 """One Kafka node (KRaft, broker and controller in one) that syncs every batch before it acknowledges it.
 
-`log.flush.interval.messages=1` makes the broker fsync the log segment with every append, which is what an
-acknowledgement of Sarit means; without it Kafka acknowledges what lies in the page cache.
+`log.flush.interval.messages=1` makes the broker fsync the log segment with every append, as Sarit does
+before it acknowledges; without it Kafka acknowledges data in the page cache.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Java packages of a peer, brought once from Maven into `.cache/peers/NAME` (git-ignored).
+"""Java packages of a peer, downloaded once from Maven into `.cache/peers/NAME` (git-ignored).
 
-The pom beside this module names what is wanted; the copy is made anew when the pom changes.
+The pom in this folder lists the packages; they are downloaded again when the pom changes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def class_path(name: str) -> str:
             raise PeerMissing(f"{name} needs {tool}, which is not here")
     pom = HERE / f"{name}-pom.xml"
     target = CACHE / name
-    mark = target / "pom.sha256"
+    stamp = target / "pom.sha256"
     wanted = hashlib.sha256(pom.read_bytes()).hexdigest()
-    if not mark.exists() or mark.read_text() != wanted:
+    if not stamp.exists() or stamp.read_text() != wanted:
         _copy(pom, target)
-        mark.write_text(wanted)
+        stamp.write_text(wanted)
     return f"{target}/*"
 
 

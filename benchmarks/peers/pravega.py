@@ -1,9 +1,9 @@
 """Pravega 0.13: controller and segment store in one JVM (its own `LocalPravegaEmulator`), durable or in memory.
 
-The emulator keeps both tiers in memory by itself.  System properties are read after its own settings, so that the
-segment store can be told to keep its log in BookKeeper and its chunks in a directory: `Durable` starts a ZooKeeper and
-one bookie beside it (Pravega's own `BookKeeperServiceRunner`, journal fsync on as by default).  One bookie, one copy:
-what a single node of anything else does.
+The emulator holds both tiers in memory by default.  System properties override its settings, so that the segment store
+can have its log in BookKeeper and its chunks in a directory: `Durable` also starts a ZooKeeper and one bookie
+(Pravega's own `BookKeeperServiceRunner`, journal fsync on as by default).  One bookie means one copy, as on a single
+node of any other system.
 """
 
 from __future__ import annotations

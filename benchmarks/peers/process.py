@@ -1,4 +1,4 @@
-"""A server in a process of its own: started until it says that it is ready, stopped by its id."""
+"""A server process: start it, wait until it is ready, stop it by its id."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JAVA_OPTIONS = (
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody listens on just now."""
+    """Free ports of the loopback interface."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -66,7 +66,7 @@ class Process:
         return self._process.pid
 
     def wait_until(self, ready: Callable[[], bool], seconds: float) -> None:
-        """Wait until `ready` says so.  Raises PeerMissing with its last words when it ends or takes too long."""
+        """Wait until `ready()` is true.  Raises PeerMissing with its last output when it ends or takes too long."""
         end = time.monotonic() + seconds
         while not ready():
             if self._process.poll() is not None:
@@ -91,12 +91,12 @@ class Process:
         return int(found[1]) / 1000 if found else 0.0
 
     def kill(self) -> None:
-        """End it as a power cut does."""
+        """Kill it."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """End it politely, then less so."""
+        """Terminate it, and kill it when that takes too long."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:

@@ -14,7 +14,7 @@ from examples.exactly_once_pipeline.pipeline import Pipeline
 from sarit.client.transactions.transaction import Transaction as AioTransaction
 from sarit.controller.transactions.transactions import Transactions
 from sarit.core.names import StreamName
-from tests.examples.fast import hasty_node
+from tests.examples.fast_node import fast_node
 from tests.nodes import RunningNode
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "exactly_once_pipeline" / "pipeline.py"
@@ -72,7 +72,7 @@ def test_a_run_that_was_killed_behind_its_decision_is_waited_for(tmp_path, monke
         asyncio.get_running_loop().call_later(1.0, schedule_completion, self, name)
 
     monkeypatch.setattr(Transactions, "schedule_completion", finish_late)
-    with hasty_node(tmp_path / "node", 1) as address, sarit.connect(address) as client:
+    with fast_node(tmp_path / "node", 1) as address, sarit.connect(address) as client:
         client.create_scope("shop")
         client.create_stream("shop/orders")
         client.create_stream("shop/totals")

@@ -13,7 +13,7 @@ from examples.dead_letters import letters
 from examples.iot_scaling import sensors
 from examples.replay import replay
 from examples.video_bytes import video
-from tests.examples.fast import hasty_node
+from tests.examples.fast_node import fast_node
 from tests.nodes import RunningNode
 
 
@@ -159,7 +159,7 @@ def test_readings_that_are_not_right_are_told(node, client, monkeypatch, capsys,
 
 
 def test_a_stream_of_sensors_grows_and_shrinks_by_itself(tmp_path) -> None:
-    with hasty_node(tmp_path / "node", 400) as address, sarit.connect(address) as client:
+    with fast_node(tmp_path / "node", 400) as address, sarit.connect(address) as client:
         sensors.create(client, "factory/sensors", 200)
         stream = client.stream("factory/sensors")
         seen: dict[str, int] = {}

@@ -5,7 +5,7 @@ import time
 
 import sarit
 from examples.windowed_time import windows
-from tests.examples.fast import hasty_node
+from tests.examples.fast_node import fast_node
 
 SECONDS = 60
 
@@ -20,7 +20,7 @@ def until(condition) -> None:
 def test_each_hour_is_told_as_soon_as_it_is_over(tmp_path) -> None:
     told: list[tuple[int, int, float]] = []
     late: list[int] = []
-    with hasty_node(tmp_path / "node", 100) as address, sarit.connect(address) as client:
+    with fast_node(tmp_path / "node", 100) as address, sarit.connect(address) as client:
         client.create_scope("weather")
         client.create_stream("weather/readings", segments=2)
         reading = threading.Thread(

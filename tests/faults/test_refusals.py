@@ -18,7 +18,7 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
 from sarit.wire import commands as wire
-from tests.faults.crowd import address_of, bare, ends
+from tests.faults.many_connections import address_of, bare, ends
 from tests.faults.wrong_calls import CALLS, DEEP, LEASE, STREAM, begin, cut, group, note
 from tests.nodes import RunningNode
 from tests.unit.store.server.test_connection import append_end, raw

@@ -11,7 +11,7 @@ import pytest
 
 from sarit.core.limits import NO_VERSION, NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as wire
-from tests.faults.crowd import Customer, bare, ends, many, more_descriptors, reset
+from tests.faults.many_connections import Customer, bare, ends, many, more_descriptors, reset
 from tests.nodes import RunningNode
 from tests.unit.store.server.test_connection import append_end, raw
 

@@ -14,7 +14,7 @@ from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, ResponseReceived, StreamReset, TrailersReceived
 
 from sarit.rpc.generated import controller_pb2 as pb
-from tests.faults.crowd import Customer, address_of, many
+from tests.faults.many_connections import Customer, address_of, many
 from tests.nodes import RunningNode
 
 SHORT_TIMEOUTS = Path(__file__).with_name("node_with_short_timeouts.py")

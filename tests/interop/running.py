@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.interop.stuck import Watch
+from tests.interop.client_deadlock import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +34,7 @@ def start(name: str, endpoint: str, scope: str, notes: Path) -> subprocess.Popen
 
 
 class ClientStuck(AssertionError):
-    """The client does not take replies that have reached it (see `stuck.py`)."""
+    """The client does not take replies that have reached it (see `client_deadlock.py`)."""
 
 
 def finish(

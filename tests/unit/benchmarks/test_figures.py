@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.figures import FIGURES, judged, ratios, table
-from benchmarks.loads.pace import Latencies, percentiles
+from benchmarks.loads.open_loop import Latencies, percentiles
 
 
 def system(name: str, **rows: dict) -> dict:

@@ -8,10 +8,10 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * What load generators in Java share: options, pacing, percentiles.  The rules are those of benchmarks/loads/pace.py: open
+ * What load generators in Java share: options, pacing, percentiles.  The rules are those of benchmarks/loads/open_loop.py: open
  * loop, event k is due at start + k / rate, and its latency counts from then.
  */
-final class Pace {
+final class OpenLoop {
     static final int EVENT_BYTES = 100;
     static final long TICK_NANOS = 250_000;
     static final int MOST_IN_FLIGHT = 400_000;
@@ -60,19 +60,19 @@ final class Pace {
     }
 
     private static long unthrottled(Sender sender, Runnable flush, double seconds) throws Exception {
-        Semaphore room = new Semaphore(MOST_IN_FLIGHT);
+        Semaphore slots = new Semaphore(MOST_IN_FLIGHT);
         byte[] event = eventAt(0);
         long end = System.nanoTime() + (long) (seconds * 1e9);
         long sent = 0;
         while (System.nanoTime() < end) {
-            room.acquire(100);
+            slots.acquire(100);
             for (int n = 0; n < 100; n++) {
-                sender.send(event, room::release);
+                sender.send(event, slots::release);
             }
             sent += 100;
         }
         flush.run();
-        room.acquire(MOST_IN_FLIGHT);
+        slots.acquire(MOST_IN_FLIGHT);
         return sent;
     }
 
@@ -115,5 +115,5 @@ final class Pace {
                 nanos[(int) (count * 0.99)] / 1e6, nanos[count - 1] / 1e6);
     }
 
-    private Pace() { }
+    private OpenLoop() { }
 }

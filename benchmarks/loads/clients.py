@@ -1,4 +1,4 @@
-"""Sarit's client on anything that speaks its protocol."""
+"""Sarit's client on any server of the protocol."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sarit.wire import commands as wire
-from tests.faults.crowd import Customer, address_of, bare, ends, many, more_descriptors, reset
+from tests.faults.many_connections import Customer, address_of, bare, ends, many, more_descriptors, reset
 from tests.nodes import SARIT, RunningNode
 from tests.unit.store.server.test_connection import append_end, raw
 

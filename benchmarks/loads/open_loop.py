@@ -1,8 +1,8 @@
-"""Pacing and percentiles shared by the load generators.
+"""Open-loop timing and percentiles, shared by the load generators.
 
-Open loop means that event k is due at `start + k / rate`, whatever the server does; its latency counts from that
-moment, not from the moment the generator got round to sending it.  A generator that waits for a slow server would
-otherwise forget to measure the events it did not send meanwhile (coordinated omission).
+Open loop means that event k is due at `start + k / rate`, whatever the server does.  Its latency counts from that
+moment, not from the moment it was sent.  Otherwise a generator that waits for a slow server would not measure the
+events that it did not send meanwhile (coordinated omission).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ticker:
         self._call()
 
     def stop(self) -> None:
-        """Call back no more."""
+        """Stop the callbacks."""
         asyncio.get_running_loop().remove_reader(self._fd)
         os.close(self._fd)
 

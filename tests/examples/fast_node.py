@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def hasty_node(directory: Path, times_faster: float) -> Iterator[str]:
+def fast_node(directory: Path, times_faster: float) -> Iterator[str]:
     """The address of its controller."""
     thread = LoopThread("node")
     times = Times(scaling=ScalingTimes().shrunk(times_faster), watermarks=WatermarkTimes(interval=10 / times_faster))

@@ -1,4 +1,4 @@
-"""Where one run happens: a directory, servers and load generators as processes of their own, and how noisy it was."""
+"""The harness of one run: a directory, servers and load generators as processes, and the noise of the machine."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ READY: Final = r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)"
 
 
 class LoadFailed(Exception):
-    """A load generator ended without a result; the text holds its last words."""
+    """A load generator ended without a result; the text has its last output."""
 
 
 class Load:
-    """A load generator under way; it prints "ready" (if it has something to say) and one line of JSON at the end."""
+    """A running load generator; it may print "ready", and prints one line of JSON at the end."""
 
     def __init__(self, module: str, options: dict[str, Any], environment: dict[str, str] | None = None) -> None:
-        """`environment` is added to that of this process."""
+        """`environment` extends that of this process."""
         self._name = f"{module} {options}"
         self._process = subprocess.Popen(
             [sys.executable, "-m", f"benchmarks.loads.{module}", json.dumps(options)],
@@ -59,7 +59,7 @@ class Load:
             raise LoadFailed(f"{self._name} did not begin: {self._process.stderr.read()[-1500:]}")
 
     def result(self, seconds: float = LOAD_SECONDS) -> dict[str, Any]:
-        """What it found.  Raises LoadFailed."""
+        """Its result.  Raises LoadFailed."""
         try:
             out, err = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -83,7 +83,7 @@ def load(module: str, options: dict[str, Any], seconds: float = LOAD_SECONDS) ->
 
 
 class Target(Protocol):
-    """A system under load: `endpoint` is what clients are given."""
+    """A system under load; clients connect to `endpoint`."""
 
     name: str
     endpoint: str
@@ -112,7 +112,7 @@ class SaritNode:
         python = [sys.executable, "-m", "benchmarks.node", str(self.report_path)]
         command = [str(Path(sys.executable).with_name("sarit"))] if plain else python
         started = time.monotonic()
-        # The sources beside these benchmarks, whatever is installed: two states of them can be compared.
+        # The sources of this work tree, not the installed package: two versions can be compared.
         sources = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
         environment = {"PYTHONPATH": sources, "PYTHONDONTWRITEBYTECODE": ""}
         process = Process([*command, *arguments], self.directory, "node", environment)
@@ -130,13 +130,13 @@ class SaritNode:
         return self._process.memory_mb()
 
     def cpu_seconds(self) -> float:
-        """Processor time it has taken so far, in seconds."""
+        """Processor time used so far, in seconds."""
         assert self._process is not None
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def report(self) -> dict[str, Any]:
-        """What its flushers have counted so far (see `benchmarks.node`)."""
+        """The statistics of its flushers so far (see `benchmarks.node`)."""
         assert self._process is not None
         self.report_path.unlink(missing_ok=True)
         os.kill(self._process.pid, signal.SIGUSR1)
@@ -149,7 +149,7 @@ class SaritNode:
         return found
 
     def stop(self) -> None:
-        """End it, and forget its data."""
+        """Stop it, and delete its data."""
         if self._process is not None:
             self._process.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -166,13 +166,13 @@ def _cpu() -> tuple[int, int, int]:
     return sum(fields[:8]), fields[3] + fields[4], fields[7]
 
 
-def apart(directory: Path) -> None:
-    """Let what is made in `directory` lie apart from each other on the disk, where the file system is ext4.
+def scatter_on_disk(directory: Path) -> None:
+    """Have ext4 place the subdirectories of `directory` in different block groups.
 
-    Without a journal it passes over inodes that were freed in the last minute (five, while their blocks are dirty),
-    one by one, for each new file of their neighbourhood (`recently_deleted` in fs/ext4/ialloc.c): the thousands of
-    files of one row took 5 % of the processor time of the next.  Where a directory lies goes by its name, so each run
-    of a row wants another one."""
+    Without a journal, ext4 skips inodes that were freed in the last minute (five, while their blocks are dirty), one by
+    one, for each new file in their block group (`recently_deleted` in fs/ext4/ialloc.c): the thousands of files of one
+    row cost 5 % of the processor time of the next.  The block group depends on the name of the directory, so each run
+    of a row needs a new name."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         flags = int.from_bytes(fcntl.ioctl(folder, _GET_FLAGS, bytes(8)), sys.byteorder)
@@ -184,7 +184,7 @@ def apart(directory: Path) -> None:
 
 
 class OthersCpu:
-    """CPU that others took from now on, the kernel's own threads included."""
+    """CPU used by other processes and kernel threads from now on."""
 
     def __init__(self) -> None:
         self._machine, self._idle, _ = _cpu()
@@ -200,7 +200,7 @@ class OthersCpu:
 
 
 def _ours() -> int:
-    """Ticks taken so far by this process, its living descendants (a peer's server is one) and those it has reaped."""
+    """Ticks used so far by this process, its living descendants (a peer's server is one) and those it has reaped."""
     ticks: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -220,9 +220,9 @@ def _ours() -> int:
 
 
 def noise(directory: Path) -> dict[str, float]:
-    """What the machine does while nothing of ours runs: CPU of others in percent, steal, and what a sync costs here.
+    """Noise of the machine while nothing of ours runs: CPU of others in percent, steal, and the duration of a sync.
 
-    Before that, what earlier rows left with the file system (pages to write, blocks to free) is waited for."""
+    Waits first for the file system to finish work of earlier rows (pages to write, blocks to free)."""
     os.sync()
     time.sleep(SETTLE_SECONDS)
     total, idle, steal = _cpu()
