@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sarit.client.blocking.overrides import ByteWriterOverrides, EventWriterOverrides
 from sarit.client.core.deadline import within
 from sarit.client.reader.cursor import check_most
-from sarit.client.streams.byte_streams import Adjoining
+from sarit.client.streams.byte_streams import ContiguousParts
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class ByteReader:
         """`count` contiguous bytes; fewer only at the end of a sealed stream.
 
         A call that fails or is cancelled consumes nothing."""
-        parts = Adjoining(self._inner, count)
+        parts = ContiguousParts(self._inner, count)
         try:
             while parts.left and (part := self.read(parts.left)):
                 parts.add(part)

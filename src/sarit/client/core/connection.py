@@ -290,7 +290,7 @@ class ConnectionPool:
         if not task.done():
             # By `wait`: several may wait for this one task, and a cancelled one must not cancel it.
             await asyncio.wait((task,))
-        if task.cancelled():  # by `close`: whoever waits here was not cancelled
+        if task.cancelled():  # by `close`: the caller was not cancelled
             raise Invalid("the client was closed")
         return task.result()
 

@@ -1,7 +1,7 @@
-"""The controller as the client sees it: one method per question, core values in and out, errors by kind.
+"""Requests to the controller: one method per rpc, core values in and out, errors by kind.
 
 Statuses of answers and of gRPC itself map to `core.errors` in the two tables below (controller.md 1 and 2).  Pages
-are asked for until an empty one comes; the token alone never tells the end.
+are requested until an empty one comes; the token alone never marks the end.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ControllerClient:
         self.address = f"{host}:{port}"
         self._host = host
         self._port = port
-        self._left: set[_CountingChannel] = set()  # given up for later calls, until those under way have ended
+        self._draining: set[_CountingChannel] = set()  # no new calls; closed when those under way have ended
         self._connect()
 
     def _connect(self) -> None:
@@ -71,9 +71,9 @@ class ControllerClient:
         return f"ControllerClient({self.address})"
 
     async def call(self, method: Any, request: Any, seconds: float = CONTROLLER_CALL_SECONDS) -> Any:
-        """Call a method of `stub`; its errors by kind.  What this class does not ask, others ask through it."""
+        """Call a method of `stub`, within `seconds`; errors by kind.  For the rpcs that have no method here."""
         channel = self._channel
-        heard = channel.heard
+        received = channel.pieces_received
         channel.calls += 1
         try:
             return await _in_own_task(method(request, timeout=seconds))
@@ -81,10 +81,10 @@ class ControllerClient:
             kind = _KINDS.get(error.status, Unavailable)
             raise kind(f"controller {self.address}: {error.message or error.status.name}") from None
         except TimeoutError:
-            if channel.heard == heard and channel is self._channel:
-                # Nor was anybody else answered: the path may be dead, without a word.  Later calls connect anew; those
-                # that have just begun on this channel are left to their own time.
-                self._left.add(channel)
+            if channel.pieces_received == received and channel is self._channel:
+                # No other call was answered either: the path may be dead.  Later calls use a new channel; those that
+                # have just begun on this one keep it until they end.
+                self._draining.add(channel)
                 self._connect()
             raise Unavailable(f"the controller at {self.address} did not answer within {seconds:.0f} s") from None
         except (OSError, StreamTerminatedError, ProtocolError) as error:
@@ -94,8 +94,8 @@ class ControllerClient:
             ) from None
         finally:
             channel.calls -= 1
-            if not channel.calls and channel in self._left:
-                self._left.discard(channel)
+            if not channel.calls and channel in self._draining:
+                self._draining.discard(channel)
                 channel.close()
 
     async def ping(self) -> None:
@@ -252,7 +252,7 @@ class ControllerClient:
         return reply.endpoint, reply.port
 
     async def token(self, stream: StreamName) -> str:
-        """What a store wants to see before it serves a segment; empty as long as nobody asks for passwords."""
+        """What a store requires before it serves a segment; empty while there is no authentication."""
         return ""
 
     async def named(self, stream: StreamName, method: Any, request: Any) -> Any:
@@ -264,28 +264,28 @@ class ControllerClient:
 
     async def close(self) -> None:
         """End the connection."""
-        for channel in (*self._left, self._channel):
+        for channel in (*self._draining, self._channel):
             channel.close()
         await asyncio.sleep(0)
 
 
 class _CountingChannel(Channel):
-    """A channel that counts: `heard` pieces of bytes, over all its connections; `calls` under way."""
+    """A channel that counts: `pieces_received`, of bytes, over all its connections; `calls` under way."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)
-        self.heard = 0
+        self.pieces_received = 0
         self.calls = 0
 
     def _protocol_factory(self) -> Any:
         protocol = super()._protocol_factory()
         take = protocol.data_received
 
-        def hear(data: bytes) -> None:
-            self.heard += 1
+        def count_and_take(data: bytes) -> None:
+            self.pieces_received += 1
             take(data)
 
-        protocol.data_received = hear  # type: ignore[method-assign]
+        protocol.data_received = count_and_take  # type: ignore[method-assign]
         return protocol
 
 
@@ -299,7 +299,7 @@ async def _in_own_task(call: Awaitable[T]) -> T:
     try:
         return await asyncio.ensure_future(call)
     except Exception:
-        if task is not None and task.cancelling() > before:  # whoever cancelled us meant it
+        if task is not None and task.cancelling() > before:  # it was cancelled from outside, not by grpclib
             raise asyncio.CancelledError from None
         raise
 
@@ -309,7 +309,7 @@ def _range(found: pb.SegmentRange) -> SegmentRange:
 
 
 def _failed(what: str) -> NoReturn:
-    raise Unavailable(f"{what}: the controller reported a failure; try again, and look into its log")
+    raise Unavailable(f"{what}: the controller reported a failure; retry, and check its log")
 
 
 def _check_update(stream: StreamName, reply: pb.UpdateStreamStatus) -> None:

@@ -11,8 +11,8 @@ Per-event cost is the budget of the whole client, so nothing here loops over eve
 * reading: a run of equal-length events is found by comparing all its headers at once, at the stride the first
   header gives; the events come out of one strided array.  Where lengths differ, a tight loop over headers.
 
-A *chunk* is framed bytes with what is needed to place them anew when their segment was sealed: the events are
-found again by their headers, the keys are kept beside them, unhashed.
+A *chunk* is framed bytes with what is needed to place them again when their segment is sealed: the events are found
+by their headers, the keys are retained beside them, unhashed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOOP_ENDS: Final = 4096
 
 
 class _Headers(dict[int, bytes]):
-    """Event length -> its 8-byte header; remembers the short lengths."""
+    """Event length -> its 8-byte header; caches those of short lengths."""
 
     def __missing__(self, length: int) -> bytes:
         header = _HEADER.pack(length)
@@ -56,7 +56,7 @@ class Chunk:
     """Bytes for one segment, in whole events: `length` in bytes, `events` their count.
 
     `keys` is None when no event has one, else one entry per event.  `plain` is False for bytes that are not framed
-    events (byte streams).  `large` marks a single event that is too long for an append.
+    events (byte streams).  `large`: a single event that is too long for an append.
     """
 
     __slots__ = ("data", "events", "keys", "large", "length", "plain")
@@ -260,7 +260,7 @@ def parse_events(data: Buffer, start: int) -> tuple[list[bytes], int]:
             begin = start + EVENT_HEADER_BYTES
             stop = begin + length
             if stop > end or length < 0:
-                break  # half an event, or rubbish: run_of tells them apart
+                break  # half an event, or garbage: run_of distinguishes them
             add(data[begin:stop])  # type: ignore[arg-type]  # they are bytes by now
             start = stop
         count, length = run_of(data, start)
@@ -345,7 +345,7 @@ def _without_headers(data: bytes, bounds: Any) -> pa.Array:
 
     count = len(bounds) - 1
     longest = int(np.diff(bounds).max())
-    if len(data) >= 1 << 31:  # behind a large event; offsets are int32
+    if len(data) >= 1 << 31:  # after a large event; offsets are int32
         begins = (bounds[:-1] + EVENT_HEADER_BYTES).tolist()
         return pa.array([data[a:b] for a, b in zip(begins, bounds[1:].tolist(), strict=True)], pa.binary())
     framed = pa.BinaryArray.from_buffers(

@@ -95,14 +95,14 @@ async def head_cut(session: Session, stream: StreamName) -> StreamCut:
 
 
 async def tail_cut(session: Session, stream: StreamName) -> StreamCut:
-    """The position behind the newest event, as of now; of a sealed stream its end.  Raises NotFound."""
+    """The position after the newest event, as of now; of a sealed stream its end.  Raises NotFound."""
     while True:
         ranges = await session.with_retry(lambda: session.controller.current_segments(stream), REQUEST_TIMEOUT_SECONDS)
         if not ranges:
             return await _sealed_end(session, stream)
         segments = [found.segment for found in ranges]
         infos = await segment_infos(session, stream, segments)
-        if len(infos) == len(segments):  # otherwise the stream scaled (or was deleted) between the two questions
+        if len(infos) == len(segments):  # else the stream was scaled (or deleted) between the two requests
             return StreamCut(stream, {segment: info.end_offset for segment, info in infos.items()})
 
 

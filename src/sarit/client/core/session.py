@@ -1,4 +1,4 @@
-"""What all parts of one client share: the world, the controller, connections, background tasks, retry_timeout."""
+"""What all parts of one client share: the environment, the controller, connections, background tasks, retries."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class ClientPart(Protocol):
     """A writer or reader, as its client sees it."""
 
     def client_closed(self) -> None:
-        """The client was closed: fail what waits."""
+        """The client was closed: fail whatever is pending."""
 
 
 class Background:
-    """The tasks of one owner: kept alive, their failures logged, ended together."""
+    """The tasks of one owner: referenced until they end, failures logged, cancelled together."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in order of their start, as the simulation needs it
@@ -63,7 +63,7 @@ class Background:
 
 
 class Backoff:
-    """Growing pauses between tries, with some chance in them; gives up after `retry_timeout` seconds of waiting."""
+    """Exponential backoff with jitter; gives up after `retry_timeout` seconds of waiting."""
 
     __slots__ = ("_delay", "_left", "_random", "retry_timeout")
 
@@ -73,14 +73,14 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """It worked: start anew."""
+        """It worked: the next failure starts a new series of attempts."""
         self._delay = 0.0
         self._left = self.retry_timeout
 
     async def wait(self, error: SaritError) -> None:
-        """Pause before the next try; raises Unavailable because of `error` when retry_timeout has run out.
+        """Pause before the next attempt.  Raises Unavailable because of `error` when the retry timeout has passed.
 
-        The first pause after a reset is none at all.
+        The first attempt after a reset follows at once.
         """
         if self._left <= 0:
             raise Unavailable(f"gave up after {self.retry_timeout:.0f} s of trying: {error}") from error
@@ -109,7 +109,7 @@ class Session:
         self._parts: dict[ClientPart, None] = {}
 
     def register(self, part: ClientPart) -> None:
-        """Tell `part` when the client is closed."""
+        """Notify `part` when the client is closed."""
         self._parts[part] = None
 
     def unregister(self, part: ClientPart) -> None:
@@ -121,7 +121,7 @@ class Session:
         return Backoff(self.env.random.random, self.retry_timeout if retry_timeout is None else retry_timeout)
 
     async def endpoint(self, stream: StreamName, segment: SegmentId) -> tuple[str, int]:
-        """Host and port of the store that owns a segment (remembered).  Raises Unavailable, NotFound."""
+        """Host and port of the store that owns a segment (cached).  Raises Unavailable, NotFound."""
         key = (stream, segment)
         known = self._endpoints.get(key)
         if known is None:
@@ -131,19 +131,19 @@ class Session:
         return known
 
     def forget_endpoint(self, stream: StreamName, segment: SegmentId) -> None:
-        """Where the segment was, it is not any more (or the store does not answer): ask again next time."""
+        """The segment has moved, or its store does not answer: look the endpoint up again next time."""
         self._endpoints.pop((stream, segment), None)
 
     def assume_endpoint(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:
-        """`segment` comes after `before`: take it to be where that was, until its store says that it is not.
+        """Assume that `segment` is where its predecessor `before` was, until that store answers WrongHost.
 
-        A store that says so costs less than asking the controller for each of many segments while a writer waits."""
+        Such an answer costs less than a call to the controller for each of many segments while a writer waits."""
         known = self._endpoints.get((stream, before))
         if known is not None and len(self._endpoints) < MAX_CACHED_ENDPOINTS:
             self._endpoints.setdefault((stream, segment), known)
 
     async def with_retry(self, call: Callable[[], Awaitable[T]], retry_timeout: float | None = None) -> T:
-        """Repeat `call` while it raises Unavailable."""
+        """Repeat `call` while it raises Unavailable, for `retry_timeout` seconds (None: the session's) of pauses."""
         backoff = self.backoff(retry_timeout)
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What the client tells of streams, segments and their order: plain values."""
+"""What the client reports about streams, segments and their order: plain values."""
 
 from __future__ import annotations
 

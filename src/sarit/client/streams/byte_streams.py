@@ -1,7 +1,7 @@
 """Byte streams: a stream of one segment as a plain sequence of bytes, no framing.
 
-Written through the same lanes as events, so nothing is lost or doubled by a broken connection.  A byte stream has
-one segment for ever: offsets mean nothing across segments.
+Written through the same segment appenders as events: a broken connection neither loses nor doubles a byte.  A byte
+stream has one segment for ever, because offsets mean nothing across segments.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ByteWriter:
         self._opening: asyncio.Task[None] | None = None
         self.failure: BaseException | None = None
         self._closed = False
-        self._due = False
+        self._dispatch_due = False
         self._changed: asyncio.Future[None] | None = None
         session.register(self)
 
@@ -110,7 +110,7 @@ class ByteWriter:
         if self._closed:
             return
         try:
-            await self.flush()  # raises an earlier failure, too: nobody may have been told of it yet
+            await self.flush()  # raises an earlier failure, too: it may not have been reported yet
         finally:
             self.abandon()
 
@@ -123,7 +123,7 @@ class ByteWriter:
         self._notify()
 
     def client_closed(self) -> None:
-        """The client ends before the writer: `close` will tell if anything may be lost."""
+        """The client ends before the writer: `close` raises Invalid if anything may be lost."""
         if self.unacked_bytes + self._early_bytes:
             self.failed(
                 Invalid(f"the client was closed before the writer of {self.stream}: some bytes may be unstored")
@@ -168,7 +168,7 @@ class ByteWriter:
     async def _find(self) -> None:
         try:
             segment = await only_segment(self._session, self.stream)
-        except Exception as error:  # whatever it is: nobody else would tell those who wait
+        except Exception as error:  # any: a flush would wait for ever
             self.failed(error)
             return
         if self._closed:
@@ -183,12 +183,12 @@ class ByteWriter:
     def _dispatch_soon(self) -> None:
         if self._driver is None:
             self._begin()
-        elif not self._due:
-            self._due = True
+        elif not self._dispatch_due:
+            self._dispatch_due = True
             self._session.loop.call_soon(self._dispatch)
 
     def _dispatch(self) -> None:
-        self._due = False
+        self._dispatch_due = False
         if self._driver is not None and not self._closed:
             self._driver.dispatch()
         self._notify()
@@ -203,10 +203,10 @@ class ByteWriter:
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
 
-    # -- what the lane reports --------------------------------------------------------------------
+    # -- what the driver reports ------------------------------------------------------------------
 
     def progressed(self, driver: AppenderDriver) -> None:
-        """The lane may send again."""
+        """The driver may send again."""
         self._dispatch_soon()
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
@@ -220,8 +220,8 @@ class ByteWriter:
         self._notify()
 
 
-class Adjoining:
-    """Parts of `count` bytes of a reader, which may skip what was truncated in between: then they begin anew there."""
+class ContiguousParts:
+    """Parts of `count` bytes of a reader, which may skip what was truncated in between: then they start again there."""
 
     __slots__ = ("_parts", "_reader", "_wanted", "left", "start")
 
@@ -249,7 +249,7 @@ class Adjoining:
 class ByteReader:
     """Reads bytes from `offset` on; waits at the tail.
 
-    Bytes that were truncated raise Truncated; with `skip_truncated` reading goes on behind them, as `tell` shows."""
+    Bytes that were truncated raise Truncated; with `skip_truncated` reading continues after them, as `tell` shows."""
 
     def __init__(self, session: Session, stream: StreamName, offset: int = 0, *, skip_truncated: bool = False) -> None:
         self.stream = stream
@@ -280,7 +280,7 @@ class ByteReader:
         """`count` contiguous bytes; fewer only at the end of a sealed stream.
 
         A call that fails or is cancelled consumes nothing."""
-        parts = Adjoining(self, count)
+        parts = ContiguousParts(self, count)
         try:
             while parts.left and (part := await self.read(parts.left)):
                 parts.add(part)

@@ -1,10 +1,11 @@
-"""Event time: writers note how far they are, readers learn between which times the events they stand at lie.
+"""Event time: writers note how far they are; readers learn between which times the events at their position lie.
 
-The controller makes a *watermark* of the notes of all writers of a stream, now and then: "whoever has read up to this
-cut has everything of the writers before `lower`; `upper` is the latest time they had noted" (client_behaviour.md 8),
-and writes it to stream `_MARK<stream>`.  So a reader knows that events older than the `lower` of the last watermark it
-has passed do not come any more.  It has seen none later than the `upper` of the first one ahead of it, but of writers
-that went on after their note before others made theirs: it is an estimate.
+From time to time the controller makes a *watermark* of the notes of all writers of a stream: "a reader that has read up
+to this cut has everything the writers wrote before `lower`; `upper` is the latest time they had noted"
+(client_behaviour.md 8).  It writes the watermark to stream `_MARK<stream>`.  So a reader knows that events older than
+the `lower` of the last watermark it has passed do not come any more.  It has seen none later than the `upper` of the
+first watermark ahead of it, except from writers that went on after their note before others made theirs: `upper` is an
+estimate.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class TimeWindow:
 async def note_time(
     session: Session, stream: StreamName, writer: str, time: int, positions: Mapping[SegmentId, int]
 ) -> None:
-    """Tell the controller that `writer` is at `time`, having written up to `positions`.
+    """Report to the controller that `writer` is at `time`, having written up to `positions`.
 
     Raises NotFound, Invalid when time or positions go back."""
     cut = convert.cut_message(stream, {segment.packed: offset for segment, offset in positions.items()})
@@ -61,7 +62,7 @@ async def note_time(
 
 
 async def forget_writer(session: Session, stream: StreamName, writer: str) -> None:
-    """Tell the controller that a writer has left: watermarks wait for it no more.  Raises Unavailable."""
+    """Report to the controller that a writer has left: watermarks wait for it no more.  Raises Unavailable."""
     request = pb.RemoveWriterRequest(writer=writer, stream=convert.stream_info(stream))
     controller = session.controller
     await session.with_retry(lambda: controller.call(controller.stub.removeWriter, request))
@@ -88,7 +89,7 @@ class TimeWindows:
         self._passed: Watermark | None = None
 
     def __repr__(self) -> str:
-        return f"TimeWindows({self.stream}, behind {self._passed}, {len(self._pending)} ahead)"
+        return f"TimeWindows({self.stream}, passed {self._passed}, {len(self._pending)} ahead)"
 
     async def at(self, position: StreamCut) -> TimeWindow:
         """The window at a reader's `position()`.  Raises NotFound, Invalid.
@@ -123,7 +124,7 @@ class TimeWindows:
         async def bounds() -> tuple[StreamCut, StreamCut]:
             return start, tail
 
-        # Old watermarks may be truncated: what is skipped was passed by whoever can still read the stream.
+        # Old watermarks may be truncated: a reader that can read the stream has passed those that are skipped.
         async with EventReader(self._session, self._marks, bounds, skip_truncated=True) as reader:
             events = await reader.read_events(MAX_WATERMARKS_AHEAD)
             self._read_to = reader.position()

@@ -45,7 +45,7 @@ async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
 
 
 async def epochs(session: Session, stream: StreamName) -> list[Epoch]:
-    """All epochs that still hold data, from that of the head to the newest.  Raises NotFound."""
+    """All epochs that hold data, from that of the head to the newest.  Raises NotFound."""
     head = await session.with_retry(lambda: session.controller.head_segments(stream), REQUEST_TIMEOUT_SECONDS)
     number = min(segment.epoch for segment in head)
     found = [await epoch(session, stream, number)]

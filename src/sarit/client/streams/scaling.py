@@ -1,4 +1,4 @@
-"""Manual scaling: which segments to replace by which ranges (pure), and carrying it out."""
+"""Manual scaling: which segments to replace by which ranges (pure), and the request itself."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _active(current: Sequence[SegmentRange], segments: Iterable[SegmentId]) -> l
 async def scale(session: Session, stream: StreamName, plan: Plan) -> bool:
     """Replace segments, and wait until it is done; False when there is nothing to do.
 
-    Raises NotFound, Conflict (somebody else scaled meanwhile), Unavailable (it is done, or not: look)."""
+    Raises NotFound, Conflict (scaled by another client meanwhile), Unavailable (it may be done: check the segments)."""
     sealed, ranges = plan
     if not sealed:
         return False

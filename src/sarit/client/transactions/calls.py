@@ -1,4 +1,4 @@
-"""What the client asks of the controller about transactions (controller.md 2 and 5): core values in and out."""
+"""Requests to the controller about transactions (controller.md 2 and 5): core values in and out."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TransactionCalls:
         return _PING[reply.status]
 
     async def commit(self, transaction: int, writer: str, time: int | None, *, wait: bool) -> TransactionStatus:
-        """Decide for it; where it is then, as far as the server tells.  Raises NotFound, Conflict (it was aborted)."""
+        """Decide for it; its status then, UNKNOWN if not reported.  Raises NotFound, Conflict (it was aborted)."""
         request = self._request(transaction, writer, time)
         return await self._decide(self._controller.stub.commitTransaction, request, transaction, wait, "aborted")
 
@@ -94,13 +94,13 @@ class TransactionCalls:
     async def _decide(
         self, method: Any, request: pb.TxnRequest, transaction: int, wait: bool, otherwise: str
     ) -> TransactionStatus:
-        """`wait`: let the server reply when it is carried out.  UNKNOWN when it does not tell (docs/decisions/0404)."""
+        """`wait`: the server replies when it is executed.  UNKNOWN when it reports no status (docs/decisions/0404)."""
         if wait:
             request.outcomeWithinMillis = OUTCOME_WITHIN_MS
         reply = await self._controller.named(self._stream, method, request)
         if reply.status == pb.TxnStatus.FAILURE:
             raise Conflict(
-                f"transaction {transaction:032x} of {self._stream} was {otherwise} (by somebody else, or because its "
+                f"transaction {transaction:032x} of {self._stream} was {otherwise} (by another client, or because its "
                 "lease ran out)"
             )
         if reply.status == pb.TxnStatus.TRANSACTION_NOT_FOUND:

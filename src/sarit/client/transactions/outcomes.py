@@ -1,9 +1,9 @@
-"""When decided transactions have ended: one question at a time for all that wait, so that many cost little more.
+"""Outcomes of decided transactions: polled one at a time for all callers, so that many cost little more than one.
 
-A controller of ours replies when a decision is carried out (docs/decisions/0404).  Others tell nobody, and ours may
-take longer than a call: whoever waits then is entered here; as long as anybody is, the one that waits longest is asked
-about.  When it has ended the next is asked about at once, for it probably has, too; when it has not, there is a pause,
-longer each time.
+Our controller replies when a decision is executed (docs/decisions/0404).  Other controllers do not, and ours may take
+longer than a call.  Then the caller is registered here.  While there are any, the transaction of the longest waiting
+caller is polled.  When it has ended, the next is polled at once, for it probably has, too.  When it has not, there is a
+pause that doubles each time.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from sarit.client.core.session import Session
     from sarit.client.transactions.calls import TransactionCalls
 
-_PASSING: Final = (TransactionStatus.COMMITTING, TransactionStatus.ABORTING)
+_TRANSIENT: Final = (TransactionStatus.COMMITTING, TransactionStatus.ABORTING)
 
 
 class TransactionOutcomes:
-    """Those of one writer's transactions."""
+    """The outcomes of one writer's transactions."""
 
     def __init__(self, session: Session, calls: TransactionCalls) -> None:
         self._session = session
         self._calls = calls
         self._waiting: dict[asyncio.Future[TransactionStatus], int] = {}
-        self._asking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"Endings({len(self._waiting)} waiting)"
+        return f"TransactionOutcomes({len(self._waiting)} waiting)"
 
     async def of(self, number: int) -> TransactionStatus:
-        """What a transaction that was decided ended as.  Raises NotFound, Unavailable (it takes too long)."""
+        """How a decided transaction ended.  Raises NotFound, Unavailable (it takes too long)."""
         future: asyncio.Future[TransactionStatus] = asyncio.get_running_loop().create_future()
         self._waiting[future] = number
-        if self._asking is None:
-            self._asking = self._session.background.spawn(self._ask(), "endings of transactions")
+        if self._polling is None:
+            self._polling = self._session.background.spawn(self._poll(), "outcomes of transactions")
         try:
             async with asyncio.timeout(self._session.retry_timeout):
                 return await future
@@ -48,7 +48,7 @@ class TransactionOutcomes:
         finally:
             self._waiting.pop(future, None)
 
-    async def _ask(self) -> None:
+    async def _poll(self) -> None:
         pause = FIRST_OUTCOME_POLL_SECONDS
         try:
             while self._waiting:
@@ -62,9 +62,9 @@ class TransactionOutcomes:
                     if not future.done():
                         future.set_exception(error)
                     continue
-                if status in _PASSING:
+                if status in _TRANSIENT:
                     if self._waiting.pop(future, None) is not None:
-                        self._waiting[future] = number  # at the end: nobody waits for another's ending
+                        self._waiting[future] = number  # to the end: no caller waits for another's transaction
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, MAX_OUTCOME_POLL_SECONDS)
                     continue
@@ -73,7 +73,7 @@ class TransactionOutcomes:
                 if not future.done():
                     future.set_result(status)
         finally:
-            self._asking = None
+            self._polling = None
             for future in self._waiting:
                 if not future.done():
                     future.set_exception(Unavailable("the client was closed before a transaction had ended"))

@@ -6,15 +6,15 @@
             transaction.write("+5", key="bob")
         # committed; an error in the block aborts instead
 
-Theory of operation.  A transaction has a *part* beside each segment that was active when it began; its events are
-written there by a writer like any other (`writing/writer.py`, a `TransactionTarget`), so what is flushed is durable and
-nothing is lost or doubled by a broken connection.  The controller decides: a commit is decided when its call returns,
-and merges the parts soon after, in the order of the decisions; within a segment the events of one transaction stand
-together.  A commit that did not hear its answer asks again, which is harmless: a decision stands.
+Theory of operation.  A transaction has a *part* beside each segment that was active when it began.  A writer like any
+other writes its events there (`writer/writer.py`, a `TransactionTarget`): what is flushed is durable, and a broken
+connection neither loses nor doubles an event.  The controller decides.  A commit is decided when its call returns; the
+parts are merged soon after, in the order of the decisions.  Within a segment the events of one transaction stand
+together.  A commit whose answer was lost is requested again, which is harmless: a decision stands.
 
-The lease runs out when nobody renews it: then the controller aborts.  A transaction renews its lease by itself, as
-long as its process lives and it is open; one that was lost is found out by the next write, flush or commit, as
-Conflict.  Many may be open at once, on one writer or several; a stream may scale while they are.
+The lease expires when it is not renewed; then the controller aborts.  A transaction renews its lease by itself while
+its process lives and it is open.  If the lease was lost, the next write, flush or commit raises Conflict.  Many
+transactions may be open at once, on one writer or several; a stream may scale while they are.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class TransactionalWriter:
         return transaction
 
     def closed(self, transaction: Transaction) -> None:
-        """A transaction has ended, or is left alone."""
+        """A transaction has ended, or was released."""
         self._open.pop(transaction, None)
 
     # -- by id ----------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class Transaction:
             self.events.fail(error)
 
     def release(self) -> None:
-        """Leave it alone: renew it no more, hold no connection for it."""
+        """Release it: its lease is renewed no more, its writer is closed."""
         if self._state == OPEN:
             self._state = RELEASED
         if self.pinger is not None:
@@ -296,7 +296,7 @@ class Transaction:
             if self._state == OPEN:  # it could not be flushed
                 await self._give_up()
             raise
-        except BaseException:  # cancelled: nobody is asked any more, and nobody renews it
+        except BaseException:  # cancelled: no request is made any more, and the lease is not renewed
             self.release()
             raise
 

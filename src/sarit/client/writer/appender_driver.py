@@ -9,7 +9,7 @@ A *large event* is too long for an append (wire.md 4.5).  It takes another way:
 
     CreateTransientSegment -> SetupAppend -> ConditionalBlockEnd 0, 1, 2 ... -> MergeSegments
 
-The transient segment ends with the connection.  A broken connection therefore leaves nothing behind, unless the merge
+The transient segment ends with the connection.  A broken connection therefore leaves no trace, unless the merge
 happened and only its reply was lost.  The merge replaces the writer's event number on the target, on condition that it
 is still the one before (attribute id = writer id).  The next SetupAppend then says whether the event is stored, as for
 every other block.
@@ -167,7 +167,7 @@ class AppenderDriver:
                     log.info("%s: %s", self.appender.segment, error)
                     self._session.forget_endpoint(self.name, self.segment)
                     await self._back_off(error)
-        except Exception as error:  # any: nobody else would report it to the writer
+        except Exception as error:  # any: else the writer would not learn it
             self._owner.failed(error)
 
     async def _attach_once(self) -> None:
@@ -303,7 +303,8 @@ class _ReplySink:
 
 
 async def _append_large(session: Session, connection: Connection, appender: SegmentAppender, block: Block) -> None:
-    """Append the event of `block` to the segment of `appender`.  After Unavailable the next SetupAppend tells."""
+    """Append the event of `block` to the segment of `appender`.  After Unavailable the next SetupAppend says
+    whether it is stored."""
     writer = session.env.random.bytes(16)
     created = await connection.ask(lambda i: CreateTransientSegment(i, writer, appender.segment, appender.token))
     name = expect(created, SegmentCreated, appender.segment).segment

@@ -77,7 +77,7 @@ class KeyRanges(Generic[L]):
             end = high
         if end != 1.0:
             raise Corrupt(f"the stream's segments end at {end}, not at 1.0")
-        # Neighbours of one appender, which a merge leaves, become one range: whoever has everything is `only` then.
+        # Neighbours of one appender, which a merge leaves, become one range: if it is all there is, it is `only`.
         joined: list[tuple[float, float, L]] = []
         for low, high, appender in ranges:
             if joined and joined[-1][2] is appender:
@@ -317,7 +317,7 @@ class Partitioner:
     async def _move_on(self, old: AppenderDriver) -> None:
         try:
             self._hand_over(old, await self.target.successors(old.segment))
-        except Exception as error:  # any: nobody else would report it to the writer
+        except Exception as error:  # any: else the writer would not learn it
             self.failed(error)
 
     def _hand_over(self, old: AppenderDriver, successors: Sequence[Successor]) -> None:

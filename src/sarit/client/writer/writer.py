@@ -119,8 +119,8 @@ class EventWriter:
     def write(self, event: bytes | str, key: str | None = None) -> None:
         """Write one event; it is durable when a later `flush` returns.
 
-        Events of one key stay in order; events without a key spread over the segments.  Raises the writer's failure,
-        if it has one; Invalid for something that is no event.
+        Events of one key stay in order; events without a key are distributed over the segments.  Raises the writer's
+        failure, if it has one; Invalid for something that is no event.
         """
         if event.__class__ is not bytes:
             event = as_event(event)
@@ -130,8 +130,8 @@ class EventWriter:
             self._put_both((key, event))
         else:
             self._put_both((as_key(key), event))
-        self._intake_free_bytes = room = self._intake_free_bytes - len(event) - EVENT_HEADER_BYTES
-        if room < 0 or self._idle:
+        self._intake_free_bytes = free = self._intake_free_bytes - len(event) - EVENT_HEADER_BYTES
+        if free < 0 or self._idle:
             self._intake_changed()
 
     def write_many(self, events: Any, keys: Any = None) -> None:
@@ -283,7 +283,7 @@ class EventWriter:
     def abandon(self) -> None:
         """Release the writer without waiting.
 
-        What is not acknowledged may or may not be stored; whoever waits for it gets Invalid."""
+        What is not acknowledged may or may not be stored; its flush barriers fail with Invalid."""
         if self._closed:
             return
         if self.pending_bytes():
@@ -367,7 +367,7 @@ class EventWriter:
         try:
             await self._partitioner.open()
             self._take_intake()
-        except Exception as error:  # any: whoever waits for a flush would wait for ever
+        except Exception as error:  # any: a flush would wait for ever
             self.fail(error)
             return
         self._dispatch()

@@ -88,7 +88,7 @@ def test_a_channel_on_which_nothing_comes_is_left() -> None:
             with pytest.raises(Unavailable, match="did not answer within"):
                 await beside
             assert path.made == 2
-            assert not client._left
+            assert not client._draining
 
     asyncio.run(go())
 
