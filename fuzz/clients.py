@@ -69,7 +69,9 @@ def _roster(data: bytes) -> None:
 
 
 def _roster_update(data: bytes) -> None:
-    held = membership_list.apply(membership_list.Roster(1000, 1, {}, {}), membership_list.join("a", "b"), _REVISION)
+    held = membership_list.apply(
+        membership_list.MembershipList(1000, 1, {}, {}), membership_list.join("a", "b"), _REVISION
+    )
     membership_list.encode(membership_list.apply(held, data, _REVISION))
 
 
@@ -121,14 +123,14 @@ DECODERS: Final[dict[str, tuple[Callable[[bytes], object], tuple[type[Exception]
         (controller_watermarks.encode(_MARK),),
     ),
     "mark_entries": (_mark_entries, (Corrupt,), (controller_watermarks.encode_entry(_MARK) * 2,)),
-    "roster": (_roster, (Corrupt,), (membership_list.encode(membership_list.Roster(1000, 1, {}, {})),)),
+    "roster": (_roster, (Corrupt,), (membership_list.encode(membership_list.MembershipList(1000, 1, {}, {})),)),
     "roster_update": (
         _roster_update,
         (Corrupt,),
         (
             membership_list.join("b", "c"),
             membership_list.leave(1),
-            membership_list.beat(1),
+            membership_list.heartbeat(1),
             membership_list.describe(1, "d"),
         ),
     ),

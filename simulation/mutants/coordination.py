@@ -50,10 +50,10 @@ def compaction_overwrites_updates() -> Iterator[None]:
     """A compaction writes the state of this process over newer updates of others."""
 
     async def wrong(self: Any, make: Any) -> None:
-        async with self._turn:
+        async with self._lock:
             state, before = self._expect()
             await self.stream.write_unconditionally(encode_initial(make(state)))
-            await self._forget(before)
+            await self._truncate_history(before)
 
     with patched(StateSynchronizer, StateSynchronizer.compact, wrong):
         yield
@@ -63,15 +63,15 @@ def compaction_overwrites_updates() -> Iterator[None]:
 @contextmanager
 def uncertain_change_reported_refused() -> Iterator[None]:
     """A table change that was applied, and whose reply was lost, is reported as refused."""
-    right = Partition._alone
+    right = Partition._send_alone
 
-    async def wrong(self: Any, batch: Any, doubtful: bool) -> Any:
+    async def wrong(self: Any, batch: Any, uncertain: bool) -> Any:
         try:
-            return await right(self, batch, doubtful)
+            return await right(self, batch, uncertain)
         except Unavailable as error:
             if isinstance(error.__cause__, Conflict):
                 raise error.__cause__ from None
             raise
 
-    with patched(Partition, Partition._alone, wrong):
+    with patched(Partition, Partition._send_alone, wrong):
         yield

@@ -32,7 +32,7 @@ from sarit.spark.position import (
     to_name,
     to_offset,
 )
-from sarit.spark.ranges import Guarded, Range, present, what_is_left
+from sarit.spark.ranges import Range, TruncationGuard, clamp_to_start, remaining_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ class StreamPlanner:
 
     def __init__(self, options: ReadOptions, access: StreamAccess) -> None:
         self._options = options
-        self._access = Guarded(access, fail=options.fail_on_data_loss)
+        self._access = TruncationGuard(access, fail=options.fail_on_data_loss)
         self._stream = str(options.target.stream)
         self._origin: Position | None = None
         self._position: Position | None = None
@@ -63,7 +63,7 @@ class StreamPlanner:
         """How far the next micro-batch may go."""
         self._begin()
         assert self._position is not None
-        position, states = self._follow(self._position)
+        position, states = self._advance_past_finished(self._position)
         end = self._limited(position, states)
         ended = finished(end, states) | (self._ended & (end.keys() - states.keys()))
         return self._offset(end) | ({"ended": [to_name(segment) for segment in sorted(ended)]} if ended else {})
@@ -81,7 +81,7 @@ class StreamPlanner:
         Raises NotFound, Truncated, Invalid."""
         before, after = from_offset(self._stream, start), from_offset(self._stream, end)
         wanted = [(segment, before.get(segment, 0), at) for segment, at in sorted(after.items())]
-        return what_is_left(wanted, self._access, fail=self._options.fail_on_data_loss)
+        return remaining_ranges(wanted, self._access, fail=self._options.fail_on_data_loss)
 
     def _begin(self) -> Position:
         if self._origin is None:
@@ -96,11 +96,11 @@ class StreamPlanner:
             "origin": to_offset(self._stream, self._begin())["segments"],
         }
 
-    def _follow(self, position: Position) -> tuple[Position, dict[SegmentId, SegmentState]]:
+    def _advance_past_finished(self, position: Position) -> tuple[Position, dict[SegmentId, SegmentState]]:
         """Enter successors as long as there are finished segments to replace."""
         while True:
             states = self._access.states(position)
-            position = present(position, states, fail=self._options.fail_on_data_loss, ended=self._ended)
+            position = clamp_to_start(position, states, fail=self._options.fail_on_data_loss, ended=self._ended)
             done = finished(position, states) | {segment for segment in position if segment not in states}
             following = {segment: self._access.successors(segment) for segment in sorted(done)}
             advanced = advance(position, done, following)
@@ -145,15 +145,15 @@ class StreamPlanner:
         budget -= taken if max_bytes is not None else 1
         if budget <= 0:
             return position
-        shares = split_budget(backlog, budget)
+        allowances = split_budget(backlog, budget)
         bounded, spare = dict(ends), 0
-        for segment, share in shares.items():
+        for segment, allowance in allowances.items():
             part = Range(segment, position[segment], ends[segment])
             if max_events is not None:
-                bounded[segment], used = skip_events(self._access, part, share + spare)
+                bounded[segment], used = skip_events(self._access, part, allowance + spare)
             else:
-                bounded[segment], used = skip_bytes(self._access, part, share + spare)
-            spare += share - used
+                bounded[segment], used = skip_bytes(self._access, part, allowance + spare)
+            spare += allowance - used
         return bounded
 
 
@@ -190,9 +190,9 @@ def batch_ranges(options: ReadOptions, access: StreamAccess) -> list[Range]:
     """The ranges of a batch read: every segment between the two cuts, split further when asked to.
 
     Raises Invalid, NotFound, Truncated."""
-    guarded = Guarded(access, fail=options.fail_on_data_loss)
+    guarded = TruncationGuard(access, fail=options.fail_on_data_loss)
     wanted = _between(access.cut(options.start), access.cut(options.end), access)
-    return _split(what_is_left(wanted, guarded, fail=options.fail_on_data_loss), options.splits, guarded)
+    return _split(remaining_ranges(wanted, guarded, fail=options.fail_on_data_loss), options.splits, guarded)
 
 
 def _between(start: Position, end: Position, access: StreamAccess) -> list[tuple[SegmentId, int, int | None]]:
@@ -217,8 +217,8 @@ def _split(parts: list[Range], splits: int, access: StreamAccess) -> list[Range]
     """Cut ranges at event boundaries until there are about `splits`; the boundaries are found by reading."""
     if len(parts) >= splits:
         return parts
-    shares = split_budget({part.segment: part.end - part.start for part in parts}, splits)
-    return [piece for part in parts for piece in _cut_range(part, shares[part.segment], access)]
+    allowances = split_budget({part.segment: part.end - part.start for part in parts}, splits)
+    return [piece for part in parts for piece in _cut_range(part, allowances[part.segment], access)]
 
 
 def _cut_range(part: Range, pieces: int, access: StreamAccess) -> list[Range]:

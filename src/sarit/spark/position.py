@@ -92,7 +92,7 @@ def advance(
     for segment in sorted(done):
         if segment in seen:
             continue
-        leaving, entering = _tied_to(segment, successors)
+        leaving, entering = _replacement_group(segment, successors)
         seen |= leaving
         if entering and leaving <= done:
             for old in leaving:
@@ -101,7 +101,7 @@ def advance(
     return advanced
 
 
-def _tied_to(
+def _replacement_group(
     segment: SegmentId, successors: Mapping[SegmentId, Mapping[SegmentId, frozenset[SegmentId]]]
 ) -> tuple[set[SegmentId], set[SegmentId]]:
     """All that must move together with `segment`: the old segments and the new ones."""
@@ -123,12 +123,12 @@ def split_budget(backlog: Mapping[SegmentId, int], budget: int) -> dict[SegmentI
     """
     waiting = {segment: size for segment, size in sorted(backlog.items()) if size > 0}
     total = sum(waiting.values())
-    shares: dict[SegmentId, int] = {}
+    allowances: dict[SegmentId, int] = {}
     left_budget, left_total = budget, total
     for index, (segment, size) in enumerate(waiting.items()):
         others = len(waiting) - index - 1
         fair = -(-left_budget * size // left_total)
-        shares[segment] = max(min(fair, left_budget - others), min(1, left_budget))
-        left_budget -= shares[segment]
+        allowances[segment] = max(min(fair, left_budget - others), min(1, left_budget))
+        left_budget -= allowances[segment]
         left_total -= size
-    return shares
+    return allowances

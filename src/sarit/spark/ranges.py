@@ -4,9 +4,9 @@ Theory of operation.  A truncation may come between any two steps: while the que
 a micro-batch and its tasks, under a task that reads.  Offsets in Spark's checkpoint are not changed by it, so whoever
 follows them has to look where the segments begin now:
 
-* positions move above what is gone before the next micro-batch is measured (`present`);
-* ranges between two offsets begin where their segments begin by then (`what_is_left`);
-* a read that meets the new start of its segment goes on there (`Guarded`).
+* positions move above what is gone before the next micro-batch is measured (`clamp_to_start`);
+* ranges between two offsets begin where their segments begin by then (`remaining_ranges`);
+* a read that meets the new start of its segment goes on there (`TruncationGuard`).
 
 With `failOnDataLoss` each of the three fails instead.  Without, a micro-batch that is run again has what is left of the
 events it had at first, in the same places: fewer when some were truncated since, never others, and none twice.
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from sarit.spark.access import StreamAccess
     from sarit.spark.position import Position, SegmentState
 
-_HINT: Final = 'the stream was truncated or deleted; .option("failOnDataLoss", "false") reads on with what is left'
+_DATA_LOSS_ADVICE: Final = (
+    'the stream was truncated or deleted; .option("failOnDataLoss", "false") reads on with what is left'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +43,15 @@ class Range:
     end: int
 
 
-def lost(segment: SegmentId, at: int, start: int | None) -> SaritError:
+def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritError:
     """What to raise where a segment is to be read from `at`, and begins at `start` now; None: it is gone."""
     what = f"segment {to_name(segment)}, to be read from offset {at},"
     if start is None:
-        return NotFound(f"{what} is gone with what was unread in it, if anything: {_HINT}")
-    return Truncated(f"{what} begins at offset {start} now: {_HINT}", start)
+        return NotFound(f"{what} is gone with what was unread in it, if anything: {_DATA_LOSS_ADVICE}")
+    return Truncated(f"{what} begins at offset {start} now: {_DATA_LOSS_ADVICE}", start)
 
 
-def present(
+def clamp_to_start(
     position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool, ended: Collection[SegmentId] = ()
 ) -> Position:
     """Move above what was truncated away, or refuse.  Raises NotFound, Truncated; Invalid behind an end.
@@ -61,10 +63,10 @@ def present(
     for segment, at in position.items():
         state = states.get(segment)
         if fail and state is None and segment not in ended:
-            raise lost(segment, at, None)
+            raise data_loss_error(segment, at, None)
         if state is not None:
             if fail and at < state.start:
-                raise lost(segment, at, state.start)
+                raise data_loss_error(segment, at, state.start)
             _check_end(segment, at, state)
             moved[segment] = max(at, state.start)
     return moved
@@ -76,7 +78,7 @@ def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
         raise Invalid(f"offset {at} lies behind the end of segment {to_name(segment)}, which is at {state.end}")
 
 
-def what_is_left(
+def remaining_ranges(
     wanted: Iterable[tuple[SegmentId, int, int | None]], access: StreamAccess, *, fail: bool
 ) -> list[Range]:
     """The ranges to read of (segment, start, end), None being the end of the segment; empty ones are left out.
@@ -89,7 +91,7 @@ def what_is_left(
         if end is not None and at > end:
             where = f"offset {at} of segment {to_name(segment)}"
             raise Invalid(f"the read is to begin from {where}, and end before it, at {end}")
-        start = present({segment: at}, states, fail=fail)[segment]
+        start = clamp_to_start({segment: at}, states, fail=fail)[segment]
         state = states.get(segment)
         if state is not None:
             _check_end(segment, end or 0, state)
@@ -97,7 +99,7 @@ def what_is_left(
     return [part for part in found if part.start < part.end]
 
 
-class Guarded:
+class TruncationGuard:
     """`StreamAccess` whose reads go on above a truncation they meet, or fail and say what to do about it."""
 
     def __init__(self, access: StreamAccess, *, fail: bool) -> None:
@@ -119,7 +121,7 @@ class Guarded:
             except (NotFound, Truncated) as error:
                 begins = error.start_offset if isinstance(error, Truncated) else None
                 if self._fail:
-                    raise lost(segment, start, begins) from error
+                    raise data_loss_error(segment, start, begins) from error
                 if begins is None or begins <= start:
                     return
                 start = begins

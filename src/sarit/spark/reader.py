@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from sarit.spark.columns import output_batch
 from sarit.spark.connected import connect
 from sarit.spark.planner import StreamPlanner, batch_ranges
-from sarit.spark.ranges import Guarded, Range
+from sarit.spark.ranges import Range, TruncationGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ class RangePartition(InputPartition):
 
 def read_range(options: ReadOptions, part: Range, columns: list[tuple[str, bool]]) -> Iterator[pa.RecordBatch]:
     """The events of one range; runs in a task.  Raises NotFound, Truncated."""
-    access = Guarded(connect(options.target), fail=options.fail_on_data_loss)
+    access = TruncationGuard(connect(options.target), fail=options.fail_on_data_loss)
     try:
         for events, offsets in access.batches(part.segment, part.start, part.end):
             yield output_batch(events, offsets, part.segment.packed, columns)

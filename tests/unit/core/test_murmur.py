@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarit.client.tables.layout import place
+from sarit.client.tables.layout import key_position
 from sarit.core import murmur
 
 
@@ -19,7 +19,7 @@ from sarit.core import murmur
     ],
 )
 def test_places_are_those_of_java(key, expected):
-    assert place(key) == expected
+    assert key_position(key) == expected
 
 
 @given(st.binary(max_size=80), st.integers(0, 2**31 - 1))

@@ -66,10 +66,10 @@ def test_the_end_of_a_sealed_stream_stays() -> None:
     st.integers(1, 10**7),
 )
 def test_shares_add_up_and_nobody_starves(backlog: dict[SegmentId, int], budget: int) -> None:
-    shares = split_budget(backlog, budget)
+    allowances = split_budget(backlog, budget)
     waiting = [segment for segment, size in backlog.items() if size]
-    assert sum(shares.values()) == (budget if waiting else 0)
-    assert set(shares) == set(waiting)
-    assert all(share >= 0 for share in shares.values())
+    assert sum(allowances.values()) == (budget if waiting else 0)
+    assert set(allowances) == set(waiting)
+    assert all(allowance >= 0 for allowance in allowances.values())
     if budget >= len(waiting):
-        assert all(share >= 1 for share in shares.values())
+        assert all(allowance >= 1 for allowance in allowances.values())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sarit.client.blocking.loop_thread import LoopThread
-    from sarit.client.groups.generations import Place
+    from sarit.client.groups.generations import CutLike
     from sarit.client.groups.group import GroupInfo
     from sarit.client.groups.group import ReaderGroup as AioReaderGroup
     from sarit.client.groups.group import ReaderGroups as AioReaderGroups
@@ -175,7 +175,7 @@ class ReaderGroup:
 
     def reset(
         self,
-        to: Place = None,
+        to: CutLike = None,
         *,
         config: GroupConfig | None = None,
     ) -> int:
@@ -216,8 +216,8 @@ class ReaderGroups:
         name: str,
         streams: str | StreamName | Iterable[str | StreamName],
         *,
-        start: Place = "head",
-        end: Place = None,
+        start: CutLike = "head",
+        end: CutLike = None,
         automatic_checkpoint: float | None = 30.0,
         retention: str = "none",
         max_outstanding_checkpoints: int = 3,

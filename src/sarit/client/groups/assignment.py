@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment
 
-UNIT_SECONDS: Final = 0.1
-LONGEST_WAIT_SECONDS: Final = 1.0
-JAVA_UNIT_SECONDS: Final = 1.0
-MOST_READERS_WAITED_FOR: Final = 5
-SAME_SIZE: Final = 0.01  # sizes that differ by less differ only in when somebody said how far it is
+DELAY_UNIT_SECONDS: Final = 0.1
+MAX_TOTAL_DELAY_SECONDS: Final = 1.0
+JAVA_DELAY_UNIT_SECONDS: Final = 1.0
+MAX_READERS_WAITED_FOR: Final = 5
+LOAD_TOLERANCE: Final = 0.01  # sizes that differ by less differ only in when somebody said how far it is
 
 
-def sizes(state: GroupState) -> dict[str, float]:
+def loads(state: GroupState) -> dict[str, float]:
     """The size of each reader online."""
     lags = {
         reader: ASSUMED_LAG_MS if (lag := state.distances.get(reader, UNBOUNDED)) == UNBOUNDED else lag
@@ -40,30 +40,32 @@ def sizes(state: GroupState) -> dict[str, float]:
 
 def rank(state: GroupState, reader: str) -> int:
     """The place of a reader among all, the largest first."""
-    held = sizes(state)
+    held = loads(state)
     return sorted(held, key=lambda other: (-held[other], other)).index(reader)
 
 
-def acquire_pause_seconds(state: GroupState, reader: str) -> float:
+def acquire_delay_seconds(state: GroupState, reader: str) -> float:
     """How long segments are free before a reader takes some: the smallest one the shortest.
 
     Who has more than another leaves them to that one until a reader that looks seldom has had the time to look."""
-    pause = _unit(state) * (len(state.assigned) - rank(state, reader))
+    pause = _unit_seconds(state) * (len(state.assigned) - rank(state, reader))
     least = min(map(len, state.assigned.values()))
     if len(state.assigned[reader]) <= least:
         return pause
     return (
-        pause + state.config.refresh_ms / 1000 + min(len(state.assigned), MOST_READERS_WAITED_FOR) * JAVA_UNIT_SECONDS
+        pause
+        + state.config.refresh_ms / 1000
+        + min(len(state.assigned), MAX_READERS_WAITED_FOR) * JAVA_DELAY_UNIT_SECONDS
     )
 
 
-def release_pause_seconds(state: GroupState, reader: str) -> float:
+def release_delay_seconds(state: GroupState, reader: str) -> float:
     """How long a reader waits before it gives any away: the largest one the shortest."""
-    return _unit(state) * (1 + rank(state, reader))
+    return _unit_seconds(state) * (1 + rank(state, reader))
 
 
-def _unit(state: GroupState) -> float:
-    return min(UNIT_SECONDS, LONGEST_WAIT_SECONDS / max(len(state.assigned), 1))
+def _unit_seconds(state: GroupState) -> float:
+    return min(DELAY_UNIT_SECONDS, MAX_TOTAL_DELAY_SECONDS / max(len(state.assigned), 1))
 
 
 def to_acquire(state: GroupState, reader: str) -> list[GroupSegment]:
@@ -79,18 +81,18 @@ def to_acquire(state: GroupState, reader: str) -> list[GroupSegment]:
 
 def to_release(state: GroupState, reader: str) -> list[GroupSegment]:
     """The segments that a reader should give away now."""
-    owned = sorted(state.assigned.get(reader, ()), key=lambda segment: _chance(reader, segment), reverse=True)
-    held = sizes(state)
+    owned = sorted(state.assigned.get(reader, ()), key=lambda segment: _tie_breaker(reader, segment), reverse=True)
+    held = loads(state)
     if len(owned) < 2 or len(held) < 2:
         return []
     each = held.pop(reader) / len(owned)
     smallest, free = min(held.values()), len(state.unassigned)
     count = 0
-    while len(owned) - count >= 2 and each * (len(owned) - count) > smallest + max(1, free + count) + SAME_SIZE:
+    while len(owned) - count >= 2 and each * (len(owned) - count) > smallest + max(1, free + count) + LOAD_TOLERANCE:
         count += 1
     return owned[:count]
 
 
-def _chance(reader: str, segment: GroupSegment) -> float:
+def _tie_breaker(reader: str, segment: GroupSegment) -> float:
     """Some order of segments, another for each reader."""
     return hash_key(f"{reader} {segment}")

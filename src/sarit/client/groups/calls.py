@@ -64,13 +64,13 @@ def _id_text(group_id: bytes) -> str:
     return str(UUID(bytes=group_id))
 
 
-async def _ask(session: Session, method: Any, request: Any) -> Any:
+async def _call(session: Session, method: Any, request: Any) -> Any:
     return await session.with_retry(lambda: session.controller.call(method, request), REQUEST_TIMEOUT_SECONDS)
 
 
 async def create(session: Session, scope: str, group: str, config: GroupConfig) -> GroupConfig:
     """The configuration in force: that of the group there was, if there was one.  Raises NotFound (scope), Invalid."""
-    reply = await _ask(session, session.controller.stub.createReaderGroup, _message(scope, group, config))
+    reply = await _call(session, session.controller.stub.createReaderGroup, _message(scope, group, config))
     status = pb.CreateReaderGroupResponse
     if reply.status == status.SCOPE_NOT_FOUND:
         raise NotFound(f"scope {scope} does not exist: create it first")
@@ -84,7 +84,7 @@ async def create(session: Session, scope: str, group: str, config: GroupConfig) 
 async def config_of(session: Session, scope: str, group: str) -> GroupConfig:
     """The configuration in force.  Raises NotFound."""
     request = pb.ReaderGroupInfo(scope=scope, readerGroup=group)
-    reply = await _ask(session, session.controller.stub.getReaderGroupConfig, request)
+    reply = await _call(session, session.controller.stub.getReaderGroupConfig, request)
     if reply.status == pb.ReaderGroupConfigResponse.RG_NOT_FOUND:
         raise NotFound(f"reader group {scope}/{group} does not exist")
     if reply.status != pb.ReaderGroupConfigResponse.SUCCESS:
@@ -94,7 +94,7 @@ async def config_of(session: Session, scope: str, group: str) -> GroupConfig:
 
 async def update(session: Session, scope: str, group: str, config: GroupConfig) -> int:
     """Replace the configuration; its new generation.  Raises NotFound, Conflict (another generation or id)."""
-    reply = await _ask(session, session.controller.stub.updateReaderGroup, _message(scope, group, config))
+    reply = await _call(session, session.controller.stub.updateReaderGroup, _message(scope, group, config))
     status = pb.UpdateReaderGroupResponse
     if reply.status == status.RG_NOT_FOUND:
         raise NotFound(f"reader group {scope}/{group} does not exist")
@@ -108,7 +108,7 @@ async def update(session: Session, scope: str, group: str, config: GroupConfig) 
 async def delete(session: Session, scope: str, group: str, group_id: bytes) -> None:
     """Delete a group and its state.  Raises NotFound."""
     request = pb.ReaderGroupInfo(scope=scope, readerGroup=group, readerGroupId=_id_text(group_id))
-    reply = await _ask(session, session.controller.stub.deleteReaderGroup, request)
+    reply = await _call(session, session.controller.stub.deleteReaderGroup, request)
     if reply.status == pb.DeleteReaderGroupStatus.RG_NOT_FOUND:
         raise NotFound(f"reader group {scope}/{group} does not exist")
     if reply.status != pb.DeleteReaderGroupStatus.SUCCESS:
@@ -125,7 +125,7 @@ async def release(session: Session, scope: str, group: str, config: GroupConfig,
         readerGroupId=_id_text(config.group_id),
         streamCut=convert.cut_message(cut.stream, {s.packed: at for s, at in cut.positions.items()}),
     )
-    reply = await _ask(session, session.controller.stub.updateSubscriberStreamCut, request)
+    reply = await _call(session, session.controller.stub.updateSubscriberStreamCut, request)
     status = pb.UpdateSubscriberStatus
     if reply.status == status.STREAM_NOT_FOUND:
         raise NotFound(f"stream {cut.stream} does not exist")
@@ -141,7 +141,7 @@ async def release(session: Session, scope: str, group: str, config: GroupConfig,
 
 async def subscribers(session: Session, stream: StreamName) -> list[str]:
     """The groups ("scope/group") that hold back a stream's data from retention.  Raises NotFound."""
-    reply = await _ask(session, session.controller.stub.listSubscribers, convert.stream_info(stream))
+    reply = await _call(session, session.controller.stub.listSubscribers, convert.stream_info(stream))
     if reply.status == pb.SubscribersResponse.STREAM_NOT_FOUND:
         raise NotFound(f"stream {stream} does not exist")
     return list(reply.subscribers)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SILENT: Final = "_SILENT_"
 # As many as may be begun while somebody who waits for one is kept from looking for some seconds.
-MAX_CLEARED: Final = 32
+MAX_CLEARED_CHECKPOINTS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,13 @@ class Checkpoints:
             positions={name: at for name, at in self.positions.items() if name not in names},
         )
 
-    def from_on(self, name: str) -> Checkpoints:
+    def since(self, name: str) -> Checkpoints:
         """Without those before `name`; nothing changes when it is not known."""
         if name not in self.names:
             return self
         before = self.names[: self.names.index(name)]
         done = {**self.cleared, **{other: self.positions[other] for other in before if other not in self.pending}}
-        return replace(self.without(frozenset(before)), cleared=dict(list(done.items())[-MAX_CLEARED:]))
+        return replace(self.without(frozenset(before)), cleared=dict(list(done.items())[-MAX_CLEARED_CHECKPOINTS:]))
 
 
 def is_silent(checkpoint: str) -> bool:

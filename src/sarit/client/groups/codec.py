@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
     Payloads = dict[int, bytes]
 
-_LONG: Final = struct.Struct(">q")
+_INT64: Final = struct.Struct(">q")
 _PART: Final = struct.Struct(">dd")
-_PLACE: Final = struct.Struct(">qi")
+_JOINED_AT: Final = struct.Struct(">qi")
 _CONFIG_TIMES: Final = struct.Struct(">qq")
 _CUT_VERSION: Final = 1
 _NO_PART: Final = (-1.0, -1.0)
@@ -85,12 +85,12 @@ def _part(part: KeyPart | None) -> bytes:
 
 
 def _offsets(offsets: Offsets) -> bytes:
-    return _map((_segment(segment), _LONG.pack(offset)) for segment, offset in offsets.items())
+    return _map((_segment(segment), _INT64.pack(offset)) for segment, offset in offsets.items())
 
 
 def _offsets_with_parts(offsets: Offsets, ranges: Ranges) -> bytes:
     return _map(
-        (_segment(segment) + _part(ranges.get(segment)), _LONG.pack(offset)) for segment, offset in offsets.items()
+        (_segment(segment) + _part(ranges.get(segment)), _INT64.pack(offset)) for segment, offset in offsets.items()
     )
 
 
@@ -115,11 +115,11 @@ def _read_segment(cursor: Cursor) -> GroupSegment:
 
 
 def _read_long(cursor: Cursor) -> int:
-    return int(_LONG.unpack(cursor.take(_LONG.size))[0])
+    return int(_INT64.unpack(cursor.take(_INT64.size))[0])
 
 
-def _read_place(cursor: Cursor) -> tuple[int, int]:
-    offset, index = _PLACE.unpack(cursor.take(_PLACE.size))
+def _read_joined_at(cursor: Cursor) -> tuple[int, int]:
+    offset, index = _JOINED_AT.unpack(cursor.take(_JOINED_AT.size))
     return offset, index
 
 
@@ -174,7 +174,7 @@ def _read_cuts(cursor: Cursor) -> dict[StreamName, dict[SegmentId, int] | None]:
 def encode_config(config: GroupConfig) -> bytes:
     """Java's `ReaderGroupConfig`."""
     base = _CONFIG_TIMES.pack(config.checkpoint_ms, config.refresh_ms) + _cuts(config.starts) + _cuts(config.ends)
-    identity = pack_int(config.retention) + _LONG.pack(config.generation) + config.group_id
+    identity = pack_int(config.retention) + _INT64.pack(config.generation) + config.group_id
     return pack_single(0, {0: base, 1: base + config.max_outstanding.to_bytes(4, "big"), 2: identity})
 
 
@@ -236,11 +236,11 @@ def _decode_init(revisions: Payloads) -> Init:
 
 def _encode_compact(update: Compact) -> Payloads:
     state = update.state
-    waits = ((_segment(s), _list(_LONG.pack(p.segment.packed) for p in sorted(w))) for s, w in state.future.items())
+    waits = ((_segment(s), _list(_INT64.pack(p.segment.packed) for p in sorted(w))) for s, w in state.future.items())
     base = (
         _buffer(encode_config(state.config))
         + _buffer(_encode_checkpoints(state.checkpoints))
-        + _map((pack_text(reader), _LONG.pack(distance)) for reader, distance in state.distances.items())
+        + _map((pack_text(reader), _INT64.pack(distance)) for reader, distance in state.distances.items())
         + _map(waits)
         + _map((pack_text(reader), _offsets(owned)) for reader, owned in state.assigned.items())
         + _offsets(state.unassigned)
@@ -250,7 +250,7 @@ def _encode_compact(update: Compact) -> Payloads:
     ranges = {segment: state.ranges.get(segment) for segment in dict.fromkeys([*named, *state.last_read])}
     payloads = {0: base, 1: _offsets(state.last_read) + _ranges(ranges), 2: bytes([state.updating])}
     if state.joined:
-        payloads[3] = _map((pack_text(reader), _PLACE.pack(*place)) for reader, place in state.joined.items())
+        payloads[3] = _map((pack_text(reader), _JOINED_AT.pack(*place)) for reader, place in state.joined.items())
     return payloads
 
 
@@ -273,22 +273,22 @@ def _decode_compact(revisions: Payloads) -> Compact:
         ends,
         ranges,
         assigned,
-        {segment: _of_stream(segment, numbers) for segment, numbers in waits.items()},
+        {segment: _predecessors(segment, numbers) for segment, numbers in waits.items()},
         distances,
         last_read,
         checkpoints,
         revisions.get(2) == b"\1",
-        joined=_read_map(Cursor(revisions[3]), _read_text, _read_place) if 3 in revisions else {},
+        joined=_read_map(Cursor(revisions[3]), _read_text, _read_joined_at) if 3 in revisions else {},
     )
     return Compact(state)
 
 
-def _of_stream(segment: GroupSegment, numbers: Iterable[int]) -> frozenset[GroupSegment]:
+def _predecessors(segment: GroupSegment, numbers: Iterable[int]) -> frozenset[GroupSegment]:
     return frozenset(GroupSegment(segment.stream, SegmentId.unpack(number)) for number in numbers)
 
 
 def _encode_distance(update: UpdateDistance) -> Payloads:
-    base = pack_text(update.reader) + _LONG.pack(update.distance)
+    base = pack_text(update.reader) + _INT64.pack(update.distance)
     return {0: base, 1: _offsets_with_parts(update.last_read, update.ranges)}
 
 
@@ -302,7 +302,7 @@ def _decode_distance(revisions: Payloads) -> UpdateDistance:
 
 def _encode_completed(update: SegmentCompleted) -> Payloads:
     successors = (
-        (_segment(segment), _list(_LONG.pack(p.segment.packed) for p in sorted(predecessors)))
+        (_segment(segment), _list(_INT64.pack(p.segment.packed) for p in sorted(predecessors)))
         for segment, predecessors in update.successors.items()
     )
     ranges = {segment: update.ranges.get(segment) for segment in (update.segment, *update.successors)}
@@ -314,7 +314,7 @@ def _decode_completed(revisions: Payloads) -> SegmentCompleted:
     reader, segment = cursor.text(), _read_segment(cursor)
     successors = _read_map(cursor, _read_segment, lambda c: _read_list(c, _read_long))
     ranges = _read_map(Cursor(revisions[1]), _read_segment, _read_part) if 1 in revisions else {}
-    following = {successor: _of_stream(successor, numbers) for successor, numbers in successors.items()}
+    following = {successor: _predecessors(successor, numbers) for successor, numbers in successors.items()}
     return SegmentCompleted(reader, segment, following, ranges)
 
 
@@ -340,7 +340,7 @@ _CODECS: Final[dict[type, tuple[int, _Codec]]] = {
     ReleaseSegment: (
         4,
         _simple(
-            lambda u: pack_text(u.reader) + _segment(u.segment) + _LONG.pack(u.offset),
+            lambda u: pack_text(u.reader) + _segment(u.segment) + _INT64.pack(u.offset),
             lambda c: ReleaseSegment(c.text(), _read_segment(c), _read_long(c)),
         ),
     ),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.values import Cut, Offsets
     from sarit.core.names import StreamName
 
-    Place = Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None
+    CutLike = Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None
 
 MAX_ATTEMPTS: Final = 16
 MIN_CHECKPOINT_SECONDS: Final = 0.01
@@ -51,20 +51,22 @@ def checkpoint_ms(seconds: float | None) -> int:
     return round(seconds * 1000)
 
 
-async def places(session: Session, streams: Sequence[StreamName], where: Place) -> dict[StreamName, Cut | None]:
+async def resolve_bounds(
+    session: Session, streams: Sequence[StreamName], where: CutLike
+) -> dict[StreamName, Cut | None]:
     """Where to begin, or to end, in each stream.  Raises NotFound, Invalid (a cut of another stream)."""
     if where is None or where == "head":
         return dict.fromkeys(streams)
     if where == "tail":
         return {stream: dict((await tail_cut(session, stream)).positions) for stream in streams}
-    cuts = as_cuts(where)
+    cuts = cuts_by_stream(where)
     for stream in cuts:
         if stream not in streams:
             raise Invalid(f"that is a cut of {stream}, which the group is not to read")
     return {stream: dict(cuts[stream].positions) if stream in cuts else None for stream in streams}
 
 
-def as_cuts(to: Place) -> dict[StreamName, StreamCut]:
+def cuts_by_stream(to: CutLike) -> dict[StreamName, StreamCut]:
     """What a user names as a place to begin, by stream.  Raises Invalid."""
     if isinstance(to, str):
         to = from_text(to)
@@ -75,7 +77,7 @@ def as_cuts(to: Place) -> dict[StreamName, StreamCut]:
     return dict(to.cuts if isinstance(to, Checkpoint) else to)
 
 
-async def begin(session: Session, name: GroupName, config: GroupConfig) -> tuple[SharedState, bool]:
+async def create_group(session: Session, name: GroupName, config: GroupConfig) -> tuple[SharedState, bool]:
     """Make a group, or join in making it; its state and whether it is new.
 
     It keeps its configuration.  Raises NotFound (scope, a stream), Invalid, Exists (there is one, of other streams)."""
@@ -92,9 +94,9 @@ async def begin(session: Session, name: GroupName, config: GroupConfig) -> tuple
     if set(held.starts) != set(config.starts):
         raise Exists(f"reader group {name} exists and reads {', '.join(map(str, sorted(held.starts)))}")
     shared = await SharedState.open(session, name)
-    if shared.copy.known:
+    if shared.synchronizer.known:
         return shared, False
-    new = await shared.copy.initialize(codec.encode(await initial(session, held)))
+    new = await shared.synchronizer.initialize(codec.encode(await initial(session, held)))
     return shared, new
 
 
@@ -119,12 +121,12 @@ async def initial(session: Session, config: GroupConfig) -> Init:
     return Init(config, start, config.end_offsets())
 
 
-def cuts_to(config: GroupConfig) -> list[StreamCut | None]:
+def end_cuts(config: GroupConfig) -> list[StreamCut | None]:
     """Where the group ends in its streams."""
     return [None if cut is None else StreamCut(stream, cut) for stream, cut in config.ends.items()]
 
 
-async def unread(session: Session, positions: Offsets, ends: Mapping[StreamName, StreamCut]) -> int:
+async def unread_bytes_after(session: Session, positions: Offsets, ends: Mapping[StreamName, StreamCut]) -> int:
     """The bytes between positions and ends (tails, where there are none)."""
     total = 0
     for start in await stream_cuts.cuts_of(session, positions):
@@ -141,7 +143,7 @@ async def unread(session: Session, positions: Offsets, ends: Mapping[StreamName,
     return total
 
 
-async def adopt(session: Session, shared: SharedState) -> None:
+async def adopt_generation(session: Session, shared: SharedState) -> None:
     """Begin the generation that the controller has, when who changed the configuration did not come to that."""
     config = await calls.config_of(session, *shared.name)
     if shared.state.config.generation < config.generation:

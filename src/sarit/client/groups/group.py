@@ -26,7 +26,7 @@ from sarit.client.groups.state import (
     UpdatingConfig,
 )
 from sarit.client.groups.values import GroupConfig, Retention
-from sarit.client.sync.synchronizer import Follower
+from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from sarit.client.core.session import Session
-    from sarit.client.groups.generations import Place
+    from sarit.client.groups.generations import CutLike
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets
     from sarit.core.cuts import StreamCut
 
 CHECKPOINT_SECONDS: Final = 60.0
-LOOK_SECONDS: Final = 3.0
+GROUP_POLL_SECONDS: Final = 3.0
 
 T = TypeVar("T")
 
@@ -135,22 +135,22 @@ class ReaderGroup:
             return [CreateCheckpoint(name)]
 
         await self._shared.update(begin)
-        return await self._completed(name, timeout)
+        return await self._wait_completed(name, timeout)
 
     async def stream_cuts(self, timeout: float = CHECKPOINT_SECONDS) -> dict[StreamName, StreamCut]:
         """Where the readers are now, all at once; they are not told.  Raises as `checkpoint` does."""
         name = base64.b64encode(self._session.env.random.bytes(32)).decode() + SILENT
         await self._shared.update(lambda _: [CreateCheckpoint(name)])
-        return dict((await self._completed(name, timeout)).cuts)
+        return dict((await self._wait_completed(name, timeout)).cuts)
 
-    async def _completed(self, name: str, timeout: float) -> Checkpoint:
-        def look(state: GroupState) -> tuple[Offsets | None] | None:
+    async def _wait_completed(self, name: str, timeout: float) -> Checkpoint:
+        def find(state: GroupState) -> tuple[Offsets | None] | None:
             return None if name in state.checkpoints.pending else (state.checkpoints.completed(name),)
 
-        (positions,) = await self._until(look, timeout)
+        (positions,) = await self._wait_for(find, timeout)
         if positions is None:
             raise Conflict(f"checkpoint {name} of group {self.name} was given up, or the group was reset")
-        await self._shared.tell(ClearCheckpointsBefore(name))
+        await self._shared.write(ClearCheckpointsBefore(name))
         cuts = await stream_cuts.cuts_of(self._session, positions, exact=True)
         return Checkpoint(name, {cut.stream: cut for cut in cuts})
 
@@ -169,8 +169,8 @@ class ReaderGroup:
         """How much there is behind the last checkpoint (behind where readers began, when there was none)."""
         state = await self._shared.fetch()
         at = state.checkpoints.last or state.positions()
-        ends = [cut for cut in generations.cuts_to(state.config) if cut is not None]
-        counted = await generations.unread(self._session, at, {cut.stream: cut for cut in ends})
+        ends = [cut for cut in generations.end_cuts(state.config) if cut is not None]
+        counted = await generations.unread_bytes_after(self._session, at, {cut.stream: cut for cut in ends})
         return counted
 
     async def update_retention_cut(self, *cuts: StreamCut) -> None:
@@ -185,7 +185,7 @@ class ReaderGroup:
 
     async def reset(
         self,
-        to: Place = None,
+        to: CutLike = None,
         *,
         config: GroupConfig | None = None,
     ) -> int:
@@ -205,7 +205,7 @@ class ReaderGroup:
             try:
                 generation = await calls.update(self._session, *self._shared.name, wanted)
             except Conflict:
-                await generations.adopt(self._session, self._shared)
+                await generations.adopt_generation(self._session, self._shared)
                 continue
             await generations.begin_generation(self._session, self._shared, replace(wanted, generation=generation))
             return generation
@@ -214,7 +214,7 @@ class ReaderGroup:
     async def _wanted(
         self,
         state: GroupState,
-        to: Place,
+        to: CutLike,
         config: GroupConfig | None,
     ) -> GroupConfig:
         base = config or state.config
@@ -226,7 +226,7 @@ class ReaderGroup:
             )
             found = {cut.stream: cut for cut in cuts or ()}
         else:
-            found = generations.as_cuts(to)
+            found = generations.cuts_by_stream(to)
         for stream in found:
             if stream not in base.starts:
                 raise Invalid(f"group {self.name} does not read {stream}")
@@ -243,7 +243,7 @@ class ReaderGroup:
         """How many segments can be read and how many readers there are: now, and whenever that changes."""
         seen: tuple[int, int] | None = None
         while True:
-            counts = await self._until(functools.partial(_counts, last=seen), None)
+            counts = await self._wait_for(functools.partial(_counts, last=seen), None)
             yield counts
             seen = counts
 
@@ -251,18 +251,18 @@ class ReaderGroup:
         """Wait until everything was read: up to the ends given, or of streams that are sealed.
 
         Raises Unavailable after `timeout` seconds."""
-        await self._until(lambda state: True if state.at_end else None, timeout)
+        await self._wait_for(lambda state: True if state.at_end else None, timeout)
 
-    async def _until(self, look: Callable[[GroupState], T | None], timeout: float | None) -> T:
-        """What `look` finds in the state once it is not None."""
-        follower = Follower(self._shared.copy)
+    async def _wait_for(self, find: Callable[[GroupState], T | None], timeout: float | None) -> T:
+        """What `find` finds in the state once it is not None."""
+        follower = StateFollower(self._shared.synchronizer)
         try:
             async with asyncio.timeout(timeout):
                 while True:
-                    found = look(await self._shared.fetch())
+                    found = find(await self._shared.fetch())
                     if found is not None:
                         return found
-                    await follower.wait(LOOK_SECONDS)
+                    await follower.wait(GROUP_POLL_SECONDS)
         except TimeoutError:
             raise Unavailable(f"group {self.name}: it did not come to that within {timeout} s") from None
         finally:
@@ -288,8 +288,8 @@ class ReaderGroups:
         name: str,
         streams: str | StreamName | Iterable[str | StreamName],
         *,
-        start: Place = "head",
-        end: Place = None,
+        start: CutLike = "head",
+        end: CutLike = None,
         automatic_checkpoint: float | None = 30.0,
         retention: str = "none",
         max_outstanding_checkpoints: int = 3,
@@ -305,18 +305,18 @@ class ReaderGroups:
         names = [streams] if isinstance(streams, str | StreamName) else list(streams)
         parsed = [found if isinstance(found, StreamName) else StreamName.parse(found) for found in names]
         config = GroupConfig(
-            await generations.places(self._session, parsed, start),
-            await generations.places(self._session, parsed, end),
+            await generations.resolve_bounds(self._session, parsed, start),
+            await generations.resolve_bounds(self._session, parsed, end),
             checkpoint_ms=generations.checkpoint_ms(automatic_checkpoint),
             retention=generations.retention(retention),
             max_outstanding=max_outstanding_checkpoints,
         )
-        return ReaderGroup(self._session, (await generations.begin(self._session, group, config))[0])
+        return ReaderGroup(self._session, (await generations.create_group(self._session, group, config))[0])
 
     async def open(self, name: str) -> ReaderGroup:
         """A group that exists.  Raises NotFound."""
         shared = await SharedState.open(self._session, group_name(name))
-        if not shared.copy.known:
+        if not shared.synchronizer.known:
             raise NotFound(f"reader group {name} was not begun by its creator: create it again")
         return ReaderGroup(self._session, shared)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.client.groups import generations
 from sarit.client.groups.state import RemoveReader, Update, UpdateDistance
 from sarit.client.sync.failure_detector import FailureDetector
-from sarit.client.sync.synchronizer import Follower
+from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 FETCH_PAUSE_SECONDS: Final = 0.01  # for each reader of the group: all fetch what one writes
 MAX_FETCH_PAUSE_SECONDS: Final = 0.5
-BEAT_UNIT_SECONDS: Final = 1.0
-BEATS_PER_TIMEOUT: Final = 4
-CHANGE_SECONDS: Final = 10.0
+HEARTBEAT_UNIT_SECONDS: Final = 1.0
+HEARTBEATS_PER_TIMEOUT: Final = 4
+CONFIG_CHANGE_SECONDS: Final = 10.0
 MIN_TIMEOUT_SECONDS: Final = 0.5
 
 
-class Presence:
+class Heartbeat:
     """`failure`: what ended it, once something did."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Presence:
         session: Session,
         shared: SharedState,
         reader: str,
-        is_me: Callable[[GroupState], bool],
+        is_current: Callable[[GroupState], bool],
         distance: Callable[[GroupState], UpdateDistance],
         wake: Callable[[], None],
         death_timeout: float | None,
@@ -53,16 +53,18 @@ class Presence:
         self._clock = session.env.clock
         self._shared = shared
         self._reader = reader
-        self._is_me = is_me
+        self._is_current = is_current
         self._distance = distance
         self._wake = wake
-        self._follower = Follower(shared.copy)
+        self._follower = StateFollower(shared.synchronizer)
         self._death_timeout = death_timeout
-        self._silence: FailureDetector[str] | None = None if death_timeout is None else FailureDetector(death_timeout)
+        self._failure_detector: FailureDetector[str] | None = (
+            None if death_timeout is None else FailureDetector(death_timeout)
+        )
         self._updating_since: float | None = None
 
     def __repr__(self) -> str:
-        return f"Presence({self._shared.name}, {self._reader}, {self.failure})"
+        return f"Heartbeat({self._shared.name}, {self._reader}, {self.failure})"
 
     async def run(self) -> None:
         """Until the reader is not in the group any more."""
@@ -74,19 +76,19 @@ class Presence:
 
     async def _follow(self) -> None:
         backoff = self._session.backoff()
-        beat_at = self._clock.monotonic() + self._beat_seconds(self._shared.state)
+        heartbeat_at = self._clock.monotonic() + self._heartbeat_interval_seconds(self._shared.state)
         while True:
             try:
-                await self._follower.wait(max(0.0, beat_at - self._clock.monotonic()))
+                await self._follower.wait(max(0.0, heartbeat_at - self._clock.monotonic()))
                 state = await self._shared.fetch()
-                if not self._is_me(state):
+                if not self._is_current(state):
                     return
                 now = self._clock.monotonic()
-                if now >= beat_at:
-                    await self._shared.tell(self._distance(state))
-                    beat_at = now + self._beat_seconds(state)
-                    await self._finish_change(state, now)
-                    await self._remove_silent(state)
+                if now >= heartbeat_at:
+                    await self._shared.write(self._distance(state))
+                    heartbeat_at = now + self._heartbeat_interval_seconds(state)
+                    await self._finish_config_change(state, now)
+                    await self._remove_failed_readers(state)
                 backoff.reset()
                 await asyncio.sleep(min(FETCH_PAUSE_SECONDS * len(state.assigned), MAX_FETCH_PAUSE_SECONDS))
             except Unavailable as error:
@@ -94,26 +96,26 @@ class Presence:
             finally:
                 self._wake()
 
-    def _beat_seconds(self, state: GroupState) -> float:
-        regular = BEAT_UNIT_SECONDS * (len(state.assigned) + 1)
-        return regular if self._death_timeout is None else min(regular, self._death_timeout / BEATS_PER_TIMEOUT)
+    def _heartbeat_interval_seconds(self, state: GroupState) -> float:
+        regular = HEARTBEAT_UNIT_SECONDS * (len(state.assigned) + 1)
+        return regular if self._death_timeout is None else min(regular, self._death_timeout / HEARTBEATS_PER_TIMEOUT)
 
-    async def _finish_change(self, state: GroupState, now: float) -> None:
+    async def _finish_config_change(self, state: GroupState, now: float) -> None:
         """Finish a change of the configuration whose author is gone."""
         if not state.updating:
             self._updating_since = None
         elif self._updating_since is None:
             self._updating_since = now
-        elif now - self._updating_since > CHANGE_SECONDS:
+        elif now - self._updating_since > CONFIG_CHANGE_SECONDS:
             self._updating_since = None
-            await generations.adopt(self._session, self._shared)
+            await generations.adopt_generation(self._session, self._shared)
 
-    async def _remove_silent(self, state: GroupState) -> None:
+    async def _remove_failed_readers(self, state: GroupState) -> None:
         """Declare those offline who told nothing for the whole time-out."""
-        if self._silence is None:
+        if self._failure_detector is None:
             return
-        beats = {reader: state.beats.get(reader, 0) for reader in state.assigned if reader != self._reader}
-        silent = self._silence.look(beats, self._clock.monotonic())
+        heartbeats = {reader: state.heartbeats.get(reader, 0) for reader in state.assigned if reader != self._reader}
+        silent = self._failure_detector.observe(heartbeats, self._clock.monotonic())
         if not silent:
             return
 
@@ -121,7 +123,7 @@ class Presence:
             return [
                 RemoveReader(reader, {})
                 for reader, count in silent.items()
-                if reader in newest.assigned and newest.beats.get(reader, 0) == count
+                if reader in newest.assigned and newest.heartbeats.get(reader, 0) == count
             ]
 
         if await self._shared.update(decide):

@@ -1,6 +1,6 @@
 """A reader's part in its group: what it writes to the shared state, and when (what to read is in `reader.py`).
 
-Theory of operation.  A task follows the state, so that the reader knows of changes at once (`presence.py`).  All that
+Theory of operation.  A task follows the state, so that the reader knows of changes at once (`heartbeat.py`).  All that
 concerns segments and checkpoints is done by `manage`, which the reader calls between two events; at that moment
 everything it handed out counts as consumed.
 
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.groups import assignment, calls, stream_cuts
 from sarit.client.groups.checkpoints import is_silent
-from sarit.client.groups.heartbeat import Presence
+from sarit.client.groups.heartbeat import Heartbeat
 from sarit.client.groups.state import (
     AcquireSegment,
     CheckpointPublished,
@@ -73,42 +73,44 @@ class Member:
         self._clock = session.env.clock
         self._sources = sources
         self._positions = positions
-        self.presence = Presence(session, shared, reader, self.is_me, self.distance, wake, death_timeout)
+        self.heartbeat = Heartbeat(session, shared, reader, self.is_current, self.distance, wake, death_timeout)
         self._joined = shared.state.joined.get(reader)
-        self._seen: object = None
-        self._ended = 0  # how many segments at their ends `manage` knew of
-        self._unsure = True
-        self._next_due = 0.0
-        self._at: str | None = None
-        self._free_since: float | None = None  # for how long we know that there are segments nobody has
+        self._evaluated_revision: object = None
+        self._evaluated_ended = 0  # how many segments at their ends `manage` knew of
+        self._state_is_stale = True
+        self._next_evaluation_at = 0.0
+        self._open_checkpoint: str | None = None
+        self._unassigned_since: float | None = None  # for how long we know that there are segments nobody has
         self._acquire_at: float | None = None
         self._release_at: float | None = None
         self._checkpoint_at = self._clock.monotonic() + shared.state.config.checkpoint_ms / 1000
         self._last_checkpoint = self._clock.monotonic()
 
     def __repr__(self) -> str:
-        return f"Member({self.shared.name}, {self.reader}, at checkpoint {self._at})"
+        return f"Member({self.shared.name}, {self.reader}, at checkpoint {self._open_checkpoint})"
 
     @property
     def at_end(self) -> bool:
         """Whether the group has read everything, at last sight."""
         return self.shared.state.at_end
 
-    def is_me(self, state: GroupState) -> bool:
+    def is_current(self, state: GroupState) -> bool:
         """Whether this reader is in the group, and not a later one of the same name."""
         return self.reader in state.assigned and state.joined.get(self.reader, self._joined) == self._joined
 
     def due(self) -> bool:
         """Whether there is something to manage."""
-        if self._unsure or self._at is not None or self.presence.failure is not None:
+        if self._state_is_stale or self._open_checkpoint is not None or self.heartbeat.failure is not None:
             return True
-        if len(self._sources.ended) != self._ended:
+        if len(self._sources.ended) != self._evaluated_ended:
             return True
-        return self._seen is not self.shared.revision or self._clock.monotonic() >= self._next_due
+        return (
+            self._evaluated_revision is not self.shared.revision or self._clock.monotonic() >= self._next_evaluation_at
+        )
 
-    def left_seconds(self) -> float:
+    def seconds_until_due(self) -> float:
         """After how long there is, if nothing happens."""
-        return max(0.0, self._next_due - self._clock.monotonic())
+        return max(0.0, self._next_evaluation_at - self._clock.monotonic())
 
     # -- between two events -----------------------------------------------------------------------
 
@@ -116,45 +118,45 @@ class Member:
         """Do what is due; the checkpoint to hand out, if there is one.
 
         Raises Conflict when the reader is not in the group any more."""
-        if self.presence.failure is not None:
-            raise self.presence.failure
-        if self._unsure:
+        if self.heartbeat.failure is not None:
+            raise self.heartbeat.failure
+        if self._state_is_stale:
             await self.shared.fetch()
-        self._unsure = True
-        self._follow_state()
+        self._state_is_stale = True
+        self._update_sources()
         passed = False
-        if self._at is not None:
-            await self._pass(self._at)
-            passed, self._at = True, None
+        if self._open_checkpoint is not None:
+            await self._pass_checkpoint(self._open_checkpoint)
+            passed, self._open_checkpoint = True, None
         if passed or not self._state().config.checkpoint_ms:
-            await self._let_go()
+            await self._complete_and_release()
         if passed:
             await self._publish()
-        self._at = await self._next_checkpoint()
-        if self._at is None:
+        self._open_checkpoint = await self._next_checkpoint()
+        if self._open_checkpoint is None:
             await self._acquire()
-        self._follow_state()
-        self._seen, self._unsure = self.shared.revision, False
-        self._plan()
-        return self._at
+        self._update_sources()
+        self._evaluated_revision, self._state_is_stale = self.shared.revision, False
+        self._schedule_next()
+        return self._open_checkpoint
 
     def _state(self) -> GroupState:
         """The state, with this reader in it."""
         state = self.shared.state
-        if not self.is_me(state):
+        if not self.is_current(state):
             raise Conflict(
                 f"reader {self.reader} is not in group {self.shared.name} any more: the group was reset, or somebody "
                 "declared the reader offline; its segments are others' now.  Open a new reader"
             )
         return state
 
-    def _follow_state(self) -> None:
+    def _update_sources(self) -> None:
         """Read the segments that are ours, and no others."""
         state = self._state()
         owned = state.assigned[self.reader]
         for segment in self._sources.segments:
             if segment not in owned:
-                self._sources.drop(segment)
+                self._sources.remove(segment)
         for segment, offset in owned.items():
             if segment not in self._sources:
                 end = state.ends.get(segment, UNBOUNDED)
@@ -162,7 +164,7 @@ class Member:
 
     # -- checkpoints --------------------------------------------------------------------------------
 
-    async def _pass(self, checkpoint: str) -> None:
+    async def _pass_checkpoint(self, checkpoint: str) -> None:
         positions = dict(self._positions())
 
         def decide(state: GroupState) -> list[Update]:
@@ -184,13 +186,13 @@ class Member:
             if name is not None and not is_silent(name):
                 return name
             if name is not None:
-                await self._pass(name)
-            elif not self._wants_checkpoint(state):
+                await self._pass_checkpoint(name)
+            elif not self._checkpoint_due(state):
                 return None
             else:
                 await self._begin_checkpoint()
 
-    def _wants_checkpoint(self, state: GroupState) -> bool:
+    def _checkpoint_due(self, state: GroupState) -> bool:
         if not state.config.checkpoint_ms or state.checkpoints.pending:
             return False
         now = self._clock.monotonic()
@@ -223,11 +225,11 @@ class Member:
                 await calls.release(self._session, *self.shared.name, state.config, cut)
             except (Conflict, SaritError) as error:
                 log.warning("group %s: what was read of %s is not released: %s", self.shared.name, cut.stream, error)
-        await self.shared.tell(CheckpointPublished(True))
+        await self.shared.write(CheckpointPublished(True))
 
     # -- segments -----------------------------------------------------------------------------------
 
-    async def _let_go(self) -> None:
+    async def _complete_and_release(self) -> None:
         """Complete what was read to its end, and give away what is too much."""
         for segment in list(self._sources.ended):
             await self._complete(segment)
@@ -236,7 +238,7 @@ class Member:
         positions = self._positions()
 
         def decide(state: GroupState) -> list[Update]:
-            if not self._may_move(state):
+            if not self._may_transfer(state):
                 return []
             chosen = [s for s in assignment.to_release(state, self.reader) if s in positions]
             released: list[Update] = [ReleaseSegment(self.reader, s, positions[s]) for s in chosen]
@@ -244,10 +246,10 @@ class Member:
 
         if await self.shared.update(decide):
             log.info("reader %s of %s has given segments away", self.reader, self.shared.name)
-        self._release_at = self._free_since = None
-        self._follow_state()
+        self._release_at = self._unassigned_since = None
+        self._update_sources()
 
-    def _may_move(self, state: GroupState) -> bool:
+    def _may_transfer(self, state: GroupState) -> bool:
         return self.reader in state.assigned and state.checkpoints.next_for(self.reader) is None
 
     async def _complete(self, segment: GroupSegment) -> None:
@@ -261,20 +263,20 @@ class Member:
                 successors[name] = frozenset(GroupSegment(stream, other) for other in found.predecessors)
 
         def decide(state: GroupState) -> list[Update]:
-            if not self._may_move(state) or segment not in state.assigned[self.reader]:
+            if not self._may_transfer(state) or segment not in state.assigned[self.reader]:
                 return []
             parts = {segment: state.ranges.get(segment), **ranges}
             return [SegmentCompleted(self.reader, segment, successors, parts)]
 
         await self.shared.update(decide)
-        self._follow_state()
+        self._update_sources()
 
     def _release_due(self, state: GroupState, now: float) -> bool:
         if not assignment.to_release(state, self.reader):
             self._release_at = None
             return False
         if self._release_at is None:
-            self._release_at = now + assignment.release_pause_seconds(state, self.reader)
+            self._release_at = now + assignment.release_delay_seconds(state, self.reader)
         return now >= self._release_at
 
     async def _acquire(self) -> None:
@@ -283,22 +285,22 @@ class Member:
             return
 
         def decide(state: GroupState) -> list[Update]:
-            if not self._may_move(state):
+            if not self._may_transfer(state):
                 return []
             taken: list[Update] = [AcquireSegment(self.reader, s) for s in assignment.to_acquire(state, self.reader)]
             return [*taken, self.distance(state)] if taken else []
 
         await self.shared.update(decide)
-        self._free_since = None
+        self._unassigned_since = None
 
     def _acquire_due(self, state: GroupState, now: float) -> bool:
         """Whether it is our turn to take segments; `_acquire_at` says when it will be."""
         if not state.unassigned:
-            self._free_since = self._acquire_at = None
+            self._unassigned_since = self._acquire_at = None
             return False
-        if self._free_since is None:
-            self._free_since = now
-        self._acquire_at = self._free_since + assignment.acquire_pause_seconds(state, self.reader)
+        if self._unassigned_since is None:
+            self._unassigned_since = now
+        self._acquire_at = self._unassigned_since + assignment.acquire_delay_seconds(state, self.reader)
         return now >= self._acquire_at
 
     def distance(self, state: GroupState) -> UpdateDistance:
@@ -308,7 +310,7 @@ class Member:
         ranges = {segment: state.ranges.get(segment) for segment in positions}
         return UpdateDistance(self.reader, self._clock.wall_ms(), positions, ranges)
 
-    def _plan(self) -> None:
+    def _schedule_next(self) -> None:
         """When there will be something to do if nothing happens."""
         state, now = self._state(), self._clock.monotonic()
         times = [now + state.config.refresh_ms / 1000]
@@ -325,8 +327,8 @@ class Member:
                 times.append(max(early, self._release_at))
         elif self._release_at is not None and not state.config.checkpoint_ms:
             times.append(self._release_at)
-        self._next_due = max(min(times), now)
-        self._ended = len(self._sources.ended)
+        self._next_evaluation_at = max(min(times), now)
+        self._evaluated_ended = len(self._sources.ended)
 
 
 def _uuid_text(data: bytes) -> str:

@@ -18,7 +18,7 @@ from sarit.client.groups.member import Member
 from sarit.client.groups.position import Position
 from sarit.client.groups.sources import Source, Sources
 from sarit.client.groups.state import AddReader, RemoveReader, Update
-from sarit.client.groups.stream_cuts import GroupWindows
+from sarit.client.groups.stream_cuts import GroupTimeWindows
 from sarit.client.reader.cursor import Events, arrow_schema, check_most
 from sarit.client.reader.pointers import EventPointer
 from sarit.core.errors import Conflict, Invalid, SaritError
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 class GroupEvent:
     """An event, where it begins, and where its reader stood behind it."""
 
-    __slots__ = ("_held", "_ranges", "event", "offset", "segment")
+    __slots__ = ("_offsets_before", "_ranges", "event", "offset", "segment")
 
     def __init__(
         self, event: bytes, segment: GroupSegment, offset: int, held: Mapping[GroupSegment, int], ranges: Ranges
@@ -48,7 +48,7 @@ class GroupEvent:
         self.event = event
         self.segment = segment
         self.offset = offset
-        self._held = held
+        self._offsets_before = held
         self._ranges = ranges
 
     def __repr__(self) -> str:
@@ -58,7 +58,7 @@ class GroupEvent:
     def position(self) -> Position:
         """Behind this event: store it with what came of the event."""
         behind = self.offset + EVENT_HEADER_BYTES + len(self.event)
-        return Position({**self._held, self.segment: behind}, self._ranges)
+        return Position({**self._offsets_before, self.segment: behind}, self._ranges)
 
     @property
     def pointer(self) -> EventPointer:
@@ -112,21 +112,23 @@ class GroupReader:
         self.name = name
         self._session = session
         self._shared = shared
-        self._sources = Sources(session, self._ring, skip_truncated)
+        self._sources = Sources(session, self._notify, skip_truncated)
         self._death_timeout = death_timeout
         self._member: Member | None = None
         self._leaving: tuple[Member, Offsets] | None = None  # closed, and the group does not know it yet
         self._current: Events | None = None
         self._source: Source | None = None
-        self._held: dict[GroupSegment, int] = {}
+        self._offsets_before: dict[GroupSegment, int] = {}
         self._event_offset = 0
-        self._begun: int | None = None  # where in `_source` begins what was handed out last, while it is not done
+        self._handed_out_offset: int | None = (
+            None  # where in `_source` begins what was handed out last, while it is not done
+        )
         self._wake: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
-        self._following: asyncio.Task[None] | None = None
-        self._managing: asyncio.Task[str | SaritError | None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
+        self._member_task: asyncio.Task[str | SaritError | None] | None = None
         self._schema: Any = None
-        self._windows = GroupWindows(session)
+        self._windows = GroupTimeWindows(session)
 
     def __repr__(self) -> str:
         return f"GroupReader({self._shared.name}, {self.name}, {self._sources!r})"
@@ -144,10 +146,10 @@ class GroupReader:
 
         await self._shared.update(join)
         self._member = Member(
-            self._session, self._shared, self.name, self._sources, self._positions, self._ring, self._death_timeout
+            self._session, self._shared, self.name, self._sources, self._positions, self._notify, self._death_timeout
         )
         self._session.register(self)
-        self._following = self._session.background.spawn(self._member.presence.run(), f"reader {self.name}")
+        self._heartbeat_task = self._session.background.spawn(self._member.heartbeat.run(), f"reader {self.name}")
         return self
 
     # -- what is known ------------------------------------------------------------------------------
@@ -189,9 +191,11 @@ class GroupReader:
         if isinstance(found, CheckpointEvent) or found is None:
             return found
         assert self._source is not None
-        self._begun = self._event_offset
+        self._handed_out_offset = self._event_offset
         event = next(found.left)
-        made = GroupEvent(event, self._source.segment, self._event_offset, self._held, self._shared.state.ranges)
+        made = GroupEvent(
+            event, self._source.segment, self._event_offset, self._offsets_before, self._shared.state.ranges
+        )
         self._event_offset += EVENT_HEADER_BYTES + len(event)
         return made
 
@@ -202,10 +206,10 @@ class GroupReader:
         if isinstance(found, CheckpointEvent) or found is None:
             return found
         assert self._source is not None
-        self._begun = offset = self._event_offset
+        self._handed_out_offset = offset = self._event_offset
         events = list(found.left) if most >= found.count_left() else list(islice(found.left, most))
         self._event_offset = behind = found.position()
-        position = Position({**self._held, self._source.segment: behind}, self._shared.state.ranges)
+        position = Position({**self._offsets_before, self._source.segment: behind}, self._shared.state.ranges)
         return EventBatch(events, self._source.segment, offset, position)
 
     async def read_arrow(self, timeout: float | None = None) -> ArrowBatch | CheckpointEvent | None:
@@ -218,11 +222,11 @@ class GroupReader:
         assert self._source is not None
         segment = self._source.segment
         if isinstance(found, Events):
-            self._begun = found.position()
+            self._handed_out_offset = found.position()
             batch = found.table(self._schema)
             assert batch is not None
         else:
-            self._begun, batch = found.column(2)[0].as_py(), found
+            self._handed_out_offset, batch = found.column(2)[0].as_py(), found
         return ArrowBatch(batch, segment, Position(self._positions(), self._shared.state.ranges))
 
     async def __aiter__(self) -> AsyncIterator[GroupEvent]:
@@ -236,14 +240,14 @@ class GroupReader:
 
     async def _next(self, timeout: float | None, arrow: bool = False) -> Any:
         """Events not handed out yet (or a record batch); a checkpoint; None."""
-        self._begun = None
-        member = self._expect()
+        self._handed_out_offset = None
+        member = self._require_member()
         clock = self._session.env.clock
         end = None if timeout is None else clock.monotonic() + timeout
         while True:
-            if self._managing is not None or member.due():
+            if self._member_task is not None or member.due():
                 checkpoint = await self._manage(member, end)
-                if self._managing is not None:
+                if self._member_task is not None:
                     return None  # the time is over
                 if checkpoint is not None:
                     return CheckpointEvent(checkpoint, self.position())
@@ -256,7 +260,7 @@ class GroupReader:
                 continue
             if member.at_end and not self._sources.ended:
                 return None
-            left = member.left_seconds()
+            left = member.seconds_until_due()
             if end is not None:
                 now = clock.monotonic()
                 if now >= end:
@@ -264,7 +268,7 @@ class GroupReader:
                 left = min(left, end - now)
             await self._wait(left)
 
-    def _expect(self) -> Member:
+    def _require_member(self) -> Member:
         if self._failure is not None:
             raise self._failure
         if self._member is None:
@@ -272,26 +276,26 @@ class GroupReader:
         return self._member
 
     async def _manage(self, member: Member, end: float | None) -> str | None:
-        """Do our part in the group; the checkpoint to hand out.  At `end` it is left in `_managing`, to go on."""
-        task = self._managing
+        """Do our part in the group; the checkpoint to hand out.  At `end` it is left in `_member_task`, to go on."""
+        task = self._member_task
         if task is None:
             task = self._session.background.spawn(_outcome(member.manage), f"part of reader {self.name}")
-            self._managing = task
+            self._member_task = task
         left = None if end is None else max(0.0, end - self._session.env.clock.monotonic())
         await asyncio.wait((task,), timeout=left)
         if not task.done():
             return None
-        self._managing = None
+        self._member_task = None
         if task.cancelled():  # the reader, or its client, was closed meanwhile: say so
-            self._expect()
+            self._require_member()
         checkpoint = task.result()
         if isinstance(checkpoint, Conflict):
-            await self._end(checkpoint)
+            await self._stop(checkpoint)
         if isinstance(checkpoint, SaritError):
             raise checkpoint
         if self._source is not None and self._source.segment not in self._sources:  # given away
             self._source = self._current = None
-        self._held = self._sources.positions()
+        self._offsets_before = self._sources.positions()
         return checkpoint
 
     def _take(self, arrow: bool) -> Any:
@@ -299,25 +303,25 @@ class GroupReader:
         self._current = None
         source, self._source = self._source, None
         if source is not None:
-            self._sources.settle(source)
+            self._sources.consumed(source)
         try:
             while (taken := self._sources.take()) is not None:
                 source, piece = taken
                 found = source.cursor.table(piece, self._schema) if arrow else source.cursor.events(piece)
                 if found is None:
-                    self._sources.settle(source)
+                    self._sources.consumed(source)
                     continue
                 self._source = source
                 if isinstance(found, Events):
                     self._current, self._event_offset = found, found.start
-                    self._held = self._sources.positions()
+                    self._offsets_before = self._sources.positions()
                 return found
         except Exception as error:
             self._failure = error
             raise
         return None
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
@@ -333,7 +337,7 @@ class GroupReader:
         Raises Unavailable: the group may not know it, and the reader's segments are nobody else's; close it again."""
         if self._member is not None:
             self._leaving = self._member, dict((position or self.position()).offsets)
-            await self._end(Invalid(f"reader {self.name} is closed"))
+            await self._stop(Invalid(f"reader {self.name} is closed"))
             self._session.register(self)  # until the group knows it
         if self._leaving is None:
             return
@@ -342,30 +346,30 @@ class GroupReader:
             offsets = dict(position.offsets)
 
         def leave(state: GroupState) -> list[Update]:
-            same = self.name in state.assigned and member.is_me(state)
+            same = self.name in state.assigned and member.is_current(state)
             return [RemoveReader(self.name, offsets)] if same else []
 
         await self._shared.update(leave)
         self._leaving = None
         self._session.unregister(self)
 
-    def _done(self) -> Position:
+    def _consumed_position(self) -> Position:
         """Behind all that is done: what was handed out last is not before the next thing is asked for."""
         offsets = self._positions()
-        if self._begun is not None and self._source is not None and self._source.segment in offsets:
-            offsets[self._source.segment] = self._begun
+        if self._handed_out_offset is not None and self._source is not None and self._source.segment in offsets:
+            offsets[self._source.segment] = self._handed_out_offset
         return Position(offsets, self._shared.state.ranges)
 
-    async def _end(self, why: SaritError) -> None:
+    async def _stop(self, why: SaritError) -> None:
         """Stop fetching and following; the group is not told."""
         self._failure = why
         self._session.unregister(self)
         self._sources.close()
         if self._member is not None:
-            self._member.presence.end()
+            self._member.heartbeat.end()
             self._member = None
-        tasks = [task for task in (self._following, self._managing) if task is not None]
-        self._following = self._managing = None
+        tasks = [task for task in (self._heartbeat_task, self._member_task) if task is not None]
+        self._heartbeat_task = self._member_task = None
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -375,17 +379,17 @@ class GroupReader:
         self._leaving = None
         self._failure = Invalid("the client was closed")
         if self._member is not None:
-            self._member.presence.end()
+            self._member.heartbeat.end()
             self._member = None
         self._sources.close()
-        self._ring()
+        self._notify()
 
     async def __aenter__(self) -> GroupReader:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         failed = kind is not None and self._member is not None  # a reader that was closed before has said where it was
-        await self.close(self._done() if failed else None)
+        await self.close(self._consumed_position() if failed else None)
 
 
 async def _outcome(work: Callable[[], Awaitable[str | None]]) -> str | SaritError | None:

@@ -33,7 +33,9 @@ class SharedState:
 
     def __init__(self, name: GroupName, stream: RevisionedStream) -> None:
         self.name = name
-        self.copy: StateSynchronizer[GroupState] = StateSynchronizer(stream, _initial, _apply, snapshot=_snapshot)
+        self.synchronizer: StateSynchronizer[GroupState] = StateSynchronizer(
+            stream, _initial, _apply, snapshot=_snapshot
+        )
 
     @staticmethod
     async def open(session: Session, name: GroupName) -> SharedState:
@@ -43,34 +45,34 @@ class SharedState:
             made = SharedState(name, await RevisionedStream.open(session, stream))
         except NotFound:
             raise NotFound(f"reader group {name} does not exist") from None
-        await made.copy.fetch()
+        await made.synchronizer.fetch()
         return made
 
     def __repr__(self) -> str:
-        return f"SharedState({self.name}, {self.copy!r})"
+        return f"SharedState({self.name}, {self.synchronizer!r})"
 
     @property
     def state(self) -> GroupState:
         """As last seen.  Raises NotFound: its creator has not begun it (yet)."""
-        return self.copy.state
+        return self.synchronizer.state
 
     @property
     def revision(self) -> Revision:
         """What `state` is the outcome of."""
-        return self.copy.revision
+        return self.synchronizer.revision
 
     async def fetch(self) -> GroupState:
         """The newest state."""
-        await self.copy.fetch()
-        return self.copy.state
+        await self.synchronizer.fetch()
+        return self.synchronizer.state
 
     async def update(self, decide: Callable[[GroupState], Sequence[Update]]) -> bool:
         """Write what `decide` makes of the newest state, all at once; whether that was anything."""
-        return await self.copy.update(lambda state: list(map(codec.encode, decide(state))))
+        return await self.synchronizer.update(lambda state: list(map(codec.encode, decide(state))))
 
-    async def tell(self, update: Update) -> None:
+    async def write(self, update: Update) -> None:
         """Write an update whatever the state is."""
-        await self.copy.update_unconditionally([codec.encode(update)])
+        await self.synchronizer.update_unconditionally([codec.encode(update)])
 
 
 def _initial(data: bytes) -> GroupState:

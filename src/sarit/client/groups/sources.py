@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.reader.cursor import EventCursor
-from sarit.client.reader.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
+from sarit.client.reader.fetch import MIN_READ_BYTES, READ_BYTES, SegmentFetch
 from sarit.core.errors import Corrupt, NotFound, Truncated
 from sarit.core.limits import MIB
 
@@ -73,22 +73,22 @@ class Sources:
             self.ended[segment] = offset
             self._wake()
         else:
-            self._begin(segment, offset)
+            self._open(segment, offset)
 
-    def _begin(self, segment: GroupSegment, offset: int) -> None:
+    def _open(self, segment: GroupSegment, offset: int) -> None:
         count = max(len(self._limits), 1)
-        read_bytes = min(max(FETCH_BYTES // (2 * count), LEAST_READ_BYTES), READ_BYTES)
+        read_bytes = min(max(FETCH_BYTES // (2 * count), MIN_READ_BYTES), READ_BYTES)
         limit = self._limits[segment]
         stop = None if limit is None else max(limit, offset)
         source: Source
         fetch = SegmentFetch(
-            self._session, segment.stream, segment.segment, offset, stop, lambda _: self._queue(source), read_bytes
+            self._session, segment.stream, segment.segment, offset, stop, lambda _: self._enqueue(source), read_bytes
         )
         source = Source(segment, fetch, EventCursor(segment.segment, offset))
         self._sources[segment] = source
         fetch.start()
 
-    def drop(self, segment: GroupSegment) -> None:
+    def remove(self, segment: GroupSegment) -> None:
         """Leave a segment."""
         self._limits.pop(segment, None)
         self.ended.pop(segment, None)
@@ -99,18 +99,18 @@ class Sources:
     def close(self) -> None:
         """Leave all."""
         for segment in self.segments:
-            self.drop(segment)
+            self.remove(segment)
 
-    def _queue(self, source: Source) -> None:
+    def _enqueue(self, source: Source) -> None:
         if not source.queued and self._sources.get(source.segment) is source:
             source.queued = True
             self._ready.append(source)
             self._wake()
 
-    def settle(self, source: Source) -> None:
+    def consumed(self, source: Source) -> None:
         """What was taken of it last is consumed: it may have more, or have ended."""
         if source.fetch.ready or source.fetch.exhausted:
-            self._queue(source)
+            self._enqueue(source)
 
     def take(self) -> tuple[Source, Buffer] | None:
         """Some bytes of one of them, if there are any.
@@ -124,13 +124,13 @@ class Sources:
             if source.fetch.failure is not None:
                 self._failed(source, source.fetch.failure)
             elif source.fetch.exhausted:
-                self._end(source)
+                self._finish(source)
             elif (piece := source.fetch.take()) is not None:
                 return source, piece
         return None
 
-    def _end(self, source: Source) -> None:
-        if source.cursor.held_bytes:
+    def _finish(self, source: Source) -> None:
+        if source.cursor.partial_bytes:
             raise Corrupt(f"{source.fetch.name} ends at {source.cursor.offset} in the middle of an event")
         del self._sources[source.segment]
         source.fetch.close()
@@ -150,7 +150,7 @@ class Sources:
             )
         del self._sources[source.segment]
         if start >= 0:
-            self._begin(source.segment, start)
+            self._open(source.segment, start)
         else:
             self.ended[source.segment] = -1
             self._wake()

@@ -38,9 +38,9 @@ class GroupState:
     """All of it.  `assigned`: reader -> its segments.  `future`: segment -> its predecessors that are not read yet.
 
     `last_read`: where readers said they were, lately.  `ends`: where to stop.  `updating`: a new configuration is
-    under way.  `beats`: how often a reader told its distance since the state was last read whole, which is not stored.
-    `joined`: by which update a reader came, so that it is told from a later one of its name; it is not known of those
-    that were there when a Java client stored the whole state."""
+    under way.  `heartbeats`: how many distances a reader has reported since the whole state was last read; not stored.
+    `joined`: the update by which a reader joined, which distinguishes it from a later reader of the same name.  Unknown
+    for readers that were in the group when a Java client stored the whole state."""
 
     config: GroupConfig
     unassigned: Offsets
@@ -52,7 +52,7 @@ class GroupState:
     last_read: Offsets = field(default_factory=dict)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     updating: bool = False
-    beats: Mapping[str, int] = field(default_factory=dict)
+    heartbeats: Mapping[str, int] = field(default_factory=dict)
     joined: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -267,7 +267,7 @@ def _remove_reader(state: GroupState, update: RemoveReader) -> GroupState:
         state,
         assigned={other: held for other, held in state.assigned.items() if other != reader},
         distances={other: distance for other, distance in state.distances.items() if other != reader},
-        beats={other: count for other, count in state.beats.items() if other != reader},
+        heartbeats={other: count for other, count in state.heartbeats.items() if other != reader},
         joined={other: place for other, place in state.joined.items() if other != reader},
         unassigned={**state.unassigned, **final},
         checkpoints=state.checkpoints.without_reader(reader, final),
@@ -309,8 +309,8 @@ def _update_distance(state: GroupState, update: UpdateDistance) -> GroupState:
     if update.reader not in state.assigned:  # it was written without a condition
         return replace(state, last_read=last_read)
     distances = {**state.distances, update.reader: max(ASSUMED_LAG_MS, update.distance)}
-    beats = {**state.beats, update.reader: state.beats.get(update.reader, 0) + 1}
-    return replace(state, distances=distances, last_read=last_read, beats=beats)
+    heartbeats = {**state.heartbeats, update.reader: state.heartbeats.get(update.reader, 0) + 1}
+    return replace(state, distances=distances, last_read=last_read, heartbeats=heartbeats)
 
 
 def _complete(state: GroupState, update: SegmentCompleted) -> GroupState:
@@ -351,7 +351,7 @@ def _create_checkpoint(state: GroupState, update: CreateCheckpoint) -> GroupStat
 
 
 def _clear_checkpoints(state: GroupState, update: ClearCheckpointsBefore) -> GroupState:
-    return replace(state, checkpoints=state.checkpoints.from_on(update.checkpoint))
+    return replace(state, checkpoints=state.checkpoints.since(update.checkpoint))
 
 
 def _published(state: GroupState, update: CheckpointPublished) -> GroupState:

@@ -83,7 +83,7 @@ async def _missing(session: Session, stream: StreamName, held: dict[SegmentId, i
     return found, tiles(covered.values())
 
 
-class GroupWindows:
+class GroupTimeWindows:
     """The time windows one reader asks for, by stream."""
 
     def __init__(self, session: Session) -> None:

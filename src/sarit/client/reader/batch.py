@@ -82,7 +82,7 @@ def slice_of(
     return Slice(stream, segment, first, last)
 
 
-def left_of(part: Slice, error: Truncated) -> Slice | None:
+def remaining_after(part: Slice, error: Truncated) -> Slice | None:
     """What of a slice a truncation has left (pure); None: nothing.
 
     Whoever reads on there repeats nothing: what was handed out before lay below the new start of the segment."""
@@ -147,7 +147,7 @@ async def read_slice(
                     yield parsed
     except NotFound as error:
         raise Truncated(f"{error}: it was truncated away", -1) from None
-    if cursor.held_bytes:
+    if cursor.partial_bytes:
         raise Corrupt(f"{part.stream.segment(part.segment)}: offset {part.end} is in the middle of an event")
 
 
@@ -164,13 +164,13 @@ def as_arrow() -> Callable[[EventCursor, Buffer], pa.RecordBatch | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
+class _WorkerEnded:
     """A worker is through, or failed."""
 
     failure: Exception | None
 
 
-class _Gathering(Generic[T]):
+class _ParallelRead(Generic[T]):
     """Several slices read at once, their parts handed out as they come, a few held at most."""
 
     def __init__(
@@ -185,17 +185,17 @@ class _Gathering(Generic[T]):
         self._left = deque(sorted(slices, key=lambda part: -part.length))
         self._parse = parse
         self._skip_truncated = skip_truncated
-        self._parts: asyncio.Queue[T | _Ended] = asyncio.Queue(PIECES_AHEAD * parallel)
+        self._parts: asyncio.Queue[T | _WorkerEnded] = asyncio.Queue(PIECES_AHEAD * parallel)
         self._parallel = min(parallel, len(slices))
 
     async def run(self) -> AsyncIterator[T]:
         """Everything, in no order.  What fails first ends it all."""
-        tasks = [asyncio.ensure_future(self._work()) for _ in range(self._parallel)]
+        tasks = [asyncio.ensure_future(self._run_worker()) for _ in range(self._parallel)]
         going = len(tasks)
         try:
             while going:
                 part = await self._parts.get()
-                if not isinstance(part, _Ended):
+                if not isinstance(part, _WorkerEnded):
                     yield part
                     continue
                 if part.failure is not None:
@@ -206,14 +206,14 @@ class _Gathering(Generic[T]):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self) -> None:
+    async def _run_worker(self) -> None:
         failure: Exception | None = None
         try:
             while self._left:
                 await self._read(self._left.popleft())
         except Exception as error:
             failure = error
-        await self._parts.put(_Ended(failure))
+        await self._parts.put(_WorkerEnded(failure))
 
     async def _read(self, part: Slice) -> None:
         rest: Slice | None = part
@@ -226,7 +226,7 @@ class _Gathering(Generic[T]):
             except Truncated as error:
                 if not self._skip_truncated:
                     raise
-                rest = left_of(rest, error)
+                rest = remaining_after(rest, error)
 
 
 class BatchReader:
@@ -252,11 +252,11 @@ class BatchReader:
 
     def arrow_batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Record batches (event, segment, offset); those of one segment in order.  Raises Truncated."""
-        return self._gather(as_arrow())
+        return self._read_parallel(as_arrow())
 
     def batches(self) -> AsyncIterator[list[bytes]]:
         """Lists of events; those of one segment in order.  Raises Truncated."""
-        return self._gather(as_events)
+        return self._read_parallel(as_events)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The events one by one.  Raises Truncated."""
@@ -264,8 +264,8 @@ class BatchReader:
             for event in events:
                 yield event
 
-    def _gather(self, parse: Callable[[EventCursor, Buffer], T | None]) -> AsyncIterator[T]:
-        return _Gathering(self._session, list(self.slices), parse, self._parallel, self._skip_truncated).run()
+    def _read_parallel(self, parse: Callable[[EventCursor, Buffer], T | None]) -> AsyncIterator[T]:
+        return _ParallelRead(self._session, list(self.slices), parse, self._parallel, self._skip_truncated).run()
 
 
 # -- the next cut ---------------------------------------------------------------------------------
@@ -289,7 +289,9 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, a
     ended: set[SegmentId] = set()
     while True:
         infos = await segment_infos(session, stream, progress.positions)
-        fresh = [s for s, at in progress.positions.items() if s not in ended and _is_read(infos.get(s), s, at, stream)]
+        fresh = [
+            s for s, at in progress.positions.items() if s not in ended and _is_finished(infos.get(s), s, at, stream)
+        ]
         if not fresh:
             break
         for segment in fresh:
@@ -304,13 +306,13 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, a
         at, end = progress.positions[segment], infos[segment].end_offset
         if approximate:
             return end if at + step >= end else min(await locate(session, stream, segment, at + step), end)
-        return await _walk(session, Slice(stream, segment, at, end), at + step)
+        return await _boundary_after(session, Slice(stream, segment, at, end), at + step)
 
     located = await asyncio.gather(*map(one, open_segments))
     return StreamCut(stream, progress.positions | dict(zip(open_segments, located, strict=True)))
 
 
-async def _walk(session: Session, part: Slice, target: int) -> int:
+async def _boundary_after(session: Session, part: Slice, target: int) -> int:
     """The first event boundary of a slice at or behind `target`; its last one if there is none."""
     walk = BoundaryWalk(part.start, target)
     try:
@@ -327,7 +329,7 @@ async def _successors(session: Session, stream: StreamName, segment: SegmentId) 
     return await session.with_retry(lambda: session.controller.successors(stream, segment), REQUEST_TIMEOUT_SECONDS)
 
 
-def _is_read(info: SegmentInfo | None, segment: SegmentId, offset: int, stream: StreamName) -> bool:
+def _is_finished(info: SegmentInfo | None, segment: SegmentId, offset: int, stream: StreamName) -> bool:
     """Whether a segment is sealed and `offset` its end.  Raises Truncated."""
     name = stream.segment(segment)
     if info is None:

@@ -106,51 +106,51 @@ def arrow_schema() -> pa.Schema:
 class EventCursor:
     """`offset` is where the bytes held (a half event) begin, and the next event with them."""
 
-    __slots__ = ("_held", "_held_bytes", "_missing", "offset", "segment")
+    __slots__ = ("_missing", "_partial", "_partial_bytes", "offset", "segment")
 
     def __init__(self, segment: SegmentId, offset: int) -> None:
         self.segment = segment
         self.offset = offset
-        self._held: list[Buffer] = []
-        self._held_bytes = 0
+        self._partial: list[Buffer] = []
+        self._partial_bytes = 0
         self._missing = 0
 
     def __repr__(self) -> str:
-        return f"EventCursor({self.segment} at {self.offset}, {self._held_bytes} bytes of a half event)"
+        return f"EventCursor({self.segment} at {self.offset}, {self._partial_bytes} bytes of a half event)"
 
     @property
-    def held_bytes(self) -> int:
+    def partial_bytes(self) -> int:
         """Bytes of a half event."""
-        return self._held_bytes
+        return self._partial_bytes
 
-    def _whole(self, piece: Buffer) -> Buffer | None:
+    def _join_partial(self, piece: Buffer) -> Buffer | None:
         """The piece behind what is held, if that may make a whole event."""
-        if not self._held:
+        if not self._partial:
             return piece
-        self._held.append(piece)
-        self._held_bytes += len(piece)
+        self._partial.append(piece)
+        self._partial_bytes += len(piece)
         self._missing -= len(piece)
         if self._missing > 0:
             return None
-        whole = b"".join(self._held)
-        self._held.clear()
+        whole = b"".join(self._partial)
+        self._partial.clear()
         return whole
 
-    def _keep(self, data: Buffer, used: int) -> None:
+    def _store_rest(self, data: Buffer, used: int) -> None:
         self.offset += used
-        self._held_bytes = len(data) - used
-        if self._held_bytes:
-            self._held = [memoryview(data)[used:]]
+        self._partial_bytes = len(data) - used
+        if self._partial_bytes:
+            self._partial = [memoryview(data)[used:]]
             self._missing = missing_bytes(data, used)
 
     def events(self, piece: Buffer) -> Events | None:
         """The events that `piece` completes.  Raises Corrupt."""
-        data = self._whole(piece)
+        data = self._join_partial(piece)
         if data is None:
             return None
         events, used = parse_events(data, 0)
         start = self.offset
-        self._keep(data, used)
+        self._store_rest(data, used)
         return Events(self.segment, start, start + used, events) if events else None
 
     def table(self, piece: Buffer, schema: pa.Schema) -> pa.RecordBatch | None:
@@ -158,13 +158,13 @@ class EventCursor:
         import numpy as np
         import pyarrow as pa
 
-        whole = self._whole(piece)
+        whole = self._join_partial(piece)
         if whole is None:
             return None
         data = bytes(whole)
         arrays, begins, used = arrow_events(data, 0)
         start = self.offset
-        self._keep(data, used)
+        self._store_rest(data, used)
         if not arrays:
             return None
         events = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
@@ -175,14 +175,14 @@ class EventCursor:
 class BoundaryWalk:
     """`start` is a boundary, offsets in bytes.  `last` is the last boundary whose events before it came whole."""
 
-    __slots__ = ("_held", "_next", "_target", "_upto", "last")
+    __slots__ = ("_next", "_partial", "_received_end", "_target", "last")
 
     def __init__(self, start: int, target: int) -> None:
         self.last = start
         self._next = start
-        self._upto = start
+        self._received_end = start
         self._target = target
-        self._held = b""
+        self._partial = b""
 
     def __repr__(self) -> str:
         return f"BoundaryWalk(at {self.last}, to {self._target})"
@@ -194,17 +194,17 @@ class BoundaryWalk:
 
     def feed(self, piece: Buffer) -> bool:
         """Take the bytes that follow; True when the target was reached.  Raises Corrupt."""
-        data = self._held + bytes(piece)
-        base = self._upto - len(self._held)
-        self._upto += len(piece)
+        data = self._partial + bytes(piece)
+        base = self._received_end - len(self._partial)
+        self._received_end += len(piece)
         while True:
-            if self._next <= self._upto:
+            if self._next <= self._received_end:
                 self.last = self._next
             if self.found:
                 return True
             at = self._next - base
             if at + EVENT_HEADER_BYTES > len(data):
-                self._held = data[at:] if at < len(data) else b""
+                self._partial = data[at:] if at < len(data) else b""
                 return False
             count, length = run_of(data, at)
             if not count:

@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 READ_BYTES: Final = MIB - 4 * KIB  # with its envelope still below the pieces that `FrameReader` receives in
-LEAST_READ_BYTES: Final = 16 * KIB
+MIN_READ_BYTES: Final = 16 * KIB
 BUFFERED_READS: Final = 2
-CATCHING_UP_REQUESTS: Final = 2
+CATCH_UP_REQUESTS: Final = 2
 
 
-class Span:
+class ReadRequest:
     """One request: `length` bytes from `offset`; `data` once answered."""
 
     __slots__ = ("data", "length", "offset")
@@ -51,102 +51,102 @@ class Span:
         self.data: Buffer | None = None
 
     def __repr__(self) -> str:
-        return f"Span({self.offset}+{self.length}{'' if self.data is None else f', {len(self.data)} came'})"
+        return f"ReadRequest({self.offset}+{self.length}{'' if self.data is None else f', {len(self.data)} came'})"
 
 
-class Spans:
+class ReadWindow:
     """The requests of one segment from `offset` (the next byte to hand out) to `limit` (None: no end)."""
 
-    __slots__ = ("_asked", "_depth", "end", "limit", "offset", "read_bytes")
+    __slots__ = ("_max_outstanding", "_outstanding", "end", "limit", "offset", "read_bytes")
 
     def __init__(self, offset: int, limit: int | None, read_bytes: int) -> None:
         self.offset = offset
         self.limit = limit
         self.read_bytes = read_bytes
         self.end: int | None = offset if limit is not None and offset >= limit else None
-        self._asked: deque[Span] = deque()
-        self._depth = 1
+        self._outstanding: deque[ReadRequest] = deque()
+        self._max_outstanding = 1
 
     def __repr__(self) -> str:
-        return f"Spans(at {self.offset}, end {self.end}, {list(self._asked)})"
+        return f"ReadWindow(at {self.offset}, end {self.end}, {list(self._outstanding)})"
 
     @property
     def finished(self) -> bool:
         """Whether everything up to the end was handed out."""
         return self.end is not None and self.offset >= self.end
 
-    def wanted(self) -> list[Span]:
+    def next_requests(self) -> list[ReadRequest]:
         """New requests to make now."""
-        new: list[Span] = []
+        new: list[ReadRequest] = []
         bound = self.limit if self.end is None else self.end
-        while len(self._asked) < self._depth:
-            last = self._asked[-1] if self._asked else None
+        while len(self._outstanding) < self._max_outstanding:
+            last = self._outstanding[-1] if self._outstanding else None
             start = self.offset if last is None else last.offset + last.length
             length = self.read_bytes if bound is None else min(self.read_bytes, bound - start)
             if length <= 0:
                 break
-            span = Span(start, length)
-            self._asked.append(span)
+            span = ReadRequest(start, length)
+            self._outstanding.append(span)
             new.append(span)
         return new
 
-    def answered(self, span: Span, data: Buffer, at_tail: bool, end_of_segment: bool) -> list[Span]:
+    def answered(self, span: ReadRequest, data: Buffer, at_tail: bool, end_of_segment: bool) -> list[ReadRequest]:
         """An answer came; returns requests to make for what it left out."""
-        if span not in self._asked:
+        if span not in self._outstanding:
             return []
         if len(data) > span.length:
             data = memoryview(data)[: span.length]
             at_tail = end_of_segment = False
         span.data = data
         stop = span.offset + len(data)
-        self._depth = 1 if at_tail or len(data) < span.length else CATCHING_UP_REQUESTS
+        self._max_outstanding = 1 if at_tail or len(data) < span.length else CATCH_UP_REQUESTS
         if end_of_segment or stop == self.limit:
             self.ended(stop)
             return []
         missing = span.length - len(data)
         span.length = len(data)
-        if not missing or span is self._asked[-1]:
+        if not missing or span is self._outstanding[-1]:
             if not span.length:
-                self._asked.remove(span)
+                self._outstanding.remove(span)
             return []
-        gap = Span(stop, missing)
-        self._asked.insert(self._asked.index(span) + 1, gap)
+        gap = ReadRequest(stop, missing)
+        self._outstanding.insert(self._outstanding.index(span) + 1, gap)
         if not span.length:
-            self._asked.remove(span)
+            self._outstanding.remove(span)
         return [gap]
 
     def ended(self, end: int) -> None:
         """The segment (or the range) ends at `end`: nothing is to be asked behind it."""
         self.end = end
-        while self._asked and self._asked[-1].offset >= end:
-            self._asked.pop()
+        while self._outstanding and self._outstanding[-1].offset >= end:
+            self._outstanding.pop()
 
-    def is_first(self, span: Span) -> bool:
+    def is_first(self, span: ReadRequest) -> bool:
         """Whether `span` is the next to be handed out (a refusal of it counts), not asked in advance."""
-        return bool(self._asked) and self._asked[0] is span
+        return bool(self._outstanding) and self._outstanding[0] is span
 
-    def withdrawn(self, span: Span) -> None:
+    def refused(self, span: ReadRequest) -> None:
         """`span` was refused; it and what was asked behind it are forgotten."""
-        if span in self._asked:
-            while self._asked.pop() is not span:
+        if span in self._outstanding:
+            while self._outstanding.pop() is not span:
                 pass
-        self._depth = 1
+        self._max_outstanding = 1
 
     def restart(self) -> None:
         """The connection broke: forget all that is not answered, and what was asked behind it."""
-        kept: deque[Span] = deque()
-        for span in self._asked:
+        kept: deque[ReadRequest] = deque()
+        for span in self._outstanding:
             if span.data is None:
                 break
             kept.append(span)
-        self._asked = kept
-        self._depth = 1
+        self._outstanding = kept
+        self._max_outstanding = 1
 
     def take(self) -> list[Buffer]:
         """The bytes that came, from `offset` on without gaps; they count as handed out."""
         pieces: list[Buffer] = []
-        while self._asked and (data := self._asked[0].data) is not None:
-            self._asked.popleft()
+        while self._outstanding and (data := self._outstanding[0].data) is not None:
+            self._outstanding.popleft()
             self.offset += len(data)
             pieces.append(data)
         return pieces
@@ -175,31 +175,31 @@ class SegmentFetch:
         self._session = session
         self._stream = stream
         self._notify = notify
-        self._spans = Spans(start, limit, read_bytes)
+        self._window = ReadWindow(start, limit, read_bytes)
         self._pieces: deque[Buffer] = deque()
-        self._held_bytes = 0
+        self._buffered_bytes = 0
         self._connection: Connection | None = None
         self._requests: set[int] = set()
         self._backoff = session.backoff()
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"SegmentFetch({self.name}, {self._spans!r}, {self._held_bytes} bytes held)"
+        return f"SegmentFetch({self.name}, {self._window!r}, {self._buffered_bytes} bytes held)"
 
     @property
     def offset(self) -> int:
         """Where the next piece of `take` begins."""
-        return self._spans.offset - self._held_bytes
+        return self._window.offset - self._buffered_bytes
 
     @property
     def exhausted(self) -> bool:
         """Whether everything was taken, and no more will come."""
-        return self._spans.finished and not self._pieces
+        return self._window.finished and not self._pieces
 
     @property
     def ready(self) -> bool:
         """Whether there is something to see to: bytes, the end, or a failure."""
-        return bool(self._pieces) or self._spans.finished or self.failure is not None
+        return bool(self._pieces) or self._window.finished or self.failure is not None
 
     @property
     def all_taken(self) -> bool:
@@ -208,7 +208,7 @@ class SegmentFetch:
 
     def start(self) -> None:
         """Begin to fetch."""
-        if self._spans.finished:
+        if self._window.finished:
             self._notify(self)
         else:
             self._session.background.spawn(self._connect(), f"read {self.name}")
@@ -218,8 +218,8 @@ class SegmentFetch:
         if not self._pieces:
             return None
         piece = self._pieces.popleft()
-        self._held_bytes -= len(piece)
-        self._ask()
+        self._buffered_bytes -= len(piece)
+        self._request_more()
         return piece
 
     def close(self) -> None:
@@ -237,7 +237,7 @@ class SegmentFetch:
             try:
                 endpoint = await self._session.endpoint(self._stream, self.segment)
                 self._connection = await self._session.connections.to(endpoint, REQUESTS)
-                self._ask()
+                self._request_more()
                 return
             except Unavailable as error:
                 log.info("%s: %s", self.name, error)
@@ -253,18 +253,18 @@ class SegmentFetch:
             except Exception as error:  # any: whoever reads would wait for ever for what is not fetched
                 self._fail(error)
 
-    def _ask(self) -> None:
+    def _request_more(self) -> None:
         """Make the requests that are due."""
-        if self._connection is None or self._closed or self._held_bytes >= BUFFERED_READS * self._spans.read_bytes:
+        if self._connection is None or self._closed or self._buffered_bytes >= BUFFERED_READS * self._window.read_bytes:
             return
-        self._send(self._spans.wanted())
+        self._send(self._window.next_requests())
 
-    def _send(self, spans: list[Span]) -> None:
+    def _send(self, spans: list[ReadRequest]) -> None:
         connection = self._connection
         if connection is None:
             return
         for span in spans:
-            sink = _ReadSink(self, span)
+            sink = _ReplySink(self, span)
             try:
                 request_id = connection.expect(sink)
             except Unavailable as error:
@@ -275,7 +275,7 @@ class SegmentFetch:
             self._requests.add(request_id)
             connection.send([encode(ReadSegment(self.name, span.offset, span.length, "", request_id))])
 
-    def on_reply(self, sink: _ReadSink, reply: Any) -> None:
+    def on_reply(self, sink: _ReplySink, reply: Any) -> None:
         """The answer to one request."""
         self._requests.discard(sink.request_id)
         if self._closed or sink.connection is not self._connection:
@@ -284,11 +284,11 @@ class SegmentFetch:
         if type(reply) is SegmentRead:
             self._backoff.reset()
             self.at_tail = reply.at_tail
-            self._send(self._spans.answered(span, reply.data, reply.at_tail, reply.end_of_segment))
-        elif not self._spans.is_first(span):
-            self._spans.withdrawn(span)  # asked in advance, beyond the end
+            self._send(self._window.answered(span, reply.data, reply.at_tail, reply.end_of_segment))
+        elif not self._window.is_first(span):
+            self._window.refused(span)  # asked in advance, beyond the end
         elif type(reply) is SegmentIsSealed:
-            self._spans.ended(span.offset)
+            self._window.ended(span.offset)
         else:
             error = error_of(reply, self.name)
             if isinstance(error, Unavailable):
@@ -296,14 +296,14 @@ class SegmentFetch:
             else:
                 self._fail(error)
             return
-        for piece in self._spans.take():
+        for piece in self._window.take():
             self._pieces.append(piece)
-            self._held_bytes += len(piece)
-        if self._pieces or self._spans.finished:
+            self._buffered_bytes += len(piece)
+        if self._pieces or self._window.finished:
             self._notify(self)
-        self._ask()
+        self._request_more()
 
-    def on_lost(self, sink: _ReadSink, error: Unavailable) -> None:
+    def on_lost(self, sink: _ReplySink, error: Unavailable) -> None:
         """The connection of a request ended, or the segment is elsewhere: begin anew where we are."""
         if self._closed or self._connection is None or sink.connection is not self._connection:
             return
@@ -311,7 +311,7 @@ class SegmentFetch:
             self._connection.forget(request_id)
         self._requests.clear()
         self._connection = None
-        self._spans.restart()
+        self._window.restart()
         self._session.forget_endpoint(self._stream, self.segment)
         self._session.background.spawn(self._reconnect(error), f"read {self.name}")
 
@@ -333,12 +333,12 @@ class SegmentFetch:
             self.close()
 
 
-class _ReadSink:
+class _ReplySink:
     """Who waits for the answer to one request."""
 
     __slots__ = ("connection", "fetch", "request_id", "span")
 
-    def __init__(self, fetch: SegmentFetch, span: Span) -> None:
+    def __init__(self, fetch: SegmentFetch, span: ReadRequest) -> None:
         self.fetch = fetch
         self.span = span
         self.request_id = 0

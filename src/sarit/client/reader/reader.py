@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.client.core.deadline import within
 from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
-from sarit.client.reader.fetch import LEAST_READ_BYTES, READ_BYTES, SegmentFetch
+from sarit.client.reader.fetch import MIN_READ_BYTES, READ_BYTES, SegmentFetch
 from sarit.client.reader.progress import Progress
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
@@ -65,7 +65,7 @@ class EventReader:
         self._sources: dict[SegmentId, _Source] = {}
         self._ready: deque[_Source] = deque()
         self._current: Events | None = None
-        self._rest: pa.RecordBatch | None = None
+        self._rest_batch: pa.RecordBatch | None = None
         self._source: _Source | None = None
         self._wake: asyncio.Future[None] | None = None
         self._failure: Exception | None = None
@@ -78,7 +78,7 @@ class EventReader:
         if not self._opened:
             start, end = await self._bounds()
             self._progress = Progress(start.positions, end.positions if end is not None else None)
-            self._begin(list(self._progress.positions))
+            self._open_segments(list(self._progress.positions))
             self._opened = True
         return self
 
@@ -120,17 +120,17 @@ class EventReader:
 
     async def next_table(self) -> bool:
         """Have a record batch at hand, not handed out yet; False at the end.  Hand it out by `take_table`."""
-        if self._rest is None:
-            self._rest = await self._parsed_table()
-        return self._rest is not None
+        if self._rest_batch is None:
+            self._rest_batch = await self._parsed_table()
+        return self._rest_batch is not None
 
     def take_table(self, most: int | None) -> pa.RecordBatch:
         """Hand out up to `most` events of the record batch that is at hand; none when none is."""
-        batch, self._rest = self._rest, None
+        batch, self._rest_batch = self._rest_batch, None
         if batch is None:
             return _empty(self._arrow_schema())
         if most is not None and batch.num_rows > most:
-            self._rest = batch.slice(most)
+            self._rest_batch = batch.slice(most)
             return batch.slice(0, most)
         return batch
 
@@ -146,8 +146,8 @@ class EventReader:
         positions = dict(self._progress.positions)
         if self._source is not None:
             cursor = self._source.cursor
-            if self._rest is not None:
-                positions[cursor.segment] = self._rest.column(2)[0].as_py()
+            if self._rest_batch is not None:
+                positions[cursor.segment] = self._rest_batch.column(2)[0].as_py()
             else:
                 positions[cursor.segment] = cursor.offset if self._current is None else self._current.position()
         return StreamCut(self.stream, positions)
@@ -155,7 +155,7 @@ class EventReader:
     @property
     def at_tail(self) -> bool:
         """Whether, at last sight, there was nothing more to read right now."""
-        if not self._opened or self._ready or self._rest is not None or self.waiting_events() is not None:
+        if not self._opened or self._ready or self._rest_batch is not None or self.waiting_events() is not None:
             return False
         # The blocking client asks on another thread while the loop begins successors: they may not be there yet.
         sources = map(self._sources.get, self._progress.unfinished())
@@ -189,11 +189,11 @@ class EventReader:
         """Events not handed out yet (at least one), None at the end.  Hand them out through `left`."""
         if (waiting := self.waiting_events()) is not None:
             return waiting
-        if self._rest is not None:
-            self._current = self._rest_as_events()
+        if self._rest_batch is not None:
+            self._current = self._rest_batch_as_events()
             return self._current
         while True:
-            self._settle()
+            self._finish_current()
             source = await self._next_source()
             if source is None:
                 return None
@@ -209,7 +209,7 @@ class EventReader:
         if self._current is not None and (left := self._current.table(schema)) is not None:
             return left
         while True:
-            self._settle()
+            self._finish_current()
             source = await self._next_source()
             if source is None:
                 return None
@@ -220,10 +220,10 @@ class EventReader:
                 if batch is not None:
                     return batch
 
-    def _rest_as_events(self) -> Events:
-        assert self._rest is not None
+    def _rest_batch_as_events(self) -> Events:
+        assert self._rest_batch is not None
         assert self._source is not None
-        rest, self._rest = self._rest, None
+        rest, self._rest_batch = self._rest_batch, None
         cursor = self._source.cursor
         return Events(cursor.segment, rest.column(2)[0].as_py(), cursor.offset, rest.column(0).to_pylist())
 
@@ -232,7 +232,7 @@ class EventReader:
             self._schema = arrow_schema()
         return self._schema
 
-    def _settle(self) -> None:
+    def _finish_current(self) -> None:
         """What was handed out last is consumed: note it, and finish its segment if that was the end."""
         self._current = None
         source, self._source = self._source, None
@@ -243,26 +243,26 @@ class EventReader:
         if source.fetch.exhausted:
             self._finish(source)
         else:
-            self._queue(source)
+            self._enqueue(source)
 
     # -- which segments -----------------------------------------------------------------------
 
-    def _begin(self, segments: list[SegmentId]) -> None:
+    def _open_segments(self, segments: list[SegmentId]) -> None:
         count = max(len(self._sources) + len(segments), 1)
-        read_bytes = min(max(FETCH_BYTES // (2 * count), LEAST_READ_BYTES), READ_BYTES)
+        read_bytes = min(max(FETCH_BYTES // (2 * count), MIN_READ_BYTES), READ_BYTES)
         for segment in segments:
             offset = self._progress.positions[segment]
             limit = self._progress.limit(segment)
-            fetch = SegmentFetch(self._session, self.stream, segment, offset, limit, self._notified, read_bytes)
+            fetch = SegmentFetch(self._session, self.stream, segment, offset, limit, self._on_fetched, read_bytes)
             self._sources[segment] = _Source(fetch, EventCursor(segment, offset))
             fetch.start()
 
-    def _notified(self, fetch: SegmentFetch) -> None:
+    def _on_fetched(self, fetch: SegmentFetch) -> None:
         source = self._sources.get(fetch.segment)
         if source is not None and source.fetch is fetch:
-            self._queue(source, always=True)
+            self._enqueue(source, always=True)
 
-    def _queue(self, source: _Source, *, always: bool = False) -> None:
+    def _enqueue(self, source: _Source, *, always: bool = False) -> None:
         if not source.queued and (always or source.fetch.ready):
             source.queued = True
             self._ready.append(source)
@@ -300,22 +300,22 @@ class EventReader:
         segment = source.cursor.segment
         if self._sources.pop(segment, None) is None:
             return
-        if source.cursor.held_bytes:
+        if source.cursor.partial_bytes:
             self._failure = Corrupt(f"{source.fetch.name} ends at {source.cursor.offset} in the middle of an event")
             return
         source.fetch.close()
         if self._progress.stops_at_limit(segment):
             self._progress.finished(segment)
         else:
-            self._session.background.spawn(self._follow(segment), f"successors of {source.fetch.name}")
+            self._session.background.spawn(self._open_successors(segment), f"successors of {source.fetch.name}")
 
-    async def _follow(self, segment: SegmentId) -> None:
+    async def _open_successors(self, segment: SegmentId) -> None:
         """Begin what may begin now that a segment was read to its end."""
         controller = self._session.controller
         try:
             successors = await self._session.with_retry(lambda: controller.successors(self.stream, segment))
             if not self._closed:
-                self._begin(self._progress.followed(segment, successors))
+                self._open_segments(self._progress.followed(segment, successors))
         except Exception as error:  # any: whoever reads would wait for ever for segments that do not begin
             self._failure = error
         self._notify()
@@ -327,11 +327,11 @@ class EventReader:
             self._failure = error
         elif self._skip_truncated and isinstance(error, Truncated):
             self._progress.positions[segment] = error.start_offset
-            self._begin([segment])
+            self._open_segments([segment])
         elif self._skip_truncated and self._progress.stops_at_limit(segment):
             self._progress.finished(segment)
         elif self._skip_truncated:
-            self._session.background.spawn(self._follow(segment), f"successors of {name}")
+            self._session.background.spawn(self._open_successors(segment), f"successors of {name}")
         else:
             start = error.start_offset if isinstance(error, Truncated) else -1
             what = f"begins at {start} now" if start >= 0 else "is gone"

@@ -43,7 +43,7 @@ async def segment_batches(
             moved.clear()
             if not fetch.ready:
                 await moved.wait()
-        if cursor.held_bytes:
+        if cursor.partial_bytes:
             raise Corrupt(f"{fetch.name}: offset {end} is in the middle of an event")
     finally:
         fetch.close()

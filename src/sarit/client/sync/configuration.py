@@ -14,7 +14,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.client.sync.synchronizer import Follower
+from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Corrupt, Invalid, SaritError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class SharedConfiguration:
     def __init__(self, session: Session, shared: StateSynchronizer[Values]) -> None:
         self._session = session
         self._shared = shared
-        self._follower = Follower(shared)
+        self._follower = StateFollower(shared)
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class SharedConfiguration:
     async def refresh(self) -> None:
         """See what was changed before this call."""
         await self._shared.fetch()
-        self._follower.ring()
+        self._follower.notify()
 
     async def edit(self, change: Callable[[Values], object]) -> bool:
         """Let `change` alter a copy of the newest settings; write the difference, if there is one; whether there was.
@@ -128,7 +128,7 @@ class SharedConfiguration:
             return [] if update is None else [update]
 
         written = await self._shared.update(decide)
-        self._follower.ring()
+        self._follower.notify()
         return written
 
     async def set(self, name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.client.sync import configuration, membership_list
 from sarit.client.sync.configuration import SharedConfiguration
-from sarit.client.sync.membership import DEFAULT_LEASE_SECONDS, LeaderElection, Membership, begin
+from sarit.client.sync.membership import DEFAULT_LEASE_SECONDS, LeaderElection, Membership, initialize_group
 from sarit.client.sync.revisioned import Revision, RevisionedStream, open_or_create
 from sarit.client.sync.synchronizer import COMPACT_AFTER_BYTES, StateSynchronizer
 from sarit.core.names import StreamName
@@ -69,7 +69,7 @@ class Coordination:
         shared = await self.synchronizer(
             stream, membership_list.decode, membership_list.apply, snapshot=membership_list.encode
         )
-        await begin(shared, lease_seconds)
+        await initialize_group(shared, lease_seconds)
         return await Membership(self._session, shared, name, data).open()
 
     async def leader_election(

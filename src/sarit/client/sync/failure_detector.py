@@ -19,21 +19,21 @@ K = TypeVar("K", bound="Hashable")
 class FailureDetector(Generic[K]):
     """What one watcher knows; times in seconds of its monotonic clock."""
 
-    __slots__ = ("_lease_seconds", "_looked", "_seen")
+    __slots__ = ("_lease_seconds", "_observed", "_observed_at")
 
     def __init__(self, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
-        self._looked: float | None = None
-        self._seen: dict[K, tuple[int, float]] = {}  # member -> (beats, seconds of silence)
+        self._observed_at: float | None = None
+        self._observed: dict[K, tuple[int, float]] = {}  # member -> (beats, seconds of silence)
 
-    def look(self, beats: Mapping[K, int], now: float) -> dict[K, int]:
+    def observe(self, heartbeats: Mapping[K, int], now: float) -> dict[K, int]:
         """Take note of the counts as of now; those silent for a whole lease, with the count they stopped at."""
-        passed = 0.0 if self._looked is None else min(now - self._looked, self._lease_seconds / 2)
-        self._looked = now
+        passed = 0.0 if self._observed_at is None else min(now - self._observed_at, self._lease_seconds / 2)
+        self._observed_at = now
         seen: dict[K, tuple[int, float]] = {}
-        for number, count in beats.items():
-            before = self._seen.get(number)
+        for number, count in heartbeats.items():
+            before = self._observed.get(number)
             same = before is not None and before[0] == count
             seen[number] = (count, before[1] + passed if same and before is not None else 0.0)
-        self._seen = seen
+        self._observed = seen
         return {number: count for number, (count, silent) in seen.items() if silent >= self._lease_seconds}

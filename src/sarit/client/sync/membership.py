@@ -1,8 +1,8 @@
 """Who is there: the members of a group, and the end of those that die.
 
-Theory of operation.  The roster (`roster.py`) is a shared state.  A member beats four times a lease, by a conditional
+Theory of operation.  The roster (`current.py`) is a shared state.  A member beats four times a lease, by a conditional
 update: that it succeeds shows, too, that the member is still on the roster.  Everybody, members and watchers, fetches
-the roster when it changes and takes those off who were silent for a whole lease (`silence.py`) - on the condition
+the roster when it changes and takes those off who were silent for a whole lease (`detector.py`) - on the condition
 that their count is still the same, so a beat that came in between saves its member.
 
 A member that finds itself off the roster joins again, under a new number.  `holds` is what it may rely on by itself:
@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.client.sync import membership_list
 from sarit.client.sync.failure_detector import FailureDetector
-from sarit.client.sync.synchronizer import Follower
+from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.client.core.session import Session
-    from sarit.client.sync.membership_list import Member, Roster
+    from sarit.client.sync.membership_list import Member, MembershipList
     from sarit.client.sync.synchronizer import StateSynchronizer
 
 log = logging.getLogger(__name__)
@@ -33,15 +33,15 @@ log = logging.getLogger(__name__)
 DEFAULT_LEASE_SECONDS: Final = 10.0
 MIN_LEASE_SECONDS: Final = 0.5
 MAX_LEASE_SECONDS: Final = 3600.0
-BEATS_PER_LEASE: Final = 4
-LOOKS_PER_LEASE: Final = 50
-SAFE_PART: Final = 0.8
-LEAVE_SECONDS: Final = 5.0
+HEARTBEATS_PER_LEASE: Final = 4
+POLLS_PER_LEASE: Final = 50
+SAFE_LEASE_FRACTION: Final = 0.8
+LEAVE_TIMEOUT_SECONDS: Final = 5.0
 
 T = TypeVar("T")
 
 
-async def begin(shared: StateSynchronizer[Roster], lease_seconds: float) -> None:
+async def initialize_group(shared: StateSynchronizer[MembershipList], lease_seconds: float) -> None:
     """Make the group if there is none.  Raises Invalid: no lease may be as long; the group has another."""
     if not MIN_LEASE_SECONDS <= lease_seconds <= MAX_LEASE_SECONDS:
         raise Invalid(f"a lease of {lease_seconds} s: it must be {MIN_LEASE_SECONDS} to {MAX_LEASE_SECONDS:.0f} s")
@@ -56,21 +56,23 @@ async def begin(shared: StateSynchronizer[Roster], lease_seconds: float) -> None
 class Membership:
     """A place in a group, or a view of it.  Make one with `await client.coordination.membership(...)`."""
 
-    def __init__(self, session: Session, shared: StateSynchronizer[Roster], name: str | None, data: str) -> None:
+    def __init__(
+        self, session: Session, shared: StateSynchronizer[MembershipList], name: str | None, data: str
+    ) -> None:
         """`name` None: watch, do not join."""
         self.name = name
         self._session = session
         self._shared = shared
         self._data = data
         self._number: int | None = None
-        self._confirmed = 0.0
-        self._beat_due = 0.0
-        self._follower = Follower(shared)
-        self._turn_lock = asyncio.Lock()
+        self._confirmed_at = 0.0
+        self._heartbeat_due = 0.0
+        self._follower = StateFollower(shared)
+        self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._asked_in = False  # whether the newest steps were to join
+        self._join_requested = False  # whether the newest steps were to join
         self.lease_seconds = shared.state.lease_ms / 1000
-        self._silence: FailureDetector[int] = FailureDetector(self.lease_seconds)
+        self._failure_detector: FailureDetector[int] = FailureDetector(self.lease_seconds)
 
     def __repr__(self) -> str:
         return f"Membership({self._shared.stream.stream}, {self.name}, number {self._number})"
@@ -79,7 +81,7 @@ class Membership:
         """Join.  Raises NotFound, Unavailable."""
         self._session.register(self)
         try:
-            await self._turn()
+            await self._heartbeat_round()
         except BaseException:
             self._session.unregister(self)
             self._follower.end()
@@ -106,11 +108,11 @@ class Membership:
 
     def left_seconds(self) -> float:
         """For how long that is certain without another beat."""
-        return self._confirmed + SAFE_PART * self.lease_seconds - self._session.env.clock.monotonic()
+        return self._confirmed_at + SAFE_LEASE_FRACTION * self.lease_seconds - self._session.env.clock.monotonic()
 
-    async def until(self, look: Callable[[], T | None], seconds: Callable[[], float | None] = lambda: None) -> T:
-        """What `look` finds, asked whenever this member looked around, and after `seconds()`, once it is not None."""
-        return await self._follower.until(look, seconds)
+    async def until(self, condition: Callable[[], T | None], seconds: Callable[[], float | None] = lambda: None) -> T:
+        """What `condition` returns once that is not None; called after each heartbeat round and after `seconds()`."""
+        return await self._follower.until(condition, seconds)
 
     async def changed(self, since: tuple[Member, ...]) -> tuple[Member, ...]:
         """Who is there, once it is not `since`.  Raises the failure that ended the membership."""
@@ -126,26 +128,26 @@ class Membership:
     async def describe(self, data: str) -> None:
         """Replace this member's data.  Raises Invalid (too long)."""
         membership_list.check_member(self._check_named(), data)
-        async with self._turn_lock:
+        async with self._lock:
             self._data = data
             number = self._number
             if number is not None:
                 await self._shared.update(lambda _: [membership_list.describe(number, data)])
-        self._follower.ring()
+        self._follower.notify()
 
     async def rejoin(self) -> None:
         """Go to the end of the order: leave and join in one step."""
         name = self._check_named()
 
-        def decide(roster: Roster) -> list[bytes]:
-            leave = [] if roster.numbered(self._number) is None else [membership_list.leave(self._number or 0)]
-            return [*leave, membership_list.join(name, self._data)] if leave or name not in roster.members else []
+        def decide(current: MembershipList) -> list[bytes]:
+            leave = [] if current.numbered(self._number) is None else [membership_list.leave(self._number or 0)]
+            return [*leave, membership_list.join(name, self._data)] if leave or name not in current.members else []
 
-        async with self._turn_lock:
+        async with self._lock:
             began = self._session.env.clock.monotonic()
             if await self._shared.update(decide):
-                self._in(self._shared.state.members[name].number, began)
-        self._follower.ring()
+                self._set_joined(self._shared.state.members[name].number, began)
+        self._follower.notify()
 
     def _check_named(self) -> str:
         if self._follower.failure is not None:
@@ -165,7 +167,7 @@ class Membership:
         number, self._number = self._number, None
         if number is not None:
             try:
-                async with asyncio.timeout(LEAVE_SECONDS):
+                async with asyncio.timeout(LEAVE_TIMEOUT_SECONDS):
                     await self._shared.update(lambda r: [membership_list.leave(number)] if r.numbered(number) else [])
             except (SaritError, TimeoutError) as error:
                 log.info("%s leaves by the end of its lease: %s", self.name, error)
@@ -187,11 +189,11 @@ class Membership:
         backoff = self._session.backoff()
         try:
             while True:
-                await asyncio.sleep(self.lease_seconds / LOOKS_PER_LEASE)
-                pause = max(0.0, self._beat_due - self._session.env.clock.monotonic())
+                await asyncio.sleep(self.lease_seconds / POLLS_PER_LEASE)
+                pause = max(0.0, self._heartbeat_due - self._session.env.clock.monotonic())
                 try:
                     await self._follower.wait(pause)
-                    await self._turn()
+                    await self._heartbeat_round()
                     backoff.reset()
                 except (Unavailable, Conflict) as error:
                     await backoff.wait(error)
@@ -200,50 +202,50 @@ class Membership:
             self._number = None
             self._follower.end(error)
 
-    async def _turn(self) -> None:
+    async def _heartbeat_round(self) -> None:
         """Fetch, take off who is silent, beat or join when that is due."""
-        async with self._turn_lock:
+        async with self._lock:
             await self._shared.fetch()
             now = self._session.env.clock.monotonic()
-            silent = self._silence.look(self._shared.state.beats, now)
+            silent = self._failure_detector.observe(self._shared.state.heartbeats, now)
             silent.pop(self._number or 0, None)
-            self._note_loss()
-            due = self.name is not None and (self._number is None or now >= self._beat_due)
+            self._detect_removal()
+            due = self.name is not None and (self._number is None or now >= self._heartbeat_due)
             if due or silent:
-                wrote = await self._shared.update(lambda roster: self._steps(roster, silent))
-                self._note_loss()
+                wrote = await self._shared.update(lambda current: self._due_updates(current, silent))
+                self._detect_removal()
                 if self._number is not None:
                     if wrote:
-                        self._in(self._number, now)
-                elif wrote and self.name is not None and self._asked_in:
-                    self._in(self._shared.state.members[self.name].number, now)
-            if now >= self._beat_due:
-                self._beat_due = now + self.lease_seconds / BEATS_PER_LEASE
-        self._follower.ring()
+                        self._set_joined(self._number, now)
+                elif wrote and self.name is not None and self._join_requested:
+                    self._set_joined(self._shared.state.members[self.name].number, now)
+            if now >= self._heartbeat_due:
+                self._heartbeat_due = now + self.lease_seconds / HEARTBEATS_PER_LEASE
+        self._follower.notify()
 
-    def _steps(self, roster: Roster, silent: dict[int, int]) -> list[bytes]:
+    def _due_updates(self, current: MembershipList, silent: dict[int, int]) -> list[bytes]:
         """The updates that are due: members off that are still silent, then this one's beat or joining."""
-        gone = {number for number, beats in silent.items() if roster.beats.get(number) == beats}
+        gone = {number for number, heartbeats in silent.items() if current.heartbeats.get(number) == heartbeats}
         steps = [membership_list.leave(number) for number in sorted(gone)]
-        self._asked_in = False
+        self._join_requested = False
         if self.name is None:
             return steps
-        if self._number is not None and roster.numbered(self._number) is not None:
-            return [*steps, membership_list.beat(self._number)]
-        holder = roster.members.get(self.name)
-        if (holder is None or holder.number in gone) and len(roster.members) - len(gone) < membership_list.MAX_MEMBERS:
-            self._asked_in = True
+        if self._number is not None and current.numbered(self._number) is not None:
+            return [*steps, membership_list.heartbeat(self._number)]
+        holder = current.members.get(self.name)
+        if (holder is None or holder.number in gone) and len(current.members) - len(gone) < membership_list.MAX_MEMBERS:
+            self._join_requested = True
             steps.append(membership_list.join(self.name, self._data))
         return steps
 
-    def _note_loss(self) -> None:
+    def _detect_removal(self) -> None:
         if self._number is not None and self._shared.state.numbered(self._number) is None:
             log.warning("%r was taken off: it was silent for more than %s s", self, self.lease_seconds)
             self._number = None
 
-    def _in(self, number: int, confirmed: float) -> None:
-        self._number, self._confirmed = number, confirmed
-        self._beat_due = confirmed + self.lease_seconds / BEATS_PER_LEASE
+    def _set_joined(self, number: int, confirmed: float) -> None:
+        self._number, self._confirmed_at = number, confirmed
+        self._heartbeat_due = confirmed + self.lease_seconds / HEARTBEATS_PER_LEASE
 
 
 class LeaderElection:

@@ -41,22 +41,22 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Roster:
-    """`members` by name, in the order of their numbers; `beats` by number."""
+class MembershipList:
+    """`members` by name, in the order of their numbers; `heartbeats` by number."""
 
     lease_ms: int
     next_number: int
     members: Mapping[str, Member]
-    beats: Mapping[int, int]
+    heartbeats: Mapping[int, int]
 
     def numbered(self, number: int | None) -> Member | None:
         """The member of that number, if it is there."""
         return next((member for member in self.members.values() if member.number == number), None)
 
 
-def empty(lease_ms: int) -> Roster:
+def empty(lease_ms: int) -> MembershipList:
     """A group of nobody."""
-    return Roster(lease_ms, 1, {}, {})
+    return MembershipList(lease_ms, 1, {}, {})
 
 
 def check_member(name: str, data: str) -> None:
@@ -84,7 +84,7 @@ def leave(number: int) -> bytes:
     return _update(leave=number)
 
 
-def beat(number: int) -> bytes:
+def heartbeat(number: int) -> bytes:
     """The update that says that a member lives."""
     return _update(beat=number)
 
@@ -94,59 +94,59 @@ def describe(number: int, data: str) -> bytes:
     return _update(data=data, of=number)
 
 
-def encode(roster: Roster) -> bytes:
+def encode(current: MembershipList) -> bytes:
     """The initial state."""
     members = {
-        name: {"number": member.number, "beats": roster.beats[member.number], "data": member.data}
-        for name, member in roster.members.items()
+        name: {"number": member.number, "beats": current.heartbeats[member.number], "data": member.data}
+        for name, member in current.members.items()
     }
-    return _update(version=VERSION, lease_ms=roster.lease_ms, next=roster.next_number, members=members)
+    return _update(version=VERSION, lease_ms=current.lease_ms, next=current.next_number, members=members)
 
 
-def decode(data: bytes) -> Roster:
+def decode(data: bytes) -> MembershipList:
     """A roster of `encode`'s bytes.  Raises Corrupt."""
     try:
         found = json.loads(data)
         if found["version"] != VERSION:
             raise Corrupt(f"a group of version {found['version']}; version {VERSION} is known: update this program")
         members = {name: Member(name, int(m["number"]), str(m["data"])) for name, m in found["members"].items()}
-        beats = {int(m["number"]): int(m["beats"]) for m in found["members"].values()}
-        return Roster(int(found["lease_ms"]), int(found["next"]), members, beats)
+        heartbeats = {int(m["number"]): int(m["beats"]) for m in found["members"].values()}
+        return MembershipList(int(found["lease_ms"]), int(found["next"]), members, heartbeats)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise Corrupt("this is not the state of a group") from None
 
 
-def apply(roster: Roster, update: bytes, _: Revision) -> Roster:
+def apply(current: MembershipList, update: bytes, _: Revision) -> MembershipList:
     """The roster after an update.  Raises Corrupt."""
     try:
         found = json.loads(update)
         if "join" in found:
-            return _joined(roster, str(found["join"]), str(found["data"]))
+            return _joined(current, str(found["join"]), str(found["data"]))
         number = int(found.get("leave") or found.get("beat") or found["of"])
-        member = roster.numbered(number)
+        member = current.numbered(number)
         if member is None:
-            return roster
+            return current
         if "beat" in found:
-            return replace(roster, beats={**roster.beats, number: roster.beats[number] + 1})
+            return replace(current, heartbeats={**current.heartbeats, number: current.heartbeats[number] + 1})
         if "leave" in found:
             return replace(
-                roster,
-                members={name: other for name, other in roster.members.items() if other.number != number},
-                beats={other: count for other, count in roster.beats.items() if other != number},
+                current,
+                members={name: other for name, other in current.members.items() if other.number != number},
+                heartbeats={other: count for other, count in current.heartbeats.items() if other != number},
             )
         described = replace(member, data=str(found["data"]))
-        return replace(roster, members={**roster.members, member.name: described})
+        return replace(current, members={**current.members, member.name: described})
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         raise Corrupt("this is not an update of a group") from None
 
 
-def _joined(roster: Roster, name: str, data: str) -> Roster:
-    if name in roster.members:
-        return roster
-    number = roster.next_number
+def _joined(current: MembershipList, name: str, data: str) -> MembershipList:
+    if name in current.members:
+        return current
+    number = current.next_number
     return replace(
-        roster,
+        current,
         next_number=number + 1,
-        members={**roster.members, name: Member(name, number, data)},
-        beats={**roster.beats, number: 0},
+        members={**current.members, name: Member(name, number, data)},
+        heartbeats={**current.heartbeats, number: 0},
     )

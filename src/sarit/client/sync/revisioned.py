@@ -160,7 +160,7 @@ class RevisionedStream:
 
     async def wait_beyond(self, revision: Revision) -> None:
         """Wait until there may be more than `revision`: an entry, a truncation, a seal, or some seconds have passed."""
-        reply = await self._ask(lambda i, name, token: ReadSegment(name, revision.offset, 1, token, i))
+        reply = await self._request(lambda i, name, token: ReadSegment(name, revision.offset, 1, token, i))
         if type(reply) not in (SegmentRead, SegmentIsSealed):
             error = error_of(reply, self._name)
             if not isinstance(error, Truncated):
@@ -169,7 +169,7 @@ class RevisionedStream:
     async def _read(self, offset: int, length: int) -> tuple[bytes, bool]:
         """Some bytes, one at the least, and whether they reach the tail; the caller knows that there are some."""
         while True:
-            reply = await self._ask(lambda i, name, token: ReadSegment(name, offset, length, token, i))
+            reply = await self._request(lambda i, name, token: ReadSegment(name, offset, length, token, i))
             read = expect(reply, SegmentRead, self._name)
             if read.data:
                 return bytes(read.data), read.at_tail or read.end_of_segment
@@ -177,7 +177,7 @@ class RevisionedStream:
     async def _info(self) -> Any:
         return await segment_info(self.session, self.stream, self.segment)
 
-    async def _ask(self, make: Callable[[int, str, str], Any]) -> Any:
+    async def _request(self, make: Callable[[int, str, str], Any]) -> Any:
         return await ask_store(self.session, self.stream, self.segment, make)
 
     # -- writing --------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class RevisionedStream:
 
     async def get_mark(self) -> Revision | None:
         """The revision that was marked, if one was."""
-        reply = await self._ask(lambda i, name, token: GetSegmentAttribute(i, name, MARK_ATTRIBUTE, token))
+        reply = await self._request(lambda i, name, token: GetSegmentAttribute(i, name, MARK_ATTRIBUTE, token))
         value = expect(reply, SegmentAttribute, self._name).value
         return None if value == NULL_ATTRIBUTE_VALUE else Revision(value)
 
@@ -258,7 +258,7 @@ class RevisionedStream:
             values = [NULL_ATTRIBUTE_VALUE if mark is None else mark.offset for mark in (new, expected)]
             return UpdateSegmentAttribute(request, name, MARK_ATTRIBUTE, values[0], values[1], token)
 
-        reply = await self._ask(make)
+        reply = await self._request(make)
         if expect(reply, SegmentAttributeUpdated, self._name).success:
             return True
         # The answer to an earlier question may have been lost, and the question have been the one that set it.

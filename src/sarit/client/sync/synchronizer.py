@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMPACT_AFTER_BYTES: Final = 512 * KIB
-COMPACT_ONE_IN: Final = 20
+COMPACTION_ODDS: Final = 20
 MAX_CONFLICTS: Final = 10_000
 MAX_PAUSE_SECONDS: Final = 0.05
 MAX_CONFLICT_PAUSE_SECONDS: Final = 0.004
-RUN_BEFORE_PAUSE: Final = 64
-PAUSE_WRITES: Final = 6
-NEW_CONFLICTS: Final = 8
+WRITES_BEFORE_PAUSE: Final = 64
+PAUSE_PER_WRITE: Final = 6
+YIELDING_CONFLICTS: Final = 8
 _INIT: Final = 1
 _UPDATES: Final = 2
 _INT: Final = struct.Struct(">i")
@@ -112,21 +112,21 @@ class StateSynchronizer(Generic[S]):
         self._apply = apply
         self._snapshot = snapshot
         self._compact_after_bytes = compact_after_bytes
-        self._held: tuple[S, Revision] | None = None
-        self._begun = 0  # the offset behind the newest initial state
-        self._turn = asyncio.Lock()
+        self._current: tuple[S, Revision] | None = None
+        self._initial_offset = 0  # the offset behind the newest initial state
+        self._lock = asyncio.Lock()
         self._clock = stream.session.env.clock
-        self._run = 0  # how many writes followed each other without a break
-        self._ended = 0.0  # when the last one did, in seconds of the monotonic clock
+        self._consecutive_writes = 0  # how many writes followed each other without a break
+        self._last_write_ended = 0.0  # when the last one did, in seconds of the monotonic clock
 
     def __repr__(self) -> str:
-        at = "no state" if self._held is None else f"state at {self._held[1].offset}"
+        at = "no state" if self._current is None else f"state at {self._current[1].offset}"
         return f"StateSynchronizer({self.stream.stream}, {at})"
 
     @property
     def known(self) -> bool:
         """Whether there is a state: somebody initialised it, and it was fetched."""
-        return self._held is not None
+        return self._current is not None
 
     @property
     def state(self) -> S:
@@ -139,47 +139,53 @@ class StateSynchronizer(Generic[S]):
         return self._expect()[1]
 
     def _expect(self) -> tuple[S, Revision]:
-        if self._held is None:
+        if self._current is None:
             raise NotFound(f"{self.stream.stream} holds no state (yet): initialize it, or fetch what another has")
-        return self._held
+        return self._current
 
     # -- reading --------------------------------------------------------------------------------
 
     async def fetch(self) -> None:
         """Apply what was written since.  Raises Corrupt."""
-        async with self._turn:
+        async with self._lock:
             await self._fetch()
 
     async def _fetch(self, news: bool = False) -> None:
         """`news`: it is known that there is an entry behind the one last seen."""
-        start, whole = (self._held[1], True) if self._held is not None else (await self._beginning(), False)
+        start, whole = (
+            (self._current[1], True) if self._current is not None else (await self._initial_revision(), False)
+        )
         while True:
             try:
                 read = self.stream.read_news if news else self.stream.read_from
                 async for revision, value in read(start):
                     entry = decode_entry(value)
                     if isinstance(entry, bytes):
-                        self._held, self._begun, whole = (self._initial(entry), revision), revision.offset, True
-                    elif self._held is not None and whole:
-                        self._held = (self._after(self._held[0], revision, entry), revision)
+                        self._current, self._initial_offset, whole = (
+                            (self._initial(entry), revision),
+                            revision.offset,
+                            True,
+                        )
+                    elif self._current is not None and whole:
+                        self._current = (self._apply_all(self._current[0], revision, entry), revision)
                 break
             except Truncated:
                 start, whole, news = (
-                    await self._beginning(),
+                    await self._initial_revision(),
                     False,
                     False,
                 )  # what is held is old: only an initial state follows it
-        if self._held is not None and not whole:
+        if self._current is not None and not whole:
             raise Corrupt(
                 f"{self.stream.stream} was truncated, and no initial state follows: it was not compacted first"
             )
 
-    async def _beginning(self) -> Revision:
+    async def _initial_revision(self) -> Revision:
         """Where an initial state is to be found from."""
         mark, oldest = await self.stream.get_mark(), await self.stream.oldest()
         return oldest if mark is None else max(mark, oldest)
 
-    def _after(self, state: S, revision: Revision, updates: Iterable[bytes]) -> S:
+    def _apply_all(self, state: S, revision: Revision, updates: Iterable[bytes]) -> S:
         for index, update in enumerate(updates):
             state = self._apply(state, update, Revision(revision.offset, index))
         return state
@@ -190,14 +196,14 @@ class StateSynchronizer(Generic[S]):
         """Give the state its first value, if it has none yet; whether this call did.
 
         Raises Sealed, Unavailable (it may have been written or not)."""
-        async with self._turn:
+        async with self._lock:
             await self._fetch()
-            if self._held is not None:
+            if self._current is not None:
                 return False
             first = self._initial(state)
             written = await self.stream.write_conditionally(Revision(0), encode_initial(state))
             if written is not None:
-                self._held, self._begun = (first, written), written.offset
+                self._current, self._initial_offset = (first, written), written.offset
                 return True
             await self._fetch()
             self._expect()
@@ -209,7 +215,7 @@ class StateSynchronizer(Generic[S]):
         `decide` is called again when somebody else wrote meanwhile; what it raises leaves here, with nothing written.
         Returns whether anything was written.  Raises NotFound (nobody initialised the state), Conflict (others were
         faster ten thousand times), Invalid (too long), Sealed, Unavailable (it may have been written or not)."""
-        return await self._write_in_turn(decide)
+        return await self._write_locked(decide)
 
     async def update_unconditionally(self, updates: Sequence[bytes]) -> None:
         """Write updates whatever the state is; this copy has them with the next `fetch`.
@@ -222,38 +228,38 @@ class StateSynchronizer(Generic[S]):
         """Write the whole state anew, as `make` makes it, and forget what came before the compaction before this one.
 
         Raises as `update` does."""
-        async with self._turn:
-            before = await self._retry(lambda state, _: encode_initial(make(state)))
+        async with self._lock:
+            before = await self._write_optimistically(lambda state, _: encode_initial(make(state)))
             assert before is not None
-            await self._forget(before)
+            await self._truncate_history(before)
 
-    async def _write_in_turn(self, decide: Callable[[S], Sequence[bytes]]) -> bool:
+    async def _write_locked(self, decide: Callable[[S], Sequence[bytes]]) -> bool:
         def entry(state: S, _: Revision) -> bytes | None:
             updates = decide(state)
             return encode_updates(updates) if updates else None
 
-        async with self._turn:
+        async with self._lock:
             began = self._clock.monotonic()
-            written = await self._retry(entry) is not None
+            written = await self._write_optimistically(entry) is not None
             if written:
-                await self._let_others_in(began)
-            if written and self._snapshot is not None and self._due():
-                await self._compact_by_itself(self._snapshot)
+                await self._yield_to_others(began)
+            if written and self._snapshot is not None and self._compaction_due():
+                await self._compact_automatically(self._snapshot)
             return written
 
-    async def _let_others_in(self, began: float) -> None:
+    async def _yield_to_others(self, began: float) -> None:
         """Pause after many writes without a break, for the time of some: enough to read and to write."""
         ended = self._clock.monotonic()
         took = ended - began
-        self._run = self._run + 1 if began - self._ended <= took else 1
-        self._ended = ended
-        if self._run >= RUN_BEFORE_PAUSE:
-            self._run = 0
-            await asyncio.sleep(min(PAUSE_WRITES * took, MAX_PAUSE_SECONDS))
+        self._consecutive_writes = self._consecutive_writes + 1 if began - self._last_write_ended <= took else 1
+        self._last_write_ended = ended
+        if self._consecutive_writes >= WRITES_BEFORE_PAUSE:
+            self._consecutive_writes = 0
+            await asyncio.sleep(min(PAUSE_PER_WRITE * took, MAX_PAUSE_SECONDS))
 
-    async def _retry(self, make: Callable[[S, Revision], bytes | None]) -> Revision | None:
+    async def _write_optimistically(self, make: Callable[[S, Revision], bytes | None]) -> Revision | None:
         """Write what `make` makes of the newest state; the revision before it, None when it made nothing."""
-        if self._held is None:
+        if self._current is None:
             await self._fetch()
         for conflicts in range(MAX_CONFLICTS):
             state, revision = self._expect()
@@ -267,38 +273,38 @@ class StateSynchronizer(Generic[S]):
             after = Revision(revision.offset + EVENT_HEADER_BYTES + len(value))
             entry = decode_entry(value)
             fresh = isinstance(entry, bytes)
-            new = self._initial(entry) if isinstance(entry, bytes) else self._after(state, after, entry)
+            new = self._initial(entry) if isinstance(entry, bytes) else self._apply_all(state, after, entry)
             if await self.stream.write_conditionally(revision, value) is not None:
-                self._held = (new, after)
-                self._begun = after.offset if fresh else self._begun
+                self._current = (new, after)
+                self._initial_offset = after.offset if fresh else self._initial_offset
                 return revision
-            if 0 < conflicts < NEW_CONFLICTS:  # who has tried for longer goes before
+            if 0 < conflicts < YIELDING_CONFLICTS:  # who has tried for longer goes before
                 await asyncio.sleep(MAX_CONFLICT_PAUSE_SECONDS * self.stream.session.env.random.random())
             await self._fetch(news=True)
         raise Conflict(f"{self.stream.stream}: others were faster {MAX_CONFLICTS} times")
 
     # -- compaction -----------------------------------------------------------------------------
 
-    def _due(self) -> bool:
+    def _compaction_due(self) -> bool:
         """Whether to compact now; by chance, so that not everybody does."""
-        long = self.revision.offset - self._begun > self._compact_after_bytes
-        return long and self.stream.session.env.random.random() * COMPACT_ONE_IN < 1
+        long = self.revision.offset - self._initial_offset > self._compact_after_bytes
+        return long and self.stream.session.env.random.random() * COMPACTION_ODDS < 1
 
-    async def _compact_by_itself(self, snapshot: Callable[[S], bytes]) -> None:
+    async def _compact_automatically(self, snapshot: Callable[[S], bytes]) -> None:
         """One try.  The update before it was written, so that an error here is no reason to report one."""
         state, revision = self._expect()
         try:
             value = snapshot(state)
             written = await self.stream.write_conditionally(revision, encode_initial(value))
             if written is not None:
-                self._held, self._begun = (state, written), written.offset
-                await self._forget(revision)
+                self._current, self._initial_offset = (state, written), written.offset
+                await self._truncate_history(revision)
         except SaritError as error:
             log.warning("%s was not compacted, this time: %s", self.stream.stream, error)
         except Exception:
             log.exception("%s was not compacted: the snapshot failed", self.stream.stream)
 
-    async def _forget(self, before: Revision) -> None:
+    async def _truncate_history(self, before: Revision) -> None:
         """Mark the place before a new initial state, and truncate at the mark before."""
         old = await self.stream.get_mark()
         if old is None or old < before:
@@ -307,8 +313,8 @@ class StateSynchronizer(Generic[S]):
             await self.stream.truncate(old)
 
 
-class Follower(Generic[S]):
-    """Waits for what others write to one state; `ring` wakes those in `until`."""
+class StateFollower(Generic[S]):
+    """Waits for what others write to one state; `notify` wakes those in `until`."""
 
     def __init__(self, shared: StateSynchronizer[S]) -> None:
         self.shared = shared
@@ -317,48 +323,50 @@ class Follower(Generic[S]):
         self._waiting: list[asyncio.Future[None]] = []
 
     def __repr__(self) -> str:
-        return f"Follower({self.shared!r}, {len(self._waiting)} waiting)"
+        return f"StateFollower({self.shared!r}, {len(self._waiting)} waiting)"
 
     async def wait(self, seconds: float | None) -> None:
         """Wait until there may be more to fetch, or so long.  Raises what the store answers, but Unavailable."""
         # One question for many waits: a question given up would stay parked on the store.
         if self._more is None:
-            self._more = asyncio.get_running_loop().create_task(self._beyond(), name=f"follow {self.shared.stream}")
+            self._more = asyncio.get_running_loop().create_task(
+                self._wait_beyond(), name=f"follow {self.shared.stream}"
+            )
         await asyncio.wait((self._more,), timeout=seconds)
         if self._more.done():
             ended, self._more = self._more, None
             ended.result()
 
-    async def _beyond(self) -> None:
+    async def _wait_beyond(self) -> None:
         try:
             await self.shared.stream.wait_beyond(self.shared.revision)
         except Unavailable:
             return  # the fetch to come is patient
 
-    async def until(self, look: Callable[[], T | None], seconds: Callable[[], float | None] = lambda: None) -> T:
-        """What `look` finds, asked after every `ring` and after `seconds()`, once it is not None.
+    async def until(self, condition: Callable[[], T | None], seconds: Callable[[], float | None] = lambda: None) -> T:
+        """What `condition` returns, asked after every `notify` and after `seconds()`, once it is not None.
 
         Raises the failure that ended the following."""
         while True:
             if self.failure is not None:
                 raise self.failure
-            found = look()
+            found = condition()
             if found is not None:
                 return found
-            bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(bell)
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
             try:
-                await asyncio.wait((bell,), timeout=seconds())
+                await asyncio.wait((waiter,), timeout=seconds())
             finally:
-                if bell in self._waiting:
-                    self._waiting.remove(bell)
+                if waiter in self._waiting:
+                    self._waiting.remove(waiter)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Something changed."""
         waiting, self._waiting = self._waiting, []
-        for bell in waiting:
-            if not bell.done():
-                bell.set_result(None)
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def end(self, failure: BaseException | None = None) -> None:
         """Stop; those who wait are told why."""
@@ -366,11 +374,11 @@ class Follower(Generic[S]):
             self.failure = failure or Invalid(f"{self.shared.stream.stream} was closed here")
         if self._more is not None:
             self._more.cancel()
-            self._more.add_done_callback(_drop)
+            self._more.add_done_callback(_retrieve_exception)
             self._more = None
-        self.ring()
+        self.notify()
 
 
-def _drop(task: asyncio.Task[Any]) -> None:
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
         task.exception()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MAX_BATCH_KEYS: Final = 256
 MAX_BATCH_BYTES: Final = 16 * MIB - 1 - 8 * KIB
 ENTRY_OVERHEAD_BYTES: Final = 32
-GATHERED_BYTES: Final = MIB
+MAX_COALESCED_BYTES: Final = MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def batch_of(layout: Layout, changes: Iterable[Change]) -> Batch:
     items = tuple(item_of(layout, change) for change in changes)
     if not 1 <= len(items) <= MAX_BATCH_KEYS:
         raise Invalid(f"a batch changes 1 to {MAX_BATCH_KEYS} keys, not {len(items)}")
-    batch = made(layout.partition(items[0].key), items)
+    batch = make_batch(layout.partition(items[0].key), items)
     if batch.size > MAX_BATCH_BYTES:
         raise Invalid(f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {batch.size}")
     if any((item.value is None) != batch.removes for item in items):
@@ -127,7 +127,7 @@ def batch_of(layout: Layout, changes: Iterable[Change]) -> Batch:
     return batch
 
 
-def made(partition: SegmentId, items: Sequence[Item]) -> Batch:
+def make_batch(partition: SegmentId, items: Sequence[Item]) -> Batch:
     """A batch of items known to be right."""
     return Batch(partition, tuple(items), items[0].value is None, sum(map(size_of, items)))
 
@@ -137,7 +137,7 @@ def size_of(item: Item) -> int:
     return ENTRY_OVERHEAD_BYTES + len(item.key) + len(item.value or b"")
 
 
-def gathered(waiting: Iterable[Batch]) -> int:
+def coalescible(waiting: Iterable[Batch]) -> int:
     """How many of the batches that wait, from the first on, go into one request: at least one."""
     keys: dict[bytes, bool] = {}
     count = size = items = 0
@@ -145,7 +145,7 @@ def gathered(waiting: Iterable[Batch]) -> int:
     for batch in waiting:
         items += len(batch.items)
         size += batch.size
-        if count and (batch.removes != removes or items > MAX_BATCH_KEYS or size > GATHERED_BYTES):
+        if count and (batch.removes != removes or items > MAX_BATCH_KEYS or size > MAX_COALESCED_BYTES):
             break
         conditional = batch.conditional
         if count and any(item.key in keys and (conditional or keys[item.key]) for item in batch.items):

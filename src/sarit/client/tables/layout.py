@@ -62,7 +62,7 @@ class TableConfig:
             raise Invalid(f"both keys of a table have at most {MAX_TABLE_KEY_BYTES} bytes together")
 
 
-def place(primary: bytes) -> float:
+def key_position(primary: bytes) -> float:
     """Where a primary key falls, in [0, 1).  The same double in every client and release, for ever."""
     return (murmur.murmur3_low_64_bits(primary, _ROUTER_SEED) >> _UNUSED_BITS) * _FRACTION
 
@@ -100,7 +100,7 @@ class Layout:
 
     def partition(self, wire_key: bytes) -> SegmentId:
         """Who holds a key."""
-        return self._only or self._partitions.at(place(wire_key[: self._primary]))
+        return self._only or self._partitions.at(key_position(wire_key[: self._primary]))
 
     def entry(self, wire_key: bytes, value: bytes, version: int) -> Entry:
         """A key of the wire with what it has."""

@@ -1,7 +1,7 @@
 """One partition of a table: its requests, gathered.
 
 Changes wait in one queue; one request with changes is under way at a time, so that they happen in the order they
-were asked for.  While it is, the next ones gather (`changes.gathered`); there is no timer.  Reads of single keys
+were asked for.  While it is, the next ones gather (`changes.coalescible`); there is no timer.  Reads of single keys
 gather likewise, a few requests at once: their order means nothing.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.core.connection import REQUESTS
 from sarit.client.core.replies import error_of
-from sarit.client.tables.changes import gathered
+from sarit.client.tables.changes import coalescible
 from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
 from sarit.core.limits import NOT_EXISTS
 from sarit.wire import commands as wire
@@ -61,14 +61,14 @@ class Partition:
         self._changes.append((batch, done))
         if not self._changing:
             self._changing = True
-            self._session.background.spawn(self._carry_out(), f"changes of {self._name}")
+            self._session.background.spawn(self._execute_changes(), f"changes of {self._name}")
         return done
 
-    async def _carry_out(self) -> None:
+    async def _execute_changes(self) -> None:
         group: list[tuple[Batch, asyncio.Future[Versions]]] = []
         try:
             while self._changes:
-                count = gathered(batch for batch, _ in self._changes)
+                count = coalescible(batch for batch, _ in self._changes)
                 group = [self._changes.popleft() for _ in range(count)]
                 group = [(batch, done) for batch, done in group if not done.done()]  # whoever gave up before it went
                 if group:
@@ -81,7 +81,7 @@ class Partition:
             self._changes.clear()
 
     async def _send(self, group: list[tuple[Batch, asyncio.Future[Versions]]]) -> None:
-        doubtful = False
+        uncertain = False
         if len(group) > 1:
             try:
                 connection = await self._connect()
@@ -91,41 +91,41 @@ class Partition:
                         done.set_exception(error)
                 return
             try:
-                versions = iter(await self._once([batch for batch, _ in group], connection))
+                versions = iter(await self._attempt([batch for batch, _ in group], connection))
             except SaritError as error:  # refused or moved: nothing of it was done; else nobody knows
-                doubtful = isinstance(error, Unavailable) and not isinstance(error, _Moved)
+                uncertain = isinstance(error, Unavailable) and not isinstance(error, _Moved)
             else:
                 for batch, done in group:
-                    _settle(done, [next(versions) for _ in batch.items])
+                    _complete(done, [next(versions) for _ in batch.items])
                 return
         for batch, done in group:
             try:
-                _settle(done, await self._alone(batch, doubtful))
+                _complete(done, await self._send_alone(batch, uncertain))
             except SaritError as error:
                 if not done.done():
                     done.set_exception(error)
 
-    async def _alone(self, batch: Batch, doubtful: bool) -> Versions:
+    async def _send_alone(self, batch: Batch, uncertain: bool) -> Versions:
         backoff = self._session.backoff()
         while True:
-            if doubtful and not batch.repeatable:
+            if uncertain and not batch.repeatable:
                 raise Unavailable(f"table {self._table}: the reply to an insert was lost; it is done, or not: look")
             connection = await self._connect()
             try:
-                return await self._once([batch], connection)
+                return await self._attempt([batch], connection)
             except _Moved as error:
                 await backoff.wait(error)
             except Unavailable as error:
-                doubtful = True
+                uncertain = True
                 await backoff.wait(error)
             except Conflict as error:
-                if doubtful:
+                if uncertain:
                     raise Unavailable(
                         f"table {self._table}: a reply was lost and the key has changed: it is done, or not: look"
                     ) from error
                 raise
 
-    async def _once(self, group: Sequence[Batch], connection: Connection) -> Versions:
+    async def _attempt(self, group: Sequence[Batch], connection: Connection) -> Versions:
         items = [item for batch in group for item in batch.items]
         if group[0].removes:
             keys = tuple(wire.TableKey(item.key, item.expected) for item in items)
@@ -240,6 +240,6 @@ class _Moved(Unavailable):
     """Another store serves the partition; this one did nothing."""
 
 
-def _settle(done: asyncio.Future[Versions], versions: Versions) -> None:
+def _complete(done: asyncio.Future[Versions], versions: Versions) -> None:
     if not done.done():
         done.set_result(versions)

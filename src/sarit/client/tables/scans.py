@@ -60,14 +60,14 @@ class Cursor(Generic[K]):
         """The entry at hand."""
         return self._waiting.popleft()
 
-    def take_all(self) -> list[K]:
+    def take_buffered(self) -> list[K]:
         """All that is at hand."""
         out = list(self._waiting)
         self._waiting.clear()
         return out
 
     @property
-    def at_hand(self) -> bool:
+    def buffered(self) -> bool:
         """Whether `take` gives something without a question."""
         return bool(self._waiting)
 
@@ -76,7 +76,7 @@ async def merged(cursors: Sequence[Cursor[K]], size: int) -> AsyncIterator[list[
     """Lists of about `size` entries, all in the order of their keys."""
     if len(cursors) == 1:
         while await cursors[0].fill():
-            yield cursors[0].take_all()
+            yield cursors[0].take_buffered()
         return
     heads = [(cursor.first, place) for place, cursor in enumerate(cursors) if await cursor.fill()]
     heapq.heapify(heads)
@@ -88,7 +88,7 @@ async def merged(cursors: Sequence[Cursor[K]], size: int) -> AsyncIterator[list[
         if len(out) >= size:
             yield out
             out = []
-        if cursor.at_hand or await cursor.fill():
+        if cursor.buffered or await cursor.fill():
             heapq.heapreplace(heads, (cursor.first, place))
         else:
             heapq.heappop(heads)

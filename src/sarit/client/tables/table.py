@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.client.tables import calls
 from sarit.client.tables.changes import (
-    GATHERED_BYTES,
     MAX_BATCH_KEYS,
+    MAX_COALESCED_BYTES,
     Insert,
     Item,
     Put,
@@ -25,7 +25,7 @@ from sarit.client.tables.changes import (
     Replace,
     batch_of,
     item_of,
-    made,
+    make_batch,
     size_of,
 )
 from sarit.client.tables.layout import Entry, TableConfig
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-MAX_OUTSTANDING_BYTES: Final = 8 * GATHERED_BYTES
+MAX_OUTSTANDING_BYTES: Final = 8 * MAX_COALESCED_BYTES
 MAX_OUTSTANDING_READS: Final = 2000
 
 
@@ -131,7 +131,7 @@ class Table:
         size = 0
         try:
             for partition, places in _chunks(layout, checked):
-                batch = made(partition, [checked[place] for place in places])
+                batch = make_batch(partition, [checked[place] for place in places])
                 outstanding.append((places, batch.size, self._partition(partition).change(batch)))
                 size += batch.size
                 while size > MAX_OUTSTANDING_BYTES:
@@ -144,17 +144,17 @@ class Table:
 
     async def _collect(self, one: tuple[list[int], int, asyncio.Future[list[int]]], versions: list[int]) -> int:
         places, size, done = one
-        for place, version in zip(places, await self._watched(done), strict=True):
+        for place, version in zip(places, await self._translating_not_found(done), strict=True):
             versions[place] = version
         return size
 
     async def _change(self, change: Change) -> int:
         layout = self._known or await self._layout()
         item = item_of(layout, change)
-        return (await self._submit(made(layout.partition(item.key), [item])))[0]
+        return (await self._submit(make_batch(layout.partition(item.key), [item])))[0]
 
     async def _submit(self, batch: Batch) -> list[int]:
-        return await self._watched(self._partition(batch.partition).change(batch))
+        return await self._translating_not_found(self._partition(batch.partition).change(batch))
 
     # -- reads ----------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Table:
         """What a key has, None when it is absent."""
         layout = self._known or await self._layout()
         wire_key = layout.wire_key(key)
-        version, value = await self._watched(self._partition(layout.partition(wire_key)).read(wire_key))
+        version, value = await self._translating_not_found(self._partition(layout.partition(wire_key)).read(wire_key))
         return None if version == NOT_EXISTS else layout.entry(wire_key, value, version)
 
     async def get_many(self, keys: Iterable[Key]) -> list[Entry | None]:
@@ -172,7 +172,7 @@ class Table:
         out: list[Entry | None] = []
         while some := list(islice(wire_keys, MAX_OUTSTANDING_READS)):
             answers = [self._partition(layout.partition(key)).read(key) for key in some]
-            found = await self._watched(asyncio.gather(*answers))
+            found = await self._translating_not_found(asyncio.gather(*answers))
             out += [
                 None if version == NOT_EXISTS else layout.entry(key, value, version)
                 for key, (version, value) in zip(some, found, strict=True)
@@ -251,20 +251,20 @@ class Table:
             found = self._partitions[segment] = Partition(self._session, self.name, self._stream, segment)
         return found
 
-    async def _watched(self, work: Awaitable[T]) -> T:
+    async def _translating_not_found(self, work: Awaitable[T]) -> T:
         try:
             return await work
         except NotFound:
-            raise self._gone() from None
+            raise self._forget_table() from None
 
     async def _pages(self, pages: AsyncIterator[list[Any]]) -> AsyncIterator[list[Any]]:
         try:
             async for page in pages:
                 yield page
         except NotFound:
-            raise self._gone() from None
+            raise self._forget_table() from None
 
-    def _gone(self) -> SaritError:
+    def _forget_table(self) -> SaritError:
         """It was deleted; a table made anew under its name has other partitions, found with the next call."""
         self._known = None
         self._partitions = {}
@@ -288,7 +288,7 @@ def _chunks(layout: Layout, items: Sequence[Item]) -> Iterable[tuple[SegmentId, 
         segment = layout.partition(item.key)
         places, size = filling.get(segment, ([], 0))
         more = size_of(item)
-        if places and (len(places) >= MAX_BATCH_KEYS or size + more > GATHERED_BYTES):
+        if places and (len(places) >= MAX_BATCH_KEYS or size + more > MAX_COALESCED_BYTES):
             yield segment, places
             places, size = [], 0
         places.append(place)

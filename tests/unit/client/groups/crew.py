@@ -49,7 +49,7 @@ class Worker:
         """Stop between two events, without a word to the group."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        await self.reader._end(Conflict("killed by the test"))
+        await self.reader._stop(Conflict("killed by the test"))
 
     async def leave(self) -> None:
         """Stop, and close."""

@@ -40,15 +40,15 @@ def release(state, reader):
     return state
 
 
-def settle(state, turns: int = 40):
+def consumed(state, turns: int = 40):
     """Everybody does what is due, the one that waits the shortest first; until nothing moves.  How much moved."""
     moved = 0
     for _ in range(turns):
         before = state.assigned
-        for reader in sorted(state.readers, key=lambda r: assignment.release_pause_seconds(state, r)):
+        for reader in sorted(state.readers, key=lambda r: assignment.release_delay_seconds(state, r)):
             state = release(state, reader)
         while state.unassigned:
-            reader = min(state.readers, key=lambda r: assignment.acquire_pause_seconds(state, r))
+            reader = min(state.readers, key=lambda r: assignment.acquire_delay_seconds(state, r))
             state = acquire(state, reader)
         moved += sum(len(set(state.assigned[r]) - set(before[r])) for r in state.readers)
         if {r: set(o) for r, o in before.items()} == {r: set(o) for r, o in state.assigned.items()}:
@@ -63,22 +63,22 @@ def shares(state) -> list[int]:
 @given(st.integers(1, 40), st.integers(1, 12), st.randoms(use_true_random=False))
 @settings(max_examples=100, deadline=None)
 def test_it_comes_to_rest_at_fair_shares(segments, readers, random):
-    state, _ = settle(group(segments, readers))
+    state, _ = consumed(group(segments, readers))
     assert shares(state)[-1] - shares(state)[0] <= 1
     for number in range(4):
         if len(state.readers) > 1 and random.random() < 0.5:
             lost = random.choice(state.readers)
             owned = len(state.assigned[lost])
-            state, moved = settle(apply(state, RemoveReader(lost, {})))
+            state, moved = consumed(apply(state, RemoveReader(lost, {})))
             assert moved <= owned + 2 * len(state.readers), "more moved than was lost"
         else:
-            state, _ = settle(apply(state, AddReader(f"new{number}")))
+            state, _ = consumed(apply(state, AddReader(f"new{number}")))
         assert shares(state)[-1] - shares(state)[0] <= 1
         assert sum(shares(state)) == segments
 
 
 def test_a_new_reader_gets_its_half_in_one_turn():
-    state, _ = settle(group(16, 1))
+    state, _ = consumed(group(16, 1))
     state = apply(state, AddReader("new"))
     assert len(assignment.to_release(state, "r0")) == 8
     state = release(state, "r0")
@@ -87,7 +87,7 @@ def test_a_new_reader_gets_its_half_in_one_turn():
 
 
 def test_one_segment_more_is_no_reason_to_move():
-    state, _ = settle(group(3, 2))
+    state, _ = consumed(group(3, 2))
     assert shares(state) == [1, 2]
     assert not any(assignment.to_release(state, reader) for reader in state.readers)
     # Nor is it when they told how far they are at other moments (Java's readers tell the time of day).
@@ -102,7 +102,7 @@ def test_the_smallest_takes_first_and_the_largest_leaves_it_time():
         for segment in list(state.unassigned)[:count]:
             state = apply(state, AcquireSegment(reader, segment))
         state = apply(state, UpdateDistance(reader, 0))
-    pauses = [assignment.acquire_pause_seconds(state, reader) for reader in ("r2", "r1", "r0")]
+    pauses = [assignment.acquire_delay_seconds(state, reader) for reader in ("r2", "r1", "r0")]
     assert pauses[0] == pytest.approx(0.1)
     assert pauses == sorted(pauses)
     assert pauses[1] > 3  # until one that looks every 3 s has looked
@@ -110,12 +110,12 @@ def test_the_smallest_takes_first_and_the_largest_leaves_it_time():
 
 def test_pauses_have_a_bound_however_many_readers():
     state = group(1, 1000)
-    assert max(assignment.acquire_pause_seconds(state, reader) for reader in state.readers[:3]) <= 1
-    assert all(assignment.sizes(state)[reader] == 0 for reader in state.readers)
+    assert max(assignment.acquire_delay_seconds(state, reader) for reader in state.readers[:3]) <= 1
+    assert all(assignment.loads(state)[reader] == 0 for reader in state.readers)
     assert state.distances["r0"] == UNBOUNDED
 
 
 def test_nothing_to_take_and_nobody_to_give_to():
-    state, _ = settle(group(4, 1))
+    state, _ = consumed(group(4, 1))
     assert assignment.to_acquire(state, "r0") == []
     assert assignment.to_release(state, "r0") == []

@@ -147,7 +147,7 @@ async def test_readers_go_on_when_the_state_is_compacted_and_connections_end(loc
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.05)
     crew = [await Worker(group, f"r{number}").start() for number in range(2)]
     for turn in range(4):
-        await group._shared.copy.compact(_snapshot)
+        await group._shared.synchronizer.compact(_snapshot)
         local.cut_connections()
         events += await fill(local.client, "s/t", 100, 200 + 100 * turn)
         await until_read(crew, len(events))
@@ -169,7 +169,7 @@ async def test_a_reader_that_was_replaced_knows_it_when_the_state_was_compacted_
         await group.reader_offline(name)
     later = await group.reader("r")
     await group.reader("other")
-    await group._shared.copy.compact(_snapshot)
+    await group._shared.synchronizer.compact(_snapshot)
     with pytest.raises(Conflict, match="not in group"):
         await earlier.read(0.1)
     await also_earlier.close()
@@ -206,9 +206,9 @@ async def test_a_change_whose_author_died_is_finished(local):
     await group._shared.update(lambda _: [UpdatingConfig(True)])
     await calls.update(local.client.session, "s", "g", state.config)
     session = local.client.session  # and here the author dies: the controller has generation 1, the state has 0
-    await generations.adopt(session, group._shared)
+    await generations.adopt_generation(session, group._shared)
     assert (await group.info()).generation == 1
-    await generations.adopt(session, group._shared)
+    await generations.adopt_generation(session, group._shared)
     worker = await Worker(group, "r").start()
     await until(lambda: worker.done == events)
     await worker.leave()

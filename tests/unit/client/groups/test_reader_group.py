@@ -81,7 +81,7 @@ async def test_a_reader_that_is_lost_without_a_position_goes_back_to_its_checkpo
     for _ in range(5):
         await lost.read(5)  # the first of these passes the checkpoint
     checkpoint = await waiting
-    await lost._end(Conflict("killed by the test"))
+    await lost._stop(Conflict("killed by the test"))
     await group.reader_offline("lost")
     other = await Worker(group, "other").start()
     await until(lambda: len(other.done) == 100 - early)
@@ -112,7 +112,7 @@ async def test_positions_stored_with_results_make_each_event_count_once(local):
             stored = found.position.to_bytes()  # with the result, in one step
             if not isinstance(found, CheckpointEvent):
                 results.append(found.event)
-        await reader._end(Conflict("killed by the test"))
+        await reader._stop(Conflict("killed by the test"))
         await group.reader_offline("r", Position.from_bytes(stored) if stored else None)
         if len(results) >= len(events):
             break

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sarit.client.groups.checkpoints import MAX_CLEARED
+from sarit.client.groups.checkpoints import MAX_CLEARED_CHECKPOINTS
 from sarit.client.groups.state import (
     AcquireSegment,
     AddReader,
@@ -124,12 +124,12 @@ def test_a_copy_remembers_what_it_saw_completed_when_that_is_cleared():
     assert state.checkpoints.names == ("auto",)
     assert state.checkpoints.completed("mine") == {LEFT: 3, RIGHT: 4}
     assert apply(state, CreateCheckpoint("mine")).checkpoints.completed("mine") is None, "another one of that name"
-    for number in range(2 * MAX_CLEARED):
+    for number in range(2 * MAX_CLEARED_CHECKPOINTS):
         name = f"auto {number}"
         passed = [CheckpointReader(name, reader, {}) for reader in "ab"]
         state = after(CreateCheckpoint(name), *passed, ClearCheckpointsBefore(name), state=state)
     assert state.checkpoints.completed("mine") is None
-    assert len(state.checkpoints.cleared) == MAX_CLEARED
+    assert len(state.checkpoints.cleared) == MAX_CLEARED_CHECKPOINTS
 
 
 @pytest.mark.parametrize(
@@ -151,5 +151,5 @@ def test_distances():
     state = after(*SHARED)
     assert state.distances == {"a": UNBOUNDED, "b": UNBOUNDED}
     state = apply(state, UpdateDistance("a", 5, {LEFT: 3, MERGED: 1}))
-    assert (state.distances["a"], state.last_read, state.beats) == (30_000, {LEFT: 3, RIGHT: 0}, {"a": 1})
+    assert (state.distances["a"], state.last_read, state.heartbeats) == (30_000, {LEFT: 3, RIGHT: 0}, {"a": 1})
     assert apply(state, UpdateDistance("gone", 5)).distances == state.distances

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sarit.client.reader.fetch import Span, Spans
+from sarit.client.reader.fetch import ReadRequest, ReadWindow
 
 
 @pytest.mark.parametrize("seed", range(400))
@@ -14,13 +14,13 @@ def test_all_bytes_come_once_and_in_order(seed: int) -> None:
     visible, sealed = (len(data), True) if rng.random() < 0.5 else (rng.randrange(len(data) + 1), False)
     limit = rng.choice((None, rng.randrange(len(data) + 1)))
     start = rng.randrange((len(data) if limit is None else limit) + 1)
-    spans = Spans(start, limit, rng.choice((7, 64, 500)))
-    waiting: list[Span] = []
+    spans = ReadWindow(start, limit, rng.choice((7, 64, 500)))
+    waiting: list[ReadRequest] = []
     got = b""
     for _ in range(20_000):
         if spans.finished:
             break
-        waiting += spans.wanted()
+        waiting += spans.next_requests()
         assert len(waiting) <= 20
         if rng.random() < 0.05:
             spans.restart()
@@ -36,7 +36,7 @@ def test_all_bytes_come_once_and_in_order(seed: int) -> None:
         waiting.remove(span)
         if span.offset > visible:
             assert not spans.is_first(span)
-            spans.withdrawn(span)
+            spans.refused(span)
             waiting = [other for other in waiting if other.offset < span.offset]
             continue
         most = max(8, span.length)  # a store gives eight bytes even where fewer are asked for
@@ -51,18 +51,18 @@ def test_all_bytes_come_once_and_in_order(seed: int) -> None:
 
 
 def test_catching_up_keeps_two_requests_in_flight_and_the_tail_one() -> None:
-    spans = Spans(0, None, 100)
-    (first,) = spans.wanted()
+    spans = ReadWindow(0, None, 100)
+    (first,) = spans.next_requests()
     assert spans.answered(first, b"x" * 100, False, False) == []
-    assert [span.offset for span in spans.wanted()] == [100]
+    assert [span.offset for span in spans.next_requests()] == [100]
     spans.take()
-    (third,) = spans.wanted()
+    (third,) = spans.next_requests()
     assert third.offset == 200
     spans.answered(third, b"x" * 40, True, False)
-    assert spans.wanted() == []
+    assert spans.next_requests() == []
 
 
 def test_a_range_of_nothing_is_finished_at_once() -> None:
-    assert Spans(5, 5, 100).finished
-    assert Spans(7, 5, 100).finished
-    assert not Spans(0, 5, 100).finished
+    assert ReadWindow(5, 5, 100).finished
+    assert ReadWindow(7, 5, 100).finished
+    assert not ReadWindow(0, 5, 100).finished

@@ -74,13 +74,13 @@ async def test_who_was_taken_off_joins_again(made) -> None:
     one = await made.client.coordination.membership("s/group", "one", lease_seconds=LEASE)
     async with one:
         two = await made.client.coordination.membership("s/group", "two", lease_seconds=LEASE)
-        turn, stuck = one._turn, asyncio.Event()
+        turn, stuck = one._heartbeat_round, asyncio.Event()
 
         async def hang() -> None:
             await stuck.wait()
             await turn()
 
-        one._turn = hang
+        one._heartbeat_round = hang
         await until_names(two, ["two"])
         assert not one.holds
         stuck.set()

@@ -4,24 +4,24 @@ import pytest
 
 from sarit.client.sync import membership_list
 from sarit.client.sync.failure_detector import FailureDetector
-from sarit.client.sync.membership_list import Member, Roster
+from sarit.client.sync.membership_list import Member, MembershipList
 from sarit.client.sync.revisioned import Revision
 from sarit.core.errors import Corrupt, Invalid
 
 
-def after(*updates: bytes, roster: Roster | None = None) -> Roster:
-    roster = roster or membership_list.empty(1000)
+def after(*updates: bytes, current: MembershipList | None = None) -> MembershipList:
+    current = current or membership_list.empty(1000)
     for update in updates:
-        roster = membership_list.apply(roster, update, Revision(0))
-    return roster
+        current = membership_list.apply(current, update, Revision(0))
+    return current
 
 
 def test_bytes_of_a_roster() -> None:
     assert membership_list.join("a", "x") == b'{"join":"a","data":"x"}'
     assert membership_list.leave(2) == b'{"leave":2}'
-    assert membership_list.beat(2) == b'{"beat":2}'
+    assert membership_list.heartbeat(2) == b'{"beat":2}'
     assert membership_list.describe(2, "y") == b'{"data":"y","of":2}'
-    made = after(membership_list.join("a", "x"), membership_list.beat(1))
+    made = after(membership_list.join("a", "x"), membership_list.heartbeat(1))
     data = b'{"version":1,"lease_ms":1000,"next":2,"members":{"a":{"number":1,"beats":1,"data":"x"}}}'
     assert membership_list.encode(made) == data
     assert membership_list.decode(data) == made
@@ -40,7 +40,7 @@ def test_numbers_rise_and_are_never_used_again() -> None:
         membership_list.leave(2),
         membership_list.join("c", ""),
     )
-    made = after(membership_list.leave(1), membership_list.join("a", "again"), roster=made)
+    made = after(membership_list.leave(1), membership_list.join("a", "again"), current=made)
     assert list(made.members.values()) == [Member("c", 3, ""), Member("a", 4, "again")]
 
 
@@ -48,13 +48,13 @@ def test_a_name_is_taken_once_and_the_gone_change_nothing() -> None:
     made = after(membership_list.join("a", "first"))
     same = after(
         membership_list.join("a", "second"),
-        membership_list.beat(7),
+        membership_list.heartbeat(7),
         membership_list.leave(7),
         membership_list.describe(7, "no"),
-        roster=made,
+        current=made,
     )
     assert same == made
-    assert after(membership_list.describe(1, "new"), roster=made).members["a"].data == "new"
+    assert after(membership_list.describe(1, "new"), current=made).members["a"].data == "new"
 
 
 def test_names_and_data_have_bounds() -> None:
@@ -65,19 +65,19 @@ def test_names_and_data_have_bounds() -> None:
 
 
 def test_who_is_silent_for_a_lease_is_found() -> None:
-    silence = FailureDetector(10.0)
-    assert silence.look({1: 5, 2: 5}, 100.0) == {}
+    detector = FailureDetector(10.0)
+    assert detector.observe({1: 5, 2: 5}, 100.0) == {}
     for step in range(1, 4):
-        assert silence.look({1: 5, 2: 5 + step}, 100.0 + 3 * step) == {}
-    assert silence.look({1: 5, 2: 9}, 110.0) == {1: 5}
-    assert silence.look({1: 6, 2: 9}, 111.0) == {}, "a rise ends it"
-    assert silence.look({2: 9}, 119.0) == {}
-    assert silence.look({1: 6, 2: 9}, 121.0) == {}, "who comes anew is not silent yet"
+        assert detector.observe({1: 5, 2: 5 + step}, 100.0 + 3 * step) == {}
+    assert detector.observe({1: 5, 2: 9}, 110.0) == {1: 5}
+    assert detector.observe({1: 6, 2: 9}, 111.0) == {}, "a rise ends it"
+    assert detector.observe({2: 9}, 119.0) == {}
+    assert detector.observe({1: 6, 2: 9}, 121.0) == {}, "who comes anew is not silent yet"
 
 
 def test_a_watcher_that_was_away_blames_nobody() -> None:
-    silence = FailureDetector(10.0)
-    silence.look({1: 5}, 100.0)
-    assert silence.look({1: 5}, 5000.0) == {}
-    assert silence.look({1: 5}, 5001.0) == {}
-    assert silence.look({1: 5}, 5005.0) == {1: 5}
+    detector = FailureDetector(10.0)
+    detector.observe({1: 5}, 100.0)
+    assert detector.observe({1: 5}, 5000.0) == {}
+    assert detector.observe({1: 5}, 5001.0) == {}
+    assert detector.observe({1: 5}, 5005.0) == {1: 5}

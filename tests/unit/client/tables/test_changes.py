@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from sarit.client.core.values import SegmentRange
 from sarit.client.tables.changes import (
-    GATHERED_BYTES,
     MAX_BATCH_KEYS,
+    MAX_COALESCED_BYTES,
     Insert,
     Put,
     Remove,
     Replace,
     batch_of,
-    gathered,
+    coalescible,
     item_of,
 )
 from sarit.client.tables.layout import Entry, Layout, TableConfig, following
@@ -30,7 +30,7 @@ def layout(primary=2, secondary=0, partitions=1):
 
 
 def gathered_of(*changes):
-    return gathered([batch_of(layout(), one if isinstance(one, list) else [one]) for one in changes])
+    return coalescible([batch_of(layout(), one if isinstance(one, list) else [one]) for one in changes])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_changes_travel_together_while_that_means_the_same():
     assert gathered_of(Put("aa", ""), Insert("aa", "")) == 1
     assert gathered_of(Replace("aa", "", 1), Put("bb", ""), Put("aa", "")) == 2
     assert gathered_of([Put("aa", "")] * 200, [Put("bb", "")] * 57, Put("cc", "")) == 1
-    assert gathered_of(Put("aa", bytes(GATHERED_BYTES // 2)), Put("bb", bytes(GATHERED_BYTES // 2))) == 1
+    assert gathered_of(Put("aa", bytes(MAX_COALESCED_BYTES // 2)), Put("bb", bytes(MAX_COALESCED_BYTES // 2))) == 1
 
 
 def test_what_may_be_sent_again():
