@@ -68,9 +68,9 @@ class StoreConnection(asyncio.BufferedProtocol):
     """The server's end of one connection."""
 
     def __init__(
-        self, store: SegmentStore, requests: ControlHandler, registry: ConnectionRegistry, window: Window | None = None
+        self, store: SegmentStore, control: ControlHandler, registry: ConnectionRegistry, window: Window | None = None
     ) -> None:
-        self._requests = requests
+        self._control = control
         self._registry = registry
         self._reader = FrameReader(window)
         self._assembler = AppendAssembler()
@@ -85,7 +85,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self.reply_semaphore = ReplySemaphore(MAX_CONNECTION_UNACKED_BYTES)
         self._tasks: dict[asyncio.Task[None], int] = {}  # -> bytes it holds
         self._request_bytes = 0
-        self._transients = TransientSegments(store, requests)
+        self._transients = TransientSegments(store, control)
         self.hello_version = 0
         self._peer = "?"
         self._appends = AppendHandler(self, store)
@@ -117,7 +117,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._appends.connection_closed()
         for task in self._tasks:
             task.cancel()
-        self._transients.end()
+        self._transients.connection_closed()
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -228,7 +228,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._appends.append(append, command.expected_offset)
         elif isinstance(command, wire.Hello):
             self._hello(command)
-        elif self._requests.handles(command):
+        elif self._control.handles(command):
             self.spawn(self._answer(command), request_bytes(command, len(payload)))
         else:
             raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
@@ -250,7 +250,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         if isinstance(command, wire.CreateTransientSegment):
             reply = await self._transients.create(command)
         else:
-            reply = await self._requests.answer(command)
+            reply = await self._control.answer(command)
             if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
                 self._transients.merged(command.source)
         await self.wait_writable()

@@ -30,7 +30,7 @@ class StoreListener:
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self._store = store
-        self._requests = ControlHandler(store)
+        self._control = ControlHandler(store)
         self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
         self._reaping: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class StoreListener:
                 _log.error("%d connections are open, the most allowed: new ones are closed", count)
             return _RefusedConnection()
         self._accepting += 1
-        return StoreConnection(self._store, self._requests, self, self._window)
+        return StoreConnection(self._store, self._control, self, self._window)
 
     def connection_opened(self, connection: StoreConnection) -> None:
         """See `ConnectionRegistry`.  Every connection's memory limits follow the number of connections."""

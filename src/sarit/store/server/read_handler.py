@@ -1,14 +1,19 @@
-"""Answers ReadSegment: at once from memory, as a task from chunks, or later at the tail.
+"""Answers ReadSegment: at once from memory, in a task from chunks, or later at the tail.
 
-What has to wait passes the connection's turnstile before it reads anything: what is read for a client that takes no
-replies stays in memory.
+Theory of operation.  A read whose bytes are in memory is answered in the same turn of the loop.  One that needs chunks
+runs as a task, which acquires a slot of the connection's reply semaphore before it reads anything: what is read for a
+client that takes no replies would stay in memory.
+
+A read at the tail of an open segment is parked: it waits in `Segment.waiters` until bytes are appended, the segment is
+sealed or deleted, or PARKED_READ_SECONDS have passed.  Then it is answered, in the last case with an empty reply,
+which is legal: without one a client with a time-out of 30 s would drop the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.errors import SaritError
 from sarit.core.limits import (
@@ -26,49 +31,78 @@ from sarit.wire import commands as wire
 from sarit.wire.commands import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from sarit.env.ports import Buffer
     from sarit.store.container.reads import Reads
     from sarit.store.container.segment import Segment
-    from sarit.store.server.connection import StoreConnection
+    from sarit.store.server.reply_semaphore import ReplySemaphore
     from sarit.store.store import SegmentStore
 
 
-class _Parked:
-    """A read that waits at the tail; called when there is something to tell about its segment."""
+class Connection(Protocol):
+    """The connection whose reads they are."""
 
-    __slots__ = ("_requests", "command", "deadline", "reads", "segment")
+    closed: bool
+    reply_semaphore: ReplySemaphore
+
+    @property
+    def writable(self) -> bool:
+        """Whether the client takes what is sent."""
+
+    async def wait_writable(self) -> None:
+        """Wait until it does."""
+
+    def send(self, frame: bytes) -> None:
+        """Send a reply."""
+
+    def send_parts(self, parts: list[Buffer]) -> None:
+        """Send a reply made of parts."""
+
+    def close(self, reason: str | None = None) -> None:
+        """Send what is queued and end."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int) -> asyncio.Task[None]:
+        """Run a request as a task that ends with the connection."""
+
+
+class _Parked:
+    """A read that waits at the tail; the segment calls it once, when it has bytes or will never have any."""
+
+    __slots__ = ("_handler", "command", "deadline", "reads", "segment")
 
     def __init__(
-        self, requests: ReadHandler, reads: Reads, segment: Segment, command: wire.ReadSegment, deadline: float
+        self, handler: ReadHandler, reads: Reads, segment: Segment, command: wire.ReadSegment, deadline: float
     ) -> None:
-        self._requests = requests
+        self._handler = handler
         self.reads = reads
         self.segment = segment
         self.command = command
         self.deadline = deadline
 
     def __call__(self) -> None:
-        self._requests.wake(self)
+        self._handler.wake(self)
 
 
 class ReadHandler:
     """The reads of one connection."""
 
-    def __init__(self, connection: StoreConnection, store: SegmentStore) -> None:
+    def __init__(self, connection: Connection, store: SegmentStore) -> None:
         self._connection = connection
         self._store = store
         self._loop = asyncio.get_running_loop()
-        # In the order of their deadlines.  One timer serves all: a reader that follows the tail parks after each
-        # answer, and hardly ever for long.
+        # In the order of their deadlines.  One timer for all: a reader that follows the tail parks after each answer,
+        # and hardly ever for long.
         self._parked: OrderedDict[_Parked, None] = OrderedDict()
-        self._timed = False
+        self._timer_set = False
 
     def read(self, command: wire.ReadSegment) -> None:
-        """Answer at once when memory can, else as a task."""
+        """Answer at once if the bytes are in memory, else in a task."""
         try:
             reads = self._store.reads(command.segment)
             segment = reads.in_memory(command.segment)
             if segment is None or not segment.created or not self._connection.writable:
-                self._wait(reads, command)
+                self._spawn_read(reads, command)
                 return
             self._read_segment(reads, segment, command)
         except SaritError as error:
@@ -77,7 +111,7 @@ class ReadHandler:
     def _read_segment(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
         result = reads.from_memory(segment, command.offset, _limit(command))
         if result is None:
-            self._wait(reads, command)
+            self._spawn_read(reads, command)
         else:
             self._answer(reads, segment, command, result)
 
@@ -87,14 +121,14 @@ class ReadHandler:
         else:
             self._park(reads, segment, command)
 
-    def _wait(self, reads: Reads, command: wire.ReadSegment) -> None:
-        held = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
-        self._connection.spawn(self._read_in_task(reads, command), held)
+    def _spawn_read(self, reads: Reads, command: wire.ReadSegment) -> None:
+        size = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
+        self._connection.spawn(self._read_in_task(reads, command), size)
 
     async def _read_in_task(self, reads: Reads, command: wire.ReadSegment) -> None:
         try:
             async with self._connection.reply_semaphore.slot(CHUNK_READ_MEMORY_BYTES):
-                # Found last: nothing keeps it in memory while we wait.
+                # After the wait: nothing keeps the segment in memory during it.
                 segment = await reads.find(command.segment)
                 result = reads.from_memory(segment, command.offset, _limit(command))
                 if result is None:
@@ -109,41 +143,37 @@ class ReadHandler:
             self._refuse_read(command, error)
 
     def _park(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
-        """Answer when there are bytes, the segment is sealed or gone, or some seconds have passed.
-
-        An empty answer is legal and harmless; without it a client with a time-out of 30 s drops
-        the connection."""
-        if not reads.alive:  # the container failed while the segment was looked for: nobody would wake this read
+        if not reads.alive:  # the container failed while the segment was loaded: nobody would wake this read
             self._connection.close()
             return
         if len(self._parked) >= MAX_PARKED_READS_PER_CONNECTION:
             self._connection.close(f"has {len(self._parked)} reads waiting at the tail, the most allowed")
             return
-        # Names and tokens may be long, and reads that wait many.
+        # Without the token, and with the segment's own name object: both may be long, and parked reads are many.
         command = wire.ReadSegment(segment.name, command.offset, command.suggested_length, "", command.request_id)
         parked = _Parked(self, reads, segment, command, self._loop.time() + PARKED_READ_SECONDS)
         self._parked[parked] = None
         segment.waiters.append(parked)
-        if not self._timed:
-            self._timed = True
+        if not self._timer_set:
+            self._timer_set = True
             self._loop.call_later(PARKED_READ_SECONDS, self._expire)
 
     def wake(self, parked: _Parked) -> None:
-        """There is something to tell about a segment whose reader waits; once."""
+        """The segment of a parked read has bytes, or will never have any."""
         if parked in self._parked:
             del self._parked[parked]
             if not self._connection.closed:
                 self._unpark(parked.reads, parked.segment, parked.command)
 
     def _expire(self) -> None:
-        """Answer the reads that have waited long enough; of a connection that is closed, forget all."""
-        self._timed = False
+        """Answer the reads whose deadline has passed; drop all when the connection is closed."""
+        self._timer_set = False
         now = self._loop.time()
         while self._parked:
             parked = next(iter(self._parked))
             left = parked.deadline - now
             if left > 0 and not self._connection.closed:
-                self._timed = True
+                self._timer_set = True
                 self._loop.call_later(max(left, MIN_READ_TIMER_SECONDS), self._expire)
                 return
             del self._parked[parked]
@@ -158,7 +188,7 @@ class ReadHandler:
         elif segment.sealed and not segment.deleted and command.offset >= segment.length:
             self._connection.send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
         elif not self._connection.writable:
-            self._wait(reads, command)
+            self._spawn_read(reads, command)
         else:
             try:
                 self._read_segment(reads, segment, command)

@@ -1,4 +1,4 @@
-"""Transient segments: they go with the connection that asked for them, unless they were merged."""
+"""Transient segments: deleted when the connection that created them ends, unless they were merged before."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
 
 class TransientSegments:
-    """Those of one connection."""
+    """The transient segments of one connection."""
 
-    def __init__(self, store: SegmentStore, requests: ControlHandler) -> None:
+    def __init__(self, store: SegmentStore, control: ControlHandler) -> None:
         self._store = store
-        self._requests = requests
+        self._control = control
         self._names: dict[str, None] = {}
-        self._ended = False
+        self._closed = False
 
     def __repr__(self) -> str:
-        return f"<Transients {len(self._names)}>"
+        return f"<TransientSegments {len(self._names)}>"
 
     def __len__(self) -> int:
         return len(self._names)
 
     async def create(self, command: wire.CreateTransientSegment) -> wire.Command | None:
-        """The reply.  The segment goes with the connection also when that ends before it is there."""
-        creation = asyncio.ensure_future(self._requests.answer(command))
+        """The reply.  A connection that ends before the segment exists does not keep it from being deleted."""
+        creation = asyncio.ensure_future(self._control.answer(command))
         creation.add_done_callback(self._created)
         return await asyncio.shield(creation)
 
     def merged(self, name: str) -> None:
-        """There is nothing to delete any more."""
+        """The segment was merged: nothing is left to delete."""
         self._names.pop(name, None)
 
-    def end(self) -> None:
-        """The connection is gone."""
-        self._ended = True
+    def connection_closed(self) -> None:
+        """Delete them."""
+        self._closed = True
         if self._names:
             cleanup = asyncio.ensure_future(self._delete())
             cleanup.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -51,8 +51,8 @@ class TransientSegments:
         reply = creation.result()
         if isinstance(reply, wire.SegmentCreated):
             self._names[reply.segment] = None
-            if self._ended:
-                self.end()
+            if self._closed:
+                self.connection_closed()
 
     async def _delete(self) -> None:
         names, self._names = self._names, {}
@@ -60,4 +60,4 @@ class TransientSegments:
             try:
                 await self._store.container(name).delete(name)
             except SaritError:
-                continue  # merged, or the container recovers: then recovery deletes it
+                continue  # merged, or the container recovers, and recovery deletes it
