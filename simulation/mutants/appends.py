@@ -23,10 +23,10 @@ def throttled_appends_reordered() -> Iterator[None]:
     """Throttled appends are resumed last in, first out."""
 
     def wrong(self: Any) -> None:
-        while self._queue and not self._budget.over_append_limit:
-            session, append, expected_offset = self._queue.pop()
+        while self.queue and not self._budget.over_append_limit:
+            session, append, expected_offset = self.queue.pop()
             session.submit(append, expected_offset)
-        if self._queue:
+        if self.queue:
             self._budget.notify_below_append_limit(self._below_limit)
 
     with patched(AppendGate, AppendGate.release, wrong):
@@ -37,7 +37,11 @@ def throttled_appends_reordered() -> Iterator[None]:
 @contextmanager
 def append_limit_ignored() -> Iterator[None]:
     """The limit on dirty bytes throttles no append."""
-    with patched(AppendGate, AppendGate.closed, property(lambda self: False)):
+
+    def wrong(self: Any, session: Any, append: Any, expected_offset: int | None) -> None:
+        session.submit(append, expected_offset)
+
+    with patched(AppendGate, AppendGate.throttle, wrong):
         yield
 
 
@@ -55,8 +59,8 @@ def last_throttled_append_stuck() -> Iterator[None]:
     """The last throttled append is never resumed."""
 
     def wrong(self: Any) -> None:
-        while len(self._queue) > 1 and not self._budget.over_append_limit:
-            session, append, expected_offset = self._queue.popleft()
+        while len(self.queue) > 1 and not self._budget.over_append_limit:
+            session, append, expected_offset = self.queue.popleft()
             session.submit(append, expected_offset)
 
     with patched(AppendGate, AppendGate.release, wrong):

@@ -130,7 +130,8 @@ class Container:
     def account(self) -> None:
         """Report the memory held now, and release throttled appends if that is less than before."""
         self._report()
-        self.append_gate.release()
+        if self.append_gate.queue:
+            self.append_gate.release()
 
     def _report(self) -> None:
         if self.failure is None:  # else the budget has forgotten its charge, and nobody would take a new one off

@@ -210,7 +210,8 @@ class GroupCommit:
             self.fail(bug)
             raise
         state.applied_frame = frame.number
-        state.dirty.operations_applied(frame.charged_bytes)
+        if frame.charged_bytes:  # not only appends
+            state.dirty.operations_applied(frame.charged_bytes)
         raised = call_each(frame.done, None)
         try:
             self._on_durable(

@@ -213,9 +213,9 @@ class WriterSession:
             return
         self.unanswered += 1
         assert self.container is not None, self
-        gate = self.container.append_gate
-        if gate.closed:
-            gate.throttle(self, append, expected_offset)
+        container = self.container
+        if container.budget.over_append_limit or container.append_gate.queue:
+            container.append_gate.throttle(self, append, expected_offset)
         else:
             self.submit(append, expected_offset)
 

@@ -1,7 +1,9 @@
 """The append gate of one container: appends that wait while the node is over its append limit.
 
-Theory of operation.  A session asks `closed` before each append.  While it is true, the session hands the append to
-`throttle`, and its acknowledgement waits with it: writers slow down, none is refused, nothing is lost.
+Theory of operation.  The gate is closed while the node is over its limit (`MemoryBudget.over_append_limit`) or appends
+are in the gate's `queue`.  A session looks at both before each append: attributes, no call.  While the gate is closed,
+the session hands the append to `throttle`, and its acknowledgement waits with it: writers slow down, none is refused,
+nothing is lost.
 
 - Order.  The gate is one queue, first in, first out, for all sessions of the container.  As long as one append is in
   the queue the gate is closed for the later ones too, also when the node is below its limit again: otherwise a later
@@ -13,7 +15,8 @@ Theory of operation.  A session asks `closed` before each append.  While it is t
   would release it, and every client that reconnects sends its appends again.  So `sweep_ended` submits them at once,
   which refuses them.  A sweep looks at the whole queue, maybe a million appends, and clients often give up together:
   sweeps are APPEND_GATE_SWEEP_SECONDS apart.
-- The end.  A container that fails closes its gate: it refuses what is in the queue, and never throttles again.
+- The end.  The gate of a container that failed is open for good: nothing would release it, and the container
+  refuses whatever comes.
 """
 
 from __future__ import annotations
@@ -51,35 +54,33 @@ class AppendGate:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._queue: deque[tuple[Session, Append, int | None]] = deque()
+        # For others to look at only.
+        self.queue: deque[tuple[Session, Append, int | None]] = deque()
         self._sweep_scheduled = False
         self._failed = False
 
     def __repr__(self) -> str:
-        return f"<AppendGate, {len(self._queue)} throttled>"
+        return f"<AppendGate, {len(self.queue)} throttled>"
 
     def __len__(self) -> int:
-        return len(self._queue)
-
-    @property
-    def closed(self) -> bool:
-        """Whether an append must wait."""
-        return (self._budget.over_append_limit or bool(self._queue)) and not self._failed
+        return len(self.queue)
 
     def throttle(self, session: Session, append: Append, expected_offset: int | None) -> None:
-        """Let an append wait; `session.submit` follows when it is released."""
-        assert not self._failed, "nothing would ever release it"
-        if not self._queue:
+        """Let an append wait at the closed gate; `session.submit` follows when it is released."""
+        if self._failed:
+            session.submit(append, expected_offset)
+            return
+        if not self.queue:
             coverage_probe("appends_throttled")
             self._budget.notify_below_append_limit(self._below_limit)
-        self._queue.append((session, append, expected_offset))
+        self.queue.append((session, append, expected_offset))
 
     def release(self) -> None:
         """Submit throttled appends as long as the node is below its limit."""
-        while self._queue and not self._budget.over_append_limit:
-            session, append, expected_offset = self._queue.popleft()
+        while self.queue and not self._budget.over_append_limit:
+            session, append, expected_offset = self.queue.popleft()
             session.submit(append, expected_offset)
-        if self._queue:  # over the limit again: without this nobody would release the rest
+        if self.queue:  # over the limit again: without this nobody would release the rest
             self._budget.notify_below_append_limit(self._below_limit)
 
     def _below_limit(self) -> None:
@@ -89,20 +90,20 @@ class AppendGate:
 
     def sweep_ended(self) -> None:
         """Refuse the appends of ended sessions, within APPEND_GATE_SWEEP_SECONDS."""
-        if self._queue and not self._sweep_scheduled:
+        if self.queue and not self._sweep_scheduled:
             self._sweep_scheduled = True
             asyncio.get_running_loop().call_later(APPEND_GATE_SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
         self._sweep_scheduled = False
-        ended = [throttled for throttled in self._queue if not throttled[0].is_open]
+        ended = [throttled for throttled in self.queue if not throttled[0].is_open]
         if ended:
-            self._queue = deque(throttled for throttled in self._queue if throttled[0].is_open)
+            self.queue = deque(throttled for throttled in self.queue if throttled[0].is_open)
             for session, append, expected_offset in ended:
                 session.submit(append, expected_offset)  # refused: its session does not own the writer any more
 
     def fail(self) -> Iterator[tuple[Session, Append]]:
         """The container failed: what was throttled, for its owner to refuse."""
         self._failed = True
-        queue, self._queue = self._queue, deque()
+        queue, self.queue = self.queue, deque()
         return ((session, append) for session, append, _ in queue)
