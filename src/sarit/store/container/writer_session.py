@@ -178,8 +178,8 @@ class WriterSession:
     def _give_up(self) -> None:
         self.segment.pins -= 1
         assert self.segment.pins >= 0, self.segment
-        if self.attribute.owner is self:
-            self.attribute.owner = None
+        assert self.attribute.owner is self, self  # only `set_up` gives an owner, and only here it goes
+        self.attribute.owner = None
 
     # -- set-up -------------------------------------------------------------------------------
 

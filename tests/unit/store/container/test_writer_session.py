@@ -66,12 +66,13 @@ def test_no_event_leads_from_an_end_back_to_a_session_that_takes_appends():
 
 def test_leaving_open_gives_up_attribute_and_pin_once():
     session, segment, attribute = open_session()
-    other = object()
     fence_owner(attribute)
-    attribute.owner = other
+    successor = WriterSession(WRITER, Replies())
+    successor.set_up(SimpleNamespace(), segment, attribute)
     session.replace()
     session.close()
-    assert (segment.pins, attribute.owner) == (0, other), "that of the next session stays"
+    assert (segment.pins, attribute.owner) == (1, successor), "those of the next session stay"
+    successor.check()
 
 
 def test_a_set_up_tells_the_last_number_also_when_it_is_replaced():

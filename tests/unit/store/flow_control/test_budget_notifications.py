@@ -59,14 +59,17 @@ def test_a_disk_with_space_again_notifies_unless_memory_is_over_the_limit():
     budget.report(0, Charge(BOUND))
     budget.disk_full = False
     assert not calls, "memory is over the limit"
+    budget.disk_full = True
     budget.report(0, Charge(BOUND - 1))
+    assert not calls, "the disk is full again"
+    budget.disk_full = False
     assert calls == ["append"]
 
 
 def test_coming_above_the_append_limit_wakes_the_flushers_once():
     budget, calls = budget_at(0), []
     budget.on_over_append_limit = lambda: calls.append(budget.charged_bytes)
-    for charged in (BOUND - 1, BOUND, BOUND + 1, BOUND - 1, BOUND):
+    for charged in (BOUND - 1, BOUND, BOUND + 5, BOUND + 1, BOUND - 1, BOUND):
         budget.report(0, Charge(charged))
     assert calls == [BOUND, BOUND]
 
