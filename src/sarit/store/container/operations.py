@@ -1,14 +1,13 @@
 """What a container writes to its durable log: the outcomes of operations.
 
-A frame's payload is `>B q I` (format version, wall clock in ms since 1970, count of
-operations) followed by the operations, each starting with its type byte.  An operation
-holds an outcome (segment id, offset, resulting attribute values, versions), never a
-condition, so that replay decides nothing.  Layouts: docs/formats/operations.md.
+A frame's payload is `>B q I` (format version, wall clock in ms since 1970, number of operations), followed by the
+operations, each of which begins with its type byte.  An operation holds an outcome (segment id, offset, resulting
+attribute values, versions), never a condition: replay decides nothing.  Layouts: docs/formats/operations.md.
 
-Warning.  The assigned state has moved when an operation is encoded: what does not fit its fields
-must have been refused before.  Most comes off the wire in the width it has here; checked are names
-and counts of attributes (container.py), sums of attributes (`resolve_attributes`), the lengths of
-keys, values and batches (tables.py), and those of appends (append_requests.py).
+Warning.  When an operation is encoded, the assigned state has moved already.  So whatever does not fit the fields
+here must be refused earlier.  Most values come off the wire in the same width.  Checked are: names and numbers of
+attributes (container.py), sums of attributes (`resolve_attributes`), the lengths of keys, values and batches
+(tables.py), and those of appends (append_handler.py).
 """
 
 from __future__ import annotations
@@ -119,7 +118,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Bytes below `offset` are gone."""
+    """Bytes below `offset` are dropped."""
 
     TYPE: ClassVar[int] = 4
     segment: int
@@ -133,7 +132,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The segment and its name are gone."""
+    """The segment is deleted, and its name may be used again."""
 
     TYPE: ClassVar[int] = 5
     segment: int
@@ -146,7 +145,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """All `length` bytes of `source` now stand at `offset` of `segment`; `source` is gone."""
+    """All `length` bytes of `source` are at `offset` of `segment` now; `source` is deleted."""
 
     TYPE: ClassVar[int] = 6
     segment: int
@@ -219,7 +218,7 @@ class UpdateTable:
 
 @dataclass(frozen=True, slots=True)
 class SetPolicy:
-    """The scaling policy the segment is metered by."""
+    """The scaling policy by which the segment is metered."""
 
     TYPE: ClassVar[int] = 9
     segment: int
@@ -236,7 +235,7 @@ Operation = Append | Create | Seal | Truncate | Delete | Merge | SetAttributes |
 
 
 def decode_frame(payload: memoryview) -> tuple[int, Iterator[Operation]]:
-    """Wall clock of a frame (ms since 1970) and its operations.  Raises Corrupt."""
+    """The wall clock of a frame (ms since 1970) and its operations.  Raises Corrupt, also while iterating."""
     if len(payload) < FRAME_HEADER.size:
         raise Corrupt(f"a log frame of {len(payload)} bytes is too short")
     version, wall_ms, count = FRAME_HEADER.unpack_from(payload)

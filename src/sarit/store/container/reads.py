@@ -1,7 +1,14 @@
-"""Reading bytes: from memory where they are, else from chunks in aligned blocks with readahead.
+"""The read side of a container: bytes from memory where they are, else from chunks.
 
-Nothing that is not applied is ever readable.  A read that finds its chunk gone reloads the
-chunk list: compaction or a merge moved the bytes.
+Theory of operation.  The bytes of a segment are in up to four places, and a read tries them in this order:
+1. The tail: blocks that no checkpoint has committed yet, in memory.
+2. Cached runs: blocks that have been flushed and are still in memory.
+3. The chunk of a block of the tail: written, not committed, and no longer in memory.
+4. The extents in the index: in a chunk, or inlined in the index itself.
+
+Chunks are read in aligned blocks, which all containers of a node cache together, with readahead for sequential
+reads.  Only applied bytes are readable.  When a chunk is gone, compaction or a merge has moved its bytes: the read
+loads the extents again and retries.
 """
 
 from __future__ import annotations
@@ -13,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
-from sarit.core.limits import MAX_READ_BYTES, MIB, READ_BLOCK_BYTES, READAHEAD_BYTES
+from sarit.core.limits import MAX_READ_BYTES, READ_BLOCK_BYTES, READAHEAD_BYTES, READER_LOCALITY_BYTES
 from sarit.store.container.segment import Block, Segment, block_offset, slice_blocks
 
 if TYPE_CHECKING:
@@ -25,13 +32,13 @@ if TYPE_CHECKING:
     from sarit.store.flow_control.read_limiter import ReadRateLimiter
 
 _MAX_RELOADS = 5
-# Readers of a segment that are further apart do not share what is cached.
-_APART_BYTES = 128 * MIB
 
 
 @dataclass(slots=True)
 class ReadResult:
-    """Bytes of a segment, as parts to be sent one after the other."""
+    """Bytes of a segment, in parts that follow each other; `length` is the sum of their bytes.
+
+    `at_tail`: the segment has no more bytes yet.  `end_of_segment`: it has no more and is sealed."""
 
     parts: list[Buffer]
     length: int
@@ -40,7 +47,7 @@ class ReadResult:
 
 
 class ChunkReader:
-    """Aligned blocks of chunks, cached and read ahead; shared by all containers of a node."""
+    """Aligned blocks of chunks, with cache and readahead; shared by all containers of a node."""
 
     def __init__(self, storage: ChunkStorage, cache_bytes: int, limiter: ReadRateLimiter) -> None:
         self._storage = storage
@@ -50,9 +57,10 @@ class ChunkReader:
         self._blocks: OrderedDict[tuple[str, int], asyncio.Task[Buffer]] = OrderedDict()
 
     async def read(self, chunk: str, chunk_bytes: int, offset: int, length: int, reader: Hashable) -> list[Buffer]:
-        """Bytes [offset, offset + length) of a chunk, `length` at most to the end of one block pair.
+        """Bytes [offset, offset + length) of a chunk of `chunk_bytes`, without copying.
 
-        `reader` tells those apart that read in different places."""
+        `reader` identifies who reads and where, for the rate limiter.  Raises Corrupt when the chunk is shorter, and
+        what long-term storage raises."""
         out: list[Buffer] = []
         end = min(offset + length, chunk_bytes)
         sequential = (chunk, offset // READ_BLOCK_BYTES - 1) in self._blocks or offset < READ_BLOCK_BYTES
@@ -72,7 +80,7 @@ class ChunkReader:
             piece = memoryview(data)[begin : begin + end - offset]
             if not piece:
                 self._forget(chunk, number)
-                raise Corrupt(f"chunk {chunk} was taken to end at {number * READ_BLOCK_BYTES + len(data)}, not {end}")
+                raise Corrupt(f"chunk {chunk} ends at {number * READ_BLOCK_BYTES + len(data)}, before {end}")
             out.append(piece)
             offset += len(piece)
         return out
@@ -114,32 +122,32 @@ class Reads:
 
     @property
     def alive(self) -> bool:
-        """Whether the container still serves."""
+        """Whether the container serves: it has not failed."""
         return self._container.failure is None
 
     def in_memory(self, name: str) -> Segment | None:
-        """The newest segment of that name, if it is in memory; it may not be created yet."""
+        """The newest segment of a name if it is in memory; its creation may not be durable yet."""
         return self._container.state.names.get(name)
 
     async def find(self, name: str) -> Segment:
-        """The segment to read, applied.  Raises NotFound."""
+        """The segment of a name, once its creation is durable.  Raises NotFound."""
         segment = await self._container.metadata.require(name)
         if not segment.created:
             await self._container.group_commit.wait_durable()
         return segment
 
     def from_memory(self, segment: Segment, offset: int, limit: int) -> ReadResult | None:
-        """What can be answered at once; None when the bytes stand in chunks alone.
+        """Up to `limit` bytes from `offset`; None when they are not in memory.
 
-        An empty result that is not the end of the segment means: wait.
-        Raises NotFound, Truncated, Invalid (behind the end of a sealed segment)."""
+        An empty result that is not the end of the segment means that the reader must wait.
+        Raises NotFound, Truncated, Invalid (after the end of a sealed segment)."""
         if segment.deleted:
             raise NotFound(f"segment {segment.name} does not exist")
         if offset < segment.start:
             raise Truncated(f"segment {segment.name} starts at {segment.start}", segment.start)
         if offset >= segment.length:
             if offset > segment.length and segment.sealed:
-                raise Invalid(f"offset {offset} is behind the end {segment.length} of sealed segment {segment.name}")
+                raise Invalid(f"offset {offset} is after the end {segment.length} of sealed segment {segment.name}")
             return ReadResult([], 0, not segment.sealed, segment.sealed)
         limit = min(limit, MAX_READ_BYTES)
         parts: list[Buffer] = []
@@ -153,7 +161,7 @@ class Reads:
         return self._result(segment, offset, parts) if parts else None
 
     async def from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
-        """Like `from_memory`, for bytes that stand in chunks.  Raises Unavailable, Corrupt too."""
+        """As `from_memory`, for bytes that are in chunks.  Raises Unavailable and Corrupt, too."""
         segment.pins += 1
         try:
             for _ in range(_MAX_RELOADS):
@@ -171,7 +179,7 @@ class Reads:
             segment.pins -= 1
 
     async def _from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
-        reader = (segment.name, offset // _APART_BYTES)
+        reader = (segment.name, offset // READER_LOCALITY_BYTES)
         block = _tail_reference(segment, offset)
         if block is not None:
             assert block.chunk is not None
@@ -195,9 +203,7 @@ class Reads:
         return self._result(segment, offset, parts)
 
     async def event_boundary(self, name: str, target: int) -> int:
-        """The smallest known offset >= `target` at which an append began, else the segment's length.
-
-        Raises NotFound."""
+        """The smallest known offset >= `target` where an append began, else the segment's length.  Raises NotFound."""
         segment = await self.find(name)
         segment.pins += 1
         try:
@@ -215,9 +221,9 @@ class Reads:
 
 
 def _tail_reference(segment: Segment, offset: int) -> Block | None:
-    """The block of the tail at `offset`, if its bytes stand in a chunk alone.
+    """The block of the tail at `offset`, if its bytes are in a chunk alone.
 
-    It was merged in, or a checkpoint under way has written it."""
+    It came from a merged segment, or the checkpoint in progress has written it."""
     at = bisect_right(segment.tail, offset, key=block_offset) - 1
     if at >= 0:
         block = segment.tail[at]
@@ -227,7 +233,7 @@ def _tail_reference(segment: Segment, offset: int) -> Block | None:
 
 
 def _referenced_bytes(segment: Segment, block: Block, offset: int, limit: int) -> int:
-    """How many bytes, up to `limit`, follow in the chunk of `block` from `offset` on as they do in the segment."""
+    """How many bytes from `offset` on, up to `limit`, follow each other in the chunk of `block` as in the segment."""
     tail = segment.tail
     at = bisect_right(tail, block.offset, key=block_offset)
     end, into = block.end, block.offset - block.chunk_offset

@@ -51,7 +51,7 @@ _NOBODY: tuple[Segment, ...] = ()
 
 
 class WrongEventNumber(Conflict):
-    """The writer's stored event number is not the one its connection knows."""
+    """The writer's stored event number is not the one its session has."""
 
 
 class ContainerState:
@@ -141,7 +141,7 @@ class ContainerState:
             raise Sealed(f"segment {segment.name} is sealed")
         if attribute.assigned != previous or attribute.owner is not owner:
             raise WrongEventNumber(
-                f"writer {writer.hex()} on {segment.name}: its connection knows event {previous}, "
+                f"writer {writer.hex()} on {segment.name}: its session has event {previous}, "
                 f"stored is {attribute.assigned}",
                 expected=previous,
                 actual=attribute.assigned,

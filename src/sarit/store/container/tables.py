@@ -1,9 +1,14 @@
-"""Table segments: versioned entries, conditional batches, iterators, delta reads.
+"""Table segments: versioned entries, conditional batches, scans, delta reads.
 
-A version is the position in the table at which the entry would begin if the table were a
-file (wire.md par. 6); positions never repeat, so versions rise across keys.  Conditions are
-judged against the assigned state before the batch; reads are served from the applied state:
-entries not yet in the index overlay what the index holds.
+Theory of operation.  A version is the position in the table where the entry would begin if the table were a file
+(wire.md par. 6).  Positions never repeat, so versions rise across keys.
+
+An entry is in one of four places, the newest first: pending (in flight), dirty (applied since the last snapshot),
+flushing (in the checkpoint in progress), and the index.  Conditions are checked against the newest entry.  Reads are
+served from the applied state: dirty and flushing entries overlay those of the index.
+
+A read of the index awaits, and a checkpoint meanwhile moves entries from memory to the index.  So each read notes
+the metadata cache's `generation` before, and repeats when it has changed: otherwise it could see an entry in neither.
 """
 
 from __future__ import annotations
@@ -29,11 +34,11 @@ if TYPE_CHECKING:
 
 Change = tuple[bytes, bytes | None, int]
 
-# Rows of the index that are read at once: first, when nothing is known of their size, and at most, since each may be
-# of a MiB whatever those before it were.
-_LEAST_ROWS = 16
+# Rows of the index in one read: the first, while their size is unknown, and the most, since each may have a MiB
+# whatever the size of those before it.
+_MIN_ROWS = 16
 _FIRST_ROWS = 64
-_PAGE_ROWS = 256
+_MAX_ROWS = 256
 
 
 class Tables:
@@ -43,14 +48,18 @@ class Tables:
         self._container = container
 
     async def create(self, name: str, key_length: int, rollover: int = 0) -> None:
-        """Keys of any length for `key_length` 0, else of exactly that many bytes.  Raises Exists, Invalid."""
+        """Create a table with keys of any length (`key_length` 0) or of exactly that many bytes.
+
+        Raises Exists, Invalid."""
         if not 0 <= key_length <= MAX_TABLE_KEY_BYTES:
             raise Invalid(f"key length {key_length} is not in [0, {MAX_TABLE_KEY_BYTES}]")
         kind = KIND_TABLE_FIXED if key_length else KIND_TABLE_HASH
         await self._container.create(name, kind=kind, key_length=key_length, rollover=rollover)
 
     async def delete(self, name: str, must_be_empty: bool, unchanged_since: int | None = None) -> None:
-        """Raises NotFound, Exists (not empty), Invalid (not supported by the fixed layout), Conflict (position)."""
+        """Delete a table, if it is empty (`must_be_empty`) and at position `unchanged_since` (None: at any).
+
+        Raises NotFound, Invalid (no table), Exists (not empty), Conflict (position)."""
         await self._require(name)
 
         def decide(segment: Segment) -> Delete:
@@ -70,10 +79,10 @@ class Tables:
         *,
         fresh: Collection[bytes] = (),
     ) -> list[int]:
-        """Apply a batch atomically; the version of each change in order (NOT_EXISTS for a removal).
+        """Apply a batch atomically; returns the version of each change in order (NOT_EXISTS for a removal).
 
-        The index is not asked for keys that are `fresh`: the caller knows that they never were in the table.
-        Raises NotFound, Conflict, Invalid, Truncated (table position), Unavailable (no room)."""
+        The index is not asked for keys that are `fresh`: the caller knows that they were never in the table.
+        Raises NotFound, Conflict, Invalid, Truncated (table position), Unavailable (over the control limit)."""
         await self._container.control_limit.wait_below(name)
         segment = await self._require(name)
         _check_sizes(segment, changes)
@@ -115,7 +124,6 @@ class Tables:
                 generation = self._container.metadata.generation
                 unknown = [key for key in wanted if _applied(table, key) is None]
                 stored = await self._container.metadata.stored_entries(segment, unknown) if unknown else {}
-                # A checkpoint meanwhile moves entries from memory to the index: neither would show them.
                 if not unknown or generation == self._container.metadata.generation:
                     break
         finally:
@@ -127,18 +135,20 @@ class Tables:
         return out
 
     async def scan(self, name: str, start: bytes, end: bytes | None, limit: int) -> list[Entry]:
-        """Applied entries with start <= key (< end) by key, at most `limit` and one page of bytes, of one moment."""
+        """Applied entries with start <= key (< end) by key, at most `limit` and about one page of bytes.
+
+        All are of one moment.  Raises NotFound, Invalid (no table)."""
         segment = await self._require(name)
         while True:
             alive, whole = await self._scan_page(segment, start, end, limit)
             if alive or whole:
                 return _page(alive, limit)
-            # All that was looked at was removed meanwhile: look again, from the start, as it must be of one moment.
+            # Everything scanned was removed meanwhile.  Scan again from the start: the page must be of one moment.
 
     async def _scan_page(
         self, segment: Segment, start: bytes, end: bytes | None, limit: int
     ) -> tuple[list[Entry], bool]:
-        """Entries in order, some more than a page perhaps, and whether these are all there are up to `end`."""
+        """Entries in order, perhaps more than a page, and whether these are all up to `end`."""
         table = segment.table
         assert table is not None
         metadata = self._container.metadata
@@ -153,15 +163,16 @@ class Tables:
             segment.pins -= 1
         for overlay in (table.flushing, table.dirty):
             merged |= {k: e for k, e in overlay.items() if k >= start and (end is None or k < end)}
-        # Rows of the index beyond what was looked at may come before overlay entries: stop there.
-        looked_at = sorted(key for key in merged if last is None or key <= last)
-        return [merged[key] for key in looked_at if merged[key].value is not None], last is None
+        # Rows of the index beyond the last one scanned may come before entries of the overlay: stop there.
+        scanned = sorted(key for key in merged if last is None or key <= last)
+        return [merged[key] for key in scanned if merged[key].value is not None], last is None
 
     async def _stored_page(
         self, segment: Segment, start: bytes, end: bytes | None, limit: int
     ) -> tuple[dict[bytes, Entry], bytes | None]:
-        """What the index holds, as much of it as makes a page with the overlay on it, and the last key looked at; None
-        when that is all.  In pieces: a page may be asked for with any limit, and rows may be large."""
+        """A page or more of entries of the index that are not overlaid, and the last key scanned (None: all).
+
+        It reads in pieces, since clients choose the limit and rows may be large."""
         found: dict[bytes, Entry] = {}
         table, size, piece = segment.table, 0, max(1, min(limit, _FIRST_ROWS))
         assert table is not None
@@ -181,34 +192,34 @@ class Tables:
             if len(found) >= limit or size >= MAX_TABLE_PAGE_BYTES:
                 return found, key
             low = rows[-1][0] + b"\0"
-            # As many as are wanted, more where the overlay hides most; no more bytes than a page, if they are alike.
+            # As many as are missing, more where the overlay replaces most; a page of bytes if rows stay as large.
             each = max(1, sum(len(row) for _, row in rows) // len(rows))
             wanted = max(limit - len(found), 4 * len(rows))
-            piece = max(_LEAST_ROWS, min(wanted, MAX_TABLE_PAGE_BYTES // each, _PAGE_ROWS))
+            piece = max(_MIN_ROWS, min(wanted, MAX_TABLE_PAGE_BYTES // each, _MAX_ROWS))
 
     async def delta(self, name: str, position: int, limit: int) -> tuple[list[Entry], bool, int]:
         """Live entries written at or after `position`, whether the end was reached, and the next position.
 
-        Raises NotFound, Invalid (position behind the end, or the fixed layout)."""
+        Raises NotFound, Invalid (the position is after the end), NotImplementedError (keys of fixed length)."""
         segment = await self._require(name)
         if segment.kind == KIND_TABLE_FIXED:
             raise NotImplementedError("delta reads of a table with keys of fixed length")
         if position > segment.length:
-            raise Invalid(f"position {position} is behind the end {segment.length} of table {name}")
+            raise Invalid(f"position {position} is after the end {segment.length} of table {name}")
         if position == segment.length:
             return [], True, 0
-        limit = min(limit, _PAGE_ROWS)  # as anything may be asked for
+        limit = min(limit, _MAX_ROWS)  # clients may ask for any number
         while True:
             live, last = await self._delta_page(segment, position, limit)
             if live or last is None:
                 break
-            position = last + 1  # all up to there was replaced meanwhile: those entries stand further on
+            position = last + 1  # everything up to there was replaced meanwhile, at later positions
         page = _page(live, limit)
         reached_end = last is None and len(page) == len(live)
         return page, reached_end, segment.length if reached_end else page[-1].version + serialized_bytes(page[-1])
 
     async def _delta_page(self, segment: Segment, position: int, limit: int) -> tuple[list[Entry], int | None]:
-        """Live entries in order, and the last version looked at; None when these are all."""
+        """Live entries in order of version, and the last version scanned (None: all)."""
         table = segment.table
         assert table is not None
         segment.pins += 1
@@ -222,7 +233,7 @@ class Tables:
                     break
         finally:
             segment.pins -= 1
-        # As in a scan: rows beyond those looked at may come before overlay entries.
+        # As in a scan: rows beyond the last one scanned may come before entries of the overlay.
         latest = stored | table.flushing | table.dirty
         versions = sorted(
             (e.version, e.key)
@@ -234,10 +245,11 @@ class Tables:
     async def _stored_versions(
         self, segment: Segment, position: int, most: int
     ) -> tuple[dict[bytes, Entry], int | None]:
-        """What the index holds from `position` on, of at most so many rows, as much of it as makes a page, and the last
-        version looked at; None when that is all.  In pieces: entries may be large."""
+        """A page of entries of the index from `position` on, or `most` rows, and the last version scanned (None: all).
+
+        It reads in pieces, since entries may be large."""
         found: dict[bytes, Entry] = {}
-        table, size, at, piece = segment.table, 0, 0, _LEAST_ROWS
+        table, size, at, piece = segment.table, 0, 0, _MIN_ROWS
         assert table is not None
         if not segment.committed:
             return found, None
@@ -251,12 +263,12 @@ class Tables:
                     found[entry.key] = entry
                     size += serialized_bytes(entry)
             each = max(1, size // max(1, len(found)))
-            piece = max(_LEAST_ROWS, min(MAX_TABLE_PAGE_BYTES // each, _PAGE_ROWS))
+            piece = max(_MIN_ROWS, min(MAX_TABLE_PAGE_BYTES // each, _MAX_ROWS))
         whole = at == len(rows) < most
         return found, None if whole else keys.parse_version_key(rows[at - 1][0])[1]
 
     async def info(self, name: str) -> Segment:
-        """The table's segment (applied state).  Raises NotFound, Invalid."""
+        """The table's segment.  Raises NotFound, Invalid (no table)."""
         return await self._require(name)
 
     async def _require(self, name: str) -> Segment:
@@ -271,10 +283,12 @@ class Tables:
 
 
 def _newest(table: TableState, key: bytes) -> Entry | None:
+    """The assigned entry, which conditions are checked against; None when it is in the index or absent."""
     return table.pending.get(key) or _applied(table, key)
 
 
 def _applied(table: TableState, key: bytes) -> Entry | None:
+    """The applied entry, which reads are served from; None when it is in the index or absent."""
     return table.dirty.get(key) or table.flushing.get(key)
 
 
@@ -302,6 +316,6 @@ def _check_sizes(segment: Segment, changes: Sequence[Change]) -> None:
             raise Invalid(f"keys of table {segment.name} have {segment.key_length} bytes, not {len(key)}")
         if value is not None and len(value) > MAX_TABLE_VALUE_BYTES:
             raise Invalid(f"a table value has at most {MAX_TABLE_VALUE_BYTES} bytes, not {len(value)}")
-        total += ENTRY_HEADER_BYTES + len(key) + len(value or b"")  # more than a frame takes for it
+        total += ENTRY_HEADER_BYTES + len(key) + len(value or b"")  # more than its encoding in a frame
     if total > MAX_TABLE_BATCH_BYTES:
         raise Invalid(f"a table batch has at most {MAX_TABLE_BATCH_BYTES} bytes, not {total}")
