@@ -134,6 +134,14 @@ def test_blocking_call_on_the_loop_thread_is_refused(world: World) -> None:
     assert "own thread" in str(refused[0])
 
 
+def test_iterable_arguments_are_read_on_the_callers_thread(world: World) -> None:
+    """The iterator of a caller may itself call the client."""
+    world.controller.create("s/t")
+    segments = world.blocking.stream_cut_tail("s/t").positions
+    active = (segment for segment in segments if not world.blocking.successors("s/t", segment))
+    assert world.blocking.segment_infos("s/t", active).keys() == {FIRST}
+
+
 def test_write_at_its_bound_raises_when_the_loop_thread_is_gone(world: World) -> None:
     """As in a forked process: it has the writer, but not its thread."""
     world.controller.create("s/t")
