@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Event = tuple[Hashable, int]
 
-TOUCH: Final = 1e-9  # widths of ranges add up in doubles
+TOLERANCE: Final = 1e-9  # widths of ranges add up in doubles
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +105,12 @@ def check_cut(
     violations = []
     place = 0.0
     for low, high in sorted(ranges[segment] for segment in cut):
-        if abs(low - place) > TOUCH:
+        if abs(low - place) > TOLERANCE:
             violations.append(
                 Violation("hole", f"keys {place} to {low} are covered {'twice' if low < place else 'by no segment'}")
             )
         place = high
-    if abs(place - 1.0) > TOUCH:
+    if abs(place - 1.0) > TOLERANCE:
         violations.append(Violation("hole", f"keys from {place} on are covered by no segment"))
     for segment in cut:
         ahead, seen = list(predecessors.get(segment, ())), set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simulation.crashes.container import crash_container
-from simulation.crashes.run import with_replay_hint
+from simulation.crashes.run import with_replay_call
 from simulation.mutants import MUTANTS
 
 STATES = 8_500  # with those of the log (tests/unit/log/test_crash_states.py) more than 20,000
@@ -17,7 +17,7 @@ PER_STEP = 6
 def test_every_crash_state_of_container_recovers_acknowledged_operations() -> None:
     counts = []
     for seed in SEEDS:
-        states = with_replay_hint(crash_container, seed, most_per_step=PER_STEP)
+        states = with_replay_call(crash_container, seed, most_per_step=PER_STEP)
         counts.append(states.count)
         assert states.torn > 100
         assert states.ahead > 100
@@ -38,4 +38,4 @@ def test_every_crash_state_of_container_recovers_acknowledged_operations() -> No
 def test_mutants_are_caught_by_crash_states(mutant) -> None:
     with MUTANTS[mutant].apply(), pytest.raises(AssertionError, match="crash_container"):
         for seed in range(1, 6):
-            with_replay_hint(crash_container, seed, most_per_step=2)
+            with_replay_call(crash_container, seed, most_per_step=2)

@@ -46,8 +46,8 @@ _PIECES: Final = 12
 _PIECES_IN_LIMIT: Final = 3
 _PIECE_SECONDS: Final = 0.3
 _POLL_SECONDS: Final = 0.8
-_SETTLE_SECONDS: Final = 2.0
-_SETTLE_ROUNDS: Final = 5
+_CONVERGE_SECONDS: Final = 2.0
+_CONVERGE_ROUNDS: Final = 5
 _SPARE: Final = 6
 _KEYS: Final = 4
 # About so many writers come and go, one after the other.
@@ -106,7 +106,7 @@ class RetentionActors:
         client = await connect_client(self.cluster)
         piece = self.limit // _PIECES_IN_LIMIT
         most = self.limit * (_MAXIMUM if self.kind == "forced" else 1) + _SPARE * piece
-        rounds = _MAXIMUM * _SETTLE_ROUNDS if self.kind == "forced" else _SETTLE_ROUNDS
+        rounds = _MAXIMUM * _CONVERGE_ROUNDS if self.kind == "forced" else _CONVERGE_ROUNDS
         retained = -1
         for _ in range(rounds):
             for _ in range(_PIECES):
@@ -114,7 +114,7 @@ class RetentionActors:
                 await asyncio.sleep(_PIECE_SECONDS)
             if self.subscribed and self.kind != "forced":
                 await self._release(client, dict((await client.stream_cut_tail(STREAM)).positions))
-            await asyncio.sleep(_SETTLE_SECONDS + (_KEEP_SECONDS if self.kind == "seconds" else 0))
+            await asyncio.sleep(_CONVERGE_SECONDS + (_KEEP_SECONDS if self.kind == "seconds" else 0))
             retained = await self.observe_head(client)
             if 0 <= retained <= most:
                 break

@@ -19,11 +19,11 @@ def crash_workloads(seed: int) -> States:
     """All crash states of both workloads of a seed.  Raises AssertionError that names the seed."""
     total = States()
     for crash in (crash_log, crash_container):
-        total.add(with_replay_hint(crash, seed))
+        total.add(with_replay_call(crash, seed))
     return total
 
 
-def with_replay_hint(crash: Callable[..., States], seed: int, **options: int) -> States:
+def with_replay_call(crash: Callable[..., States], seed: int, **options: int) -> States:
     """`crash(seed)`; every exception becomes an AssertionError that names the call to repeat."""
     try:
         return crash(seed, **options)

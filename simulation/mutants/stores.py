@@ -43,9 +43,9 @@ def log_truncated_before_commit() -> Iterator[None]:
     """The log is truncated after the chunks are written, before the commit of the index."""
     right = BatchBuilder.build
 
-    async def wrong(self: Any, captured: Any, frame: int, *rest: Any) -> Any:
+    async def wrong(self: Any, snapshots: Any, frame: int, *rest: Any) -> Any:
         self._container.log.truncate(frame + 1)
-        return await right(self, captured, frame, *rest)
+        return await right(self, snapshots, frame, *rest)
 
     with patched(BatchBuilder, BatchBuilder.build, wrong):
         yield

@@ -12,21 +12,21 @@ def system(name: str, **rows: dict) -> dict:
     return {"name": name, "rows": rows, "failed": {}}
 
 
-def test_latency_counts_from_the_due_time_of_each_event() -> None:
+def test_latency_counts_from_due_time_of_each_event() -> None:
     latencies = Latencies(start=100.0, rate=10.0)
     latencies.acked(0, 5, 101.0)
     assert list(latencies.seconds()) == pytest.approx([1.0, 0.9, 0.8, 0.7, 0.6])
     assert list(latencies.seconds(skip_seconds=0.3)) == pytest.approx([0.7, 0.6])
 
 
-def test_a_stalled_generator_shows_as_latency() -> None:
+def test_stall_of_generator_counts_as_latency() -> None:
     latencies = Latencies(start=0.0, rate=1000.0)
     latencies.acked(0, 1, 0.001)
     latencies.acked(1, 1001, 1.002)  # nothing was sent for a second; then all of it went at once
     assert percentiles(latencies.seconds())["p50_ms"] == pytest.approx(500, abs=5)
 
 
-def test_only_batches_under_way_during_a_window_count() -> None:
+def test_only_batches_in_flight_during_window_count() -> None:
     latencies = Latencies(start=0.0, rate=10.0)
     latencies.acked(0, 1, 0.01)
     latencies.acked(10, 11, 1.5)
@@ -46,7 +46,7 @@ def test_higher_is_better_for_rates(value: float, verdict: str) -> None:
     assert [row["verdict"] for row in judged(results)] == [verdict]
 
 
-def test_the_ratio_is_judged_against_the_better_peer() -> None:
+def test_ratio_counts_against_better_peer() -> None:
     results = {
         "sarit": system("Sarit", **{"fast-1": {"events_per_s": 1e6, "best": {"events_per_s": 2e6}}}),
         "kafka": system("Kafka", **{"fast-1": {"events_per_s": 5e5}}),
@@ -59,16 +59,16 @@ def test_the_ratio_is_judged_against_the_better_peer() -> None:
     assert row["verdict"] == "MISSED"
 
 
-def test_what_failed_is_said() -> None:
+def test_failed_row_is_reported() -> None:
     results = {"sarit": {"name": "Sarit", "rows": {}, "failed": {"spark": "no Java"}}}
     assert "not measured: Sarit, spark: no Java" in table(results)
 
 
-def test_every_figure_has_an_aim_beyond_its_goal() -> None:
+def test_every_figure_has_aim_beyond_goal() -> None:
     assert all(f.aim >= f.least if f.higher else f.aim <= f.least for f in FIGURES)
 
 
-def test_a_verdict_reached_beside_others_says_so() -> None:
+def test_verdict_under_noise_is_marked() -> None:
     busy = {"p95_ms": 7.0, "noise": {"others_cpu_percent": 0.0, "others_cpu_during_percent": 60.0}}
     quiet = {"p95_ms": 7.0, "noise": {"others_cpu_percent": 0.0, "others_cpu_during_percent": 2.0}}
     assert "goal met (noisy: others 60 %)" in table({"sarit": system("Sarit", **{"open-1": busy})})

@@ -13,13 +13,13 @@ def graph() -> Graph:
     return made
 
 
-def test_what_lies_before_a_segment() -> None:
+def test_before_returns_all_ancestors() -> None:
     assert graph().before(4) == {0, 1, 2, 3}
     assert graph().before(1) == {0}
     assert graph().before(0) == frozenset()
 
 
-def test_what_is_learned_later_counts() -> None:
+def test_predecessors_added_later_count() -> None:
     made = Graph()
     made.follows(2, [1])
     assert made.before(2) == {1}
@@ -27,7 +27,7 @@ def test_what_is_learned_later_counts() -> None:
     assert made.before(2) == {0, 1}
 
 
-def test_a_byte_and_a_cut() -> None:
+def test_is_before_compares_byte_with_cut() -> None:
     cut = {1: 10, 2: 0}
     assert graph().is_before((1, 9), cut)
     assert not graph().is_before((1, 10), cut)
@@ -36,7 +36,7 @@ def test_a_byte_and_a_cut() -> None:
     assert not graph().is_before((2, 0), cut)
 
 
-def test_a_cut_that_goes_back() -> None:
+def test_goes_back_detects_earlier_cut() -> None:
     for earlier, later in (
         ({0: 5}, {0: 5}),
         ({0: 5}, {1: 0, 2: 0}),

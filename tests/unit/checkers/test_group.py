@@ -1,4 +1,4 @@
-"""Reader groups: each way to go wrong is found, and what is right is not."""
+"""Reader groups: each kind of violation is found, and correct histories pass."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def kinds(violations) -> set[str]:
     return {violation.kind for violation in violations}
 
 
-def test_one_owner_after_the_other() -> None:
+def test_two_owners_at_once_are_found() -> None:
     assert not check_tenures([SECOND, FIRST])
     assert kinds(check_tenures([FIRST, replace(SECOND, begun=1.9)])) == {"two owners"}
     assert kinds(check_tenures([replace(FIRST, ended=None), SECOND])) == {"two owners"}
     assert not check_tenures([FIRST, replace(SECOND, segment="d", begun=1.0)])
 
 
-def test_where_the_next_one_begins() -> None:
+def test_next_owner_at_wrong_offset_is_found() -> None:
     assert kinds(check_tenures([FIRST, replace(SECOND, first=31)])) == {"gap"}
     assert kinds(check_tenures([FIRST, replace(SECOND, first=29)])) == {"back"}
     lost = replace(FIRST, first=20, left=None)
@@ -32,7 +32,7 @@ def test_where_the_next_one_begins() -> None:
     assert kinds(check_tenures([lost, replace(SECOND, first=19)], {"a": 25})) == {"back"}
 
 
-def test_every_event_once() -> None:
+def test_event_counted_twice_or_never_is_found() -> None:
     written = [("a", 0), ("a", 10), ("b", 0)]
     assert not check_counted(written, written)
     assert kinds(check_counted(written, written[:2])) == {"never"}
@@ -40,7 +40,7 @@ def test_every_event_once() -> None:
     assert kinds(check_counted(written, [*written, ("b", 0)])) == {"twice"}
 
 
-def test_predecessors_first() -> None:
+def test_event_before_end_of_predecessor_is_found() -> None:
     lengths = {"a": 20, "c": 10, "d": 10}
     right = [("a", 10), ("d", 10), ("a", 20), ("c", 10), ("b", 10), ("e", 10)]
     assert not check_order(right, PREDECESSORS, lengths)
@@ -48,7 +48,7 @@ def test_predecessors_first() -> None:
     assert kinds(check_order([*right[:3], ("e", 10)], PREDECESSORS, lengths)) == {"order"}
 
 
-def test_a_checkpoint_covers_everything_once() -> None:
+def test_checkpoint_with_hole_or_overlap_is_found() -> None:
     assert not check_cut({"a": 5, "d": 5}, RANGES, PREDECESSORS)
     assert not check_cut({"b": 5, "e": 5}, RANGES, PREDECESSORS)
     assert not check_cut({"b": 5, "c": 5, "d": 5}, RANGES, PREDECESSORS)
@@ -58,7 +58,7 @@ def test_a_checkpoint_covers_everything_once() -> None:
     assert "with its ancestor" in str(check_cut({"a": 5, "e": 5}, RANGES, PREDECESSORS))
 
 
-def test_a_reset_brings_back_exactly_the_rest() -> None:
+def test_reset_must_redeliver_exactly_events_after_cut() -> None:
     written = [("a", 0), ("a", 10), ("d", 0), ("d", 10), ("b", 0), ("c", 0), ("e", 0)]
     cut = {"b": 0, "c": 10, "d": 10}
     before = [("a", 0), ("a", 10), ("d", 0), ("c", 0)]

@@ -1,4 +1,4 @@
-"""What does not come to its end is told."""
+"""Operations that do not end are found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def kinds(*operations: Operation) -> list[str]:
     return [found.kind for found in check(operations, healed=100.0, within=60.0, until=500.0)]
 
 
-def test_operations_end_in_time() -> None:
+def test_stuck_and_slow_operations_are_found() -> None:
     assert kinds(Operation("a", 0, 10), Operation("b", 90, 160), Operation("c", 400, 455)) == []
     assert kinds(Operation("a", 0, 161)) == ["slow"]
     assert kinds(Operation("a", 0, None)) == ["stuck"]
@@ -17,12 +17,12 @@ def test_operations_end_in_time() -> None:
     assert kinds(Operation("a", 450, None)) == [], "it has time left"
 
 
-def test_readers_come_to_the_tail() -> None:
+def test_reader_before_tail_is_found() -> None:
     assert not unread({"r": {1: 10, 2: 5}}, {1: 10, 2: 5, 3: 7})
     assert [found.kind for found in unread({"r": {1: 10, 2: 4}}, {1: 10, 2: 5})] == ["unread"]
 
 
-def test_service_is_taken_up_again() -> None:
+def test_outage_longer_than_allowed_is_found() -> None:
     assert not outages([(0, 10), (14, 30)], 0, 30, 5)
     assert len(outages([(0, 10), (16, 30)], 0, 30, 5)) == 1
     assert len(outages([(0, 10)], 0, 30, 5)) == 1

@@ -1,4 +1,4 @@
-"""The linearizability search finds what is wrong, accepts what is right, and is fast enough."""
+"""The linearizability search rejects wrong histories, accepts right ones, and is fast enough."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def holds(*calls: Call, model: Any = None) -> bool:
     return search(calls, model or Cell(0)) is None
 
 
-def test_calls_one_after_the_other() -> None:
+def test_sequential_calls_are_checked() -> None:
     assert holds(put(0, 1, True, 0, 1), get(1, 2, 3), put(0, 2, False, 4, 5), get(1, 6, 7))
     assert not holds(put(0, 1, True, 0, 1), get(0, 2, 3)), "a stale read"
     assert not holds(put(0, 1, False, 0, 1)), "refused without reason"
@@ -58,7 +58,7 @@ def test_concurrent_calls_may_take_either_order() -> None:
     assert holds(get(0, 0, 1), put(0, 1, True, 1, 2)), "touching is overlapping"
 
 
-def test_what_is_unknown_happens_late_or_never() -> None:
+def test_unknown_call_may_happen_late_or_never() -> None:
     unknown = put(0, 1, UNKNOWN, 0)
     assert holds(unknown, get(0, 1, 2))
     assert holds(unknown, get(0, 1, 2), get(1, 3, 4))
@@ -66,7 +66,7 @@ def test_what_is_unknown_happens_late_or_never() -> None:
     assert not holds(put(0, 1, UNKNOWN, 5), get(1, 1, 2)), "before it began"
 
 
-def test_conditional_appends() -> None:
+def test_conditional_appends_are_checked() -> None:
     def append(expected: int, data: bytes, answer: Any, begun: float, ended: float = inf) -> Call:
         return call(("append", expected, data), answer, begun, ended)
 
@@ -87,35 +87,35 @@ def test_conditional_appends() -> None:
     assert not holds(*twice, model=model), "two appends at one length"
 
 
-def test_tables_of_atomic_batches() -> None:
+def test_atomic_table_batches_are_checked() -> None:
     any_, absent = VersionedTable.ANY, VersionedTable.ABSENT
 
     def update(changes: tuple[Any, ...], answer: Any, begun: float, ended: float = inf) -> Call:
         return call(("update", changes), answer, begun, ended)
 
-    def look(keys: tuple[str, ...], answer: Any, begun: float, ended: float) -> Call:
+    def read_info(keys: tuple[str, ...], answer: Any, begun: float, ended: float) -> Call:
         return call(("get", keys), answer, begun, ended)
 
     def table(*calls: Call) -> bool:
         return not check(calls, lambda _, mine: VersionedTable(mine))
 
     first = update((("a", "1", absent), ("b", "2", any_)), (10, 11), 0, 1)
-    assert table(first, look(("a", "b"), (("1", 10), ("2", 11)), 2, 3))
-    assert not table(first, look(("a", "b"), (("1", 10), None), 2, 3)), "half a batch"
-    assert not table(first, look(("a",), (("1", 12),), 2, 3)), "two versions of a value"
+    assert table(first, read_info(("a", "b"), (("1", 10), ("2", 11)), 2, 3))
+    assert not table(first, read_info(("a", "b"), (("1", 10), None), 2, 3)), "half a batch"
+    assert not table(first, read_info(("a",), (("1", 12),), 2, 3)), "two versions of a value"
     assert table(first, update((("a", "3", 10),), (12,), 2, 3), update((("a", "4", 10),), None, 4, 5))
     assert not table(first, update((("a", "3", 10),), (12,), 2, 3), update((("a", "4", 10),), (13,), 4, 5))
     assert not table(first, update((("a", "3", absent),), (12,), 2, 3)), "it is there"
     removed = update((("a", None, 10),), (12,), 2, 3)
-    assert table(first, removed, look(("a",), (None,), 4, 5), update((("a", "5", absent),), (13,), 6, 7))
-    assert not table(first, removed, look(("a",), (("1", 10),), 4, 5)), "a removed key is back"
+    assert table(first, removed, read_info(("a",), (None,), 4, 5), update((("a", "5", absent),), (13,), 6, 7))
+    assert not table(first, removed, read_info(("a",), (("1", 10),), 4, 5)), "a removed key is back"
     unknown = update((("a", "3", 10), ("b", "4", 11)), UNKNOWN, 2)
-    assert table(first, unknown, look(("a", "b"), (("3", 20), ("4", 21)), 3, 4))
-    assert table(first, unknown, look(("a", "b"), (("1", 10), ("2", 11)), 3, 4))
-    assert not table(first, unknown, look(("a", "b"), (("3", 20), ("2", 11)), 3, 4)), "half an unknown batch"
+    assert table(first, unknown, read_info(("a", "b"), (("3", 20), ("4", 21)), 3, 4))
+    assert table(first, unknown, read_info(("a", "b"), (("1", 10), ("2", 11)), 3, 4))
+    assert not table(first, unknown, read_info(("a", "b"), (("3", 20), ("2", 11)), 3, 4)), "half an unknown batch"
 
 
-def test_objects_are_judged_apart_and_named() -> None:
+def test_objects_are_searched_separately_and_named() -> None:
     calls = [call(("get",), 0, 0, 1, on="good"), call(("get",), 7, 0, 1, on="bad")]
     violations = check(calls, lambda *_: Cell(0))
     assert [violation.kind for violation in violations] == ["not-linearizable"]
@@ -158,12 +158,12 @@ def histories(draw: st.DrawFn) -> list[Call]:
 
 @settings(max_examples=300, deadline=None)
 @given(histories())
-def test_the_search_agrees_with_brute_force(calls: list[Call]) -> None:
+def test_search_agrees_with_brute_force(calls: list[Call]) -> None:
     assert holds(*calls) == by_brute_force(calls)
 
 
 def drawn_history(rng: random.Random, count: int, processes: int) -> list[Call]:
-    """What a correct cell would answer to several processes at once."""
+    """The replies of a correct cell to concurrent processes."""
     value, moment, calls = 0, 0.0, []
     free = [0.0] * processes
     for number in range(count):
@@ -203,7 +203,7 @@ def _sealed_kinds(*calls) -> list[str]:
     return [violation.kind for violation in check(history, lambda on, mine: SealableLog())]
 
 
-def test_nothing_is_appended_behind_a_seal() -> None:
+def test_append_after_seal_is_found() -> None:
     append, refused = ("append", 0, b"x"), ("append", 1, b"y")
     seal = (2.0, 3.0, "s", ("seal",), True)
     good = [(0.0, 1.0, "a", append, True), seal, (4.0, 5.0, "a", refused, SealableLog.SEALED)]

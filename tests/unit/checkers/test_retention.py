@@ -1,4 +1,4 @@
-"""Retention: each way to keep too little or too much is found."""
+"""Retention: truncations too early and too late are found."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def kinds(made: RetentionHistory) -> list[str]:
 BY_TIME, BY_SIZE = Policy(seconds=5.0), Policy(bytes=50)
 
 
-def test_what_the_policy_asks_for_passes() -> None:
+def test_retention_within_policy_passes() -> None:
     assert not kinds(history(BY_TIME, Head(8.0, 8.1, {0: 30}), Head(12.0, 12.1, {0: 70})))
     assert not kinds(history(BY_TIME, Head(14.0, 14.1, {1: 0, 2: 0})))
     assert not kinds(history(BY_SIZE, Head(8.0, 8.1, {0: 30}, 50), Head(12.0, 12.1, {0: 70}, 60)))
     assert not kinds(RetentionHistory())
 
 
-def test_the_head_may_be_asked_for_twice_at_once() -> None:
+def test_concurrent_head_observations_may_differ() -> None:
     assert not kinds(history(BY_SIZE, Head(8.0, 9.0, {0: 30}, 60), Head(8.5, 8.6, {0: 20}, 70)))
 
 
@@ -47,15 +47,15 @@ def test_the_head_may_be_asked_for_twice_at_once() -> None:
         (Policy(bytes=50, forced=True), Head(8.0, 8.1, {0: 50}, 40)),
     ],
 )
-def test_too_little_is_kept(policy, head) -> None:
+def test_truncation_beyond_policy_is_found(policy, head) -> None:
     assert kinds(history(policy, head)) == ["retention-early"]
 
 
-def test_little_is_kept_of_a_stream_that_never_had_more() -> None:
+def test_short_stream_below_policy_passes() -> None:
     assert not kinds(history(BY_SIZE, Head(1.0, 1.1, {0: 0}, 20)))
 
 
-def test_beyond_what_a_subscriber_released() -> None:
+def test_truncation_beyond_subscriber_is_found() -> None:
     made = history(BY_TIME, Head(8.0, 8.1, {0: 30}), Head(14.0, 14.1, {1: 0, 2: 0}))
     made.released("group", {0: 30}, 7.0)
     assert kinds(made) == ["retention-subscriber"]
@@ -63,32 +63,32 @@ def test_beyond_what_a_subscriber_released() -> None:
     assert not kinds(made)
 
 
-def test_a_release_counts_from_when_it_was_asked_for() -> None:
+def test_release_counts_from_its_request() -> None:
     made = history(BY_TIME, Head(8.0, 8.1, {0: 30}))
     made.released("group", {0: 20}, 2.0)
     made.released("group", {0: 30}, 8.2)
     assert kinds(made) == ["retention-subscriber"]
 
 
-def test_of_several_subscribers_each_counts() -> None:
+def test_every_subscriber_counts() -> None:
     made = history(BY_TIME, Head(8.0, 8.1, {0: 30}))
     made.released("one", {0: 30}, 2.0)
     made.released("two", {0: 0}, 2.0)
     assert kinds(made) == ["retention-subscriber"]
 
 
-def test_a_maximum_forces_subscribers() -> None:
+def test_maximum_overrides_subscribers() -> None:
     made = history(Policy(bytes=50, forced=True), Head(8.0, 8.1, {0: 30}, 50))
     made.released("group", {0: 0}, 2.0)
     assert not kinds(made)
 
 
-def test_a_head_that_falls() -> None:
+def test_head_that_falls_is_found() -> None:
     assert kinds(history(BY_SIZE, Head(8.0, 8.1, {0: 30}, 60), Head(9.0, 9.1, {0: 20}, 70))) == ["head-fell"]
     assert kinds(history(BY_SIZE, Head(8.0, 8.1, {1: 0, 2: 0}, 60), Head(9.0, 9.1, {0: 90}, 70))) == ["head-fell"]
 
 
-def test_too_much_is_kept_for_too_long() -> None:
+def test_retention_above_policy_for_long_is_found() -> None:
     made = history(BY_SIZE)
     made.retained_at_end = (101, 100)
     assert kinds(made) == ["retention-late"]

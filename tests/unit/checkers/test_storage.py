@@ -12,23 +12,23 @@ def kinds(extents=GOOD, chunks=CHUNKS, awaiting=()) -> list[str]:
     return [violation.kind for violation in check(extents, chunks, awaiting)]
 
 
-def test_what_is_named_is_there_and_nothing_else() -> None:
+def test_matching_index_and_chunks_pass() -> None:
     assert kinds() == []
     assert kinds(chunks=CHUNKS | {"c": 1}, awaiting={"c", "gone already"}) == []
 
 
-def test_a_chunk_that_is_not_there() -> None:
+def test_missing_chunk_is_found() -> None:
     assert kinds(chunks={"a": 10}) == ["missing-chunk"]
 
 
-def test_a_chunk_that_is_too_short() -> None:
+def test_short_chunk_is_found() -> None:
     assert kinds(chunks=CHUNKS | {"b": 26}) == ["missing-chunk"]
 
 
-def test_a_chunk_nobody_names() -> None:
+def test_leaked_chunk_is_found() -> None:
     assert kinds(chunks=CHUNKS | {"c": 1}) == ["leaked-chunk"]
 
 
-def test_a_gap_and_an_overlap() -> None:
+def test_gap_and_overlap_of_extents_are_found() -> None:
     assert kinds({"s": [(0, 9, "a", 0), (10, 5, "b", 0)]}) == ["untiled"]
     assert kinds({"s": [(0, 10, "a", 0), (9, 5, "b", 0)]}) == ["untiled"]

@@ -21,34 +21,34 @@ def update(state: bytes, *updates: bytes) -> tuple:
     return ("update", state, updates)
 
 
-def test_one_after_the_other() -> None:
+def test_sequential_updates_pass() -> None:
     assert not wrong(
         (update(NOTHING, b"a"), True, 1, 2), (update(A, b"b"), True, 2, 3), (("get",), AB, 4, 5), (("get",), A, 1, 3)
     )
     assert not wrong((("push", (b"a", b"b")), True, 1, 2), (("get",), AB, 3, 4))
 
 
-def test_two_winners_of_one_condition() -> None:
+def test_two_winners_of_one_condition_are_found() -> None:
     assert wrong((update(NOTHING, b"a"), True, 1, 2), (update(NOTHING, b"b"), True, 1, 2))
 
 
-def test_copies_in_another_order() -> None:
+def test_copies_with_different_order_are_found() -> None:
     pushes = (("push", (b"a",)), True, 1, 2), (("push", (b"b",)), True, 1, 2)
     ba = after(B, [b"a"])
     assert not wrong(*pushes, (("get",), ba, 3, 4))
     assert wrong(*pushes, (("get",), ba, 3, 4), (("get",), AB, 3, 4))
 
 
-def test_a_stale_copy_and_a_lost_update() -> None:
+def test_stale_copy_and_lost_update_are_found() -> None:
     assert wrong((update(NOTHING, b"a"), True, 1, 2), (("get",), NOTHING, 3, 4))
     assert wrong((("push", (b"a",)), True, 1, 2), (("push", (b"b",)), True, 3, 4), (("get",), B, 5, 6))
 
 
-def test_half_of_several_updates() -> None:
+def test_partly_applied_update_is_found() -> None:
     assert wrong((update(NOTHING, b"a", b"b"), True, 1, 2), (("get",), A, 1, 4))
 
 
-def test_an_unknown_outcome_is_either() -> None:
+def test_unknown_outcome_may_be_either() -> None:
     for seen in (NOTHING, A):
         assert not wrong((update(NOTHING, b"a"), UNKNOWN, 1, inf), (("get",), seen, 3, 4))
     assert not wrong((update(NOTHING, b"a"), UNKNOWN, 1, inf), (("get",), NOTHING, 3, 4), (("get",), A, 5, 6))

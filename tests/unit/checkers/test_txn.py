@@ -20,27 +20,27 @@ def kinds(*placed: tuple[int, int, int], start: int = 0, sizes: dict[int, int] |
     return {violation.kind for violation in check(history, sizes or {1: 3})}
 
 
-def test_a_whole_transaction_passes() -> None:
+def test_whole_transaction_passes() -> None:
     assert not kinds((5, 1, 0), (1, 1, 10), (1, 2, 20), (1, 3, 30), (5, 2, 40))
     assert not kinds((5, 1, 0)), "not committed"
     assert not kinds()
 
 
-def test_a_truncated_one_passes() -> None:
+def test_truncated_transaction_passes() -> None:
     assert not kinds((1, 2, 20), (1, 3, 30), start=20)
 
 
-def test_some_of_it_is_missing() -> None:
+def test_partly_missing_transaction_is_torn() -> None:
     assert kinds((1, 1, 0), (1, 2, 10)) == {"torn-transaction"}
     assert kinds((1, 2, 20), (1, 3, 30), start=10) == {"torn-transaction"}
 
 
-def test_another_event_between() -> None:
+def test_foreign_event_within_transaction_is_split() -> None:
     assert kinds((1, 1, 0), (5, 1, 10), (1, 2, 20), (1, 3, 30)) == {"split-transaction"}
 
 
 @pytest.mark.parametrize("reader", [SCAN, 1])
-def test_only_scans_count(reader) -> None:
+def test_only_scans_are_checked(reader) -> None:
     history = LogHistory()
     history.read(reader, (0, 0), (1, 1, LENGTH), fresh=False, begun=1.0, ended=2.0)
     history.scanned(SCAN, 0, 0, 10)

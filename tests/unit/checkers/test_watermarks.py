@@ -1,4 +1,4 @@
-"""Watermarks: each way to tell readers a time too early is found."""
+"""Watermarks: each kind of violation is found."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mark(lower: int, seen: float, cut: dict[int, int] | None = None, upper: int 
     return Mark(lower, upper, {1: lower, 2: lower} if cut is None else cut, seen)
 
 
-def test_right_ones_pass() -> None:
+def test_correct_watermarks_pass() -> None:
     assert not kinds(history(mark(10, 1.2), mark(30, 3.0), mark(50, 8.0)))
     assert not kinds(WatermarkHistory())
 
@@ -43,18 +43,18 @@ def test_right_ones_pass() -> None:
         (mark(0, 4.0, {1: 0, 2: 0}), mark(1, 5.0, {0: 1000})),
     ],
 )
-def test_a_watermark_that_goes_back(marks) -> None:
+def test_watermark_that_goes_back_is_found(marks) -> None:
     assert "watermark-fell" in kinds(history(*[mark(-1, 0.5, {1: 0, 2: 0}), *marks]))
 
 
-def test_a_time_that_a_writer_had_not_noted() -> None:
+def test_time_not_noted_by_writer_is_found() -> None:
     assert kinds(history(mark(30, 2.9))) == ["watermark-ahead"] * 2
     made = history(mark(30, 4.0))
     del made.notes[2][2:]
     assert kinds(made) == ["watermark-ahead"]
 
 
-def test_who_is_silent_for_long_or_has_left_does_not_count() -> None:
+def test_timed_out_or_left_writer_does_not_count() -> None:
     made = history(mark(30, 4.0), time_out=1.5)
     del made.notes[2][2:]
     assert not kinds(made)
@@ -64,7 +64,7 @@ def test_who_is_silent_for_long_or_has_left_does_not_count() -> None:
     assert not kinds(made)
 
 
-def test_who_was_silent_once_does_not_count_though_it_is_back() -> None:
+def test_writer_that_timed_out_once_does_not_count() -> None:
     made = history(mark(30, 9.5), time_out=2.5)
     made.notes[2] = [note for note in made.notes[2] if not 2 < note.begun < 9]
     made.events[2, 35] = (2, 25)
@@ -73,7 +73,7 @@ def test_who_was_silent_once_does_not_count_though_it_is_back() -> None:
     assert not kinds(made)
 
 
-def test_an_event_that_is_not_before_the_cut() -> None:
+def test_event_after_cut_is_found() -> None:
     assert kinds(history(mark(30, 4.0, {1: 30, 2: 20}))) == ["watermark-cut"]
     assert kinds(history(mark(30, 4.0, {0: 1000}))) == ["watermark-cut"]
     made = history(mark(30, 4.0))
@@ -83,7 +83,7 @@ def test_an_event_that_is_not_before_the_cut() -> None:
     assert not kinds(made)
 
 
-def test_a_reader_gets_an_event_of_a_time_that_was_over() -> None:
+def test_late_event_is_found() -> None:
     made = history()
     made.got(7, 1, 10, 2.0)
     made.reported(7, 20, 2.0)
@@ -93,7 +93,7 @@ def test_a_reader_gets_an_event_of_a_time_that_was_over() -> None:
     assert kinds(made) == ["late-event"]
 
 
-def test_readers_do_not_mix() -> None:
+def test_readers_are_checked_separately() -> None:
     made = history()
     made.reported(7, 20, 2.0)
     made.got(8, 2, 19, 3.0)

@@ -1,12 +1,12 @@
 """Committing a transaction beside a scale, by two controllers that may die: with the controller's own decisions.
 
-What the controllers store is the encoded records; what they do next is asked of `controller.model` (`streams.step`,
+The controllers store the encoded records, and ask `controller.model` for the next step (`streams.step`,
 `streams.roll`, `streams.scale`, `transactions.commit`, `abort`, `next_batch`), so that the search goes through the
 production code's decisions in every interleaving of single effects and compare-and-sets.  A client asks for the commit,
 the lease runs out (abort), somebody scales.
 
-What must hold: all parts of a transaction are merged or none, each once, none before the commit is decided; a part is
-never merged behind the end of a sealed segment; what is decided stays; in the end nothing is left half done.
+Invariants: all parts of a transaction are merged or none, each once, none before the commit is decided; no part is
+merged into a sealed segment; a decision does not change; at the end no work is half done.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Worker(NamedTuple):
     """A controller in the middle of something: effects still to do, then a compare-and-set on `version`.
 
     `then`: the stream's record to store; `ends`: how the transaction ends with it.  `soft`: what was done before is
-    success (`controller/runner.py`), else a sealed target means to look again (`Transactions._merge`)."""
+    success (`controller/runner.py`), else a sealed target means to read the record again (`Transactions._merge`)."""
 
     effects: tuple[Effect, ...] = ()
     version: int = 0
@@ -83,7 +83,7 @@ def _name(segment: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """Bounds, and the bugs to plant."""
+    """Bounds, and the mutants to apply."""
 
     scales: int = 1
     deaths: int = 1
@@ -137,7 +137,7 @@ class Committing:
             yield "abort is decided", state._replace(live=aborted, asked=state.asked or "aborted")
 
     def _begin(self, state: State) -> Worker | None:
-        """What a controller that looks now sets out to do."""
+        """The next work of a controller that reads the record now."""
         record = _stream(state.record)
         step = streams.step(NAME, record, record.epochs)
         if step is not None:
@@ -234,7 +234,7 @@ class Committing:
         return ""
 
     def unfinished(self, state: State) -> str:
-        """All is carried out."""
+        """All work is done."""
         left = [name for name, _ in state.segments if "#transaction." in name]
         if state.live is not None or left or _stream(state.record).pending:
             return f"left half done: {left}, {_stream(state.record)}"

@@ -1,10 +1,10 @@
-"""The log and its owners: of two that both believe to be the owner, one is right.
+"""The log and its owners: two processes believe to be the owner, one is.
 
 An owner opens the log in two steps: it takes the next epoch (which fences), then reads what is there.  It queues
-frames, numbered on from the last it knows; each lands in the log or is refused; then it is acknowledged.  Owners are
-slow at any point, and die at any point, with frames on their way that may land still.
+frames, numbered on from the last it knows; each lands in the log or is refused; then it is acknowledged.  Owners may
+stop or die at any point, with frames in flight that may still land.
 
-What must hold: an acknowledged frame is in the log for ever, under its number; numbers have no gaps and no doubles;
+Invariants: an acknowledged frame is in the log for ever, under its number; numbers have no gaps and no duplicates;
 epochs never fall.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Frame(NamedTuple):
-    """`value`: who queued it, and which of its frames it is."""
+    """`value`: its owner, and the number of the frame."""
 
     number: int
     epoch: int
@@ -26,7 +26,7 @@ class Frame(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """`phase`: idle, opened (has an epoch), read (a bug), serves, dead.
+    """`phase`: idle, opened (has an epoch), read (a mutant), serves, dead.
 
     `on_way`: queued, not landed.  `landed`: not acknowledged."""
 
@@ -39,7 +39,7 @@ class Owner(NamedTuple):
 
 
 class State(NamedTuple):
-    """The log, the epoch it is in, its owners, and what they were told is in it for ever."""
+    """The log, its epoch, its owners, and the acknowledged frames."""
 
     log: tuple[Frame, ...] = ()
     epoch: int = 0
@@ -49,7 +49,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fencing:
-    """Bounds, and the bugs to plant."""
+    """Bounds, and the mutants to apply."""
 
     frames: int = 2
     opens: int = 4
@@ -123,7 +123,7 @@ class Fencing:
         return ""
 
     def unfinished(self, state: State) -> str:
-        """All may have died: then nothing is left to do."""
+        """All owners may have died: then no work is left."""
         return ""
 
 

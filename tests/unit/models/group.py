@@ -1,12 +1,12 @@
-"""A scale beneath a reader group: segments split and merge while a writer writes and readers share them.
+"""Scaling under a reader group: segments split and merge while a writer writes and readers share them.
 
 The controller scales in stages: create, publish, seal (each segment by itself).  The writer writes to the segments it
-knows, and asks what follows when it is told "sealed".  The group's state says which segments are unassigned, who owns
-which, and which wait for predecessors; readers change it one at a time.  A reader reads an event and records its
-place with it, gives segments up, or dies; what it owned goes back.
+knows, and asks for successors when a write is refused as sealed.  The group's state says which segments are unassigned,
+who owns which, and which wait for predecessors; readers change it one at a time.  A reader reads an event and records
+its position with it, releases segments, or dies; what it owned becomes unassigned.
 
-What must hold: each event is handed out once, those of a key in order; a segment has one owner; what is owned,
-unassigned and waiting are exactly the segments that are not read yet.
+Invariants: each event is delivered once, those of a key in order; a segment has one owner; owned, unassigned and
+waiting segments are exactly those not read yet.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Bounds, and the bugs to plant."""
+    """Bounds, and the mutants to apply."""
 
     events: int = 2
     deaths: int = 1
@@ -115,7 +115,7 @@ class Scaling:
         after = _successors(state, segment)
         if not after:
             return state._replace(bug="the writer takes the stream for sealed")
-        # As the client does: it moves on for the keys of the sealed segment alone.
+        # As the client does: only the keys of the sealed segment move to successors.
         kept = {s for s in state.belief if s != segment and not set(RANGES[s]) <= set(RANGES[after[0]])}
         return state._replace(belief=tuple(sorted(kept | set(after))))
 
@@ -172,7 +172,7 @@ class Scaling:
         return ""
 
     def unfinished(self, state: State) -> str:
-        """In the end everything was handed out."""
+        """At the end everything was delivered."""
         return "" if state.handed == (self.events, self.events) else f"only {state.handed} events were handed out"
 
 

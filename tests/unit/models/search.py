@@ -1,8 +1,8 @@
 """Breadth-first search through all states of a small model.
 
-A model is a first state (hashable), the steps that may come next, and what must hold in every state.  Where no step is
-left, the work must be done: a state that is stuck is as wrong as one that breaks an invariant.  The first wrong state
-found has the shortest way to it, which is told step by step.
+A model is a first state (hashable), the possible next steps, and the invariants of every state.  Where no step is left,
+the work must be done: a stuck state is as wrong as a broken invariant.  The first wrong state found is reported with
+the shortest path to it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class Model(Protocol[S]):
-    """What is searched."""
+    """The model to search."""
 
     def first(self) -> S:
-        """Where everything begins."""
+        """The first state."""
 
     def steps(self, state: S) -> Iterable[tuple[str, S]]:
-        """What may happen next, by name."""
+        """The possible next steps, by name."""
 
     def wrong(self, state: S) -> str:
-        """What must not be; empty when all is well."""
+        """The broken invariant; empty when all hold."""
 
     def unfinished(self, state: S) -> str:
-        """What is left to do in a state without steps; empty when nothing is."""
+        """The work left in a state without steps; empty when it is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[S]):
-    """`broken`: what was wrong first, and `way`: the steps to it."""
+    """`broken`: the first violation, and `way`: the steps to it."""
 
     states: int
     broken: str

@@ -1,6 +1,6 @@
-"""Small models of what is hardest to get right, searched through all their states.
+"""Small models of the hardest protocols, searched through all their states.
 
-Each is also searched with bugs planted: a model that finds none of them says nothing.
+Each is also searched with mutants, which must be found.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from tests.unit.models.search import search
 from tests.unit.models.tiering import Tiering
 
 
-def test_fencing() -> None:
+def test_fencing_holds_in_all_states() -> None:
     found = search(Fencing())
     assert not found.broken, str(found)
     assert found.states > 10_000
 
 
 @pytest.mark.parametrize("bug", ["lands_unfenced", "reads_before_fencing", "acks_before_landing"])
-def test_bugs_of_fencing_are_found(bug) -> None:
+def test_fencing_mutants_are_found(bug) -> None:
     assert search(Fencing(**{bug: True})).broken
 
 
-def test_flush_truncation_and_collection() -> None:
+def test_tiering_holds_in_all_states() -> None:
     found = search(Tiering(crashes=2))
     assert not found.broken, str(found)
     assert found.states > 10_000
@@ -39,14 +39,14 @@ def test_flush_truncation_and_collection() -> None:
         "sweep_ignores_settled",
         "extent_dropped_one_early",
         "failed_write_forgotten",
-        "room_of_what_is_read",
+        "early_reclaim_of_read_data",
     ],
 )
-def test_bugs_of_tiering_are_found(bug) -> None:
+def test_tiering_mutants_are_found(bug) -> None:
     assert search(Tiering(**{bug: True})).broken
 
 
-def test_scales_beneath_a_reader_group() -> None:
+def test_scaling_under_reader_group_holds_in_all_states() -> None:
     found = search(Scaling())
     assert not found.broken, str(found)
     assert found.states > 10_000
@@ -55,11 +55,11 @@ def test_scales_beneath_a_reader_group() -> None:
 @pytest.mark.parametrize(
     "bug", ["seals_before_publishing", "successor_after_one_predecessor", "place_lost_in_death", "taken_twice"]
 )
-def test_bugs_of_scales_are_found(bug) -> None:
+def test_scaling_mutants_are_found(bug) -> None:
     assert search(Scaling(**{bug: True})).broken
 
 
-def test_commits_beside_a_scale() -> None:
+def test_commits_during_scale_hold_in_all_states() -> None:
     found = search(Committing(scales=2))
     assert not found.broken, str(found)
     assert found.states > 1_000
@@ -74,5 +74,5 @@ def test_commits_beside_a_scale() -> None:
         "version_unchecked",
     ],
 )
-def test_bugs_of_commits_are_found(bug) -> None:
+def test_commit_mutants_are_found(bug) -> None:
     assert search(Committing(**{bug: True})).broken

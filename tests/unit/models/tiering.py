@@ -1,16 +1,14 @@
-"""Flushing, truncation and collection: the log, long-term storage and the index of one segment, and crashes between.
+"""Flush, truncation and garbage collection of one segment: log, long-term storage and index, with crashes in between.
 
 A segment takes units 0, 1, 2 ... and is truncated now and then; every change is a frame of the log, durable at once.
-The flusher goes round: capture, write what is in memory alone as a chunk (a write that reports failure may have
-happened: another name, and the first is garbage), commit to the index, truncate the log, delete garbage; two chunks
-are joined to one in between.  While a chunk waits to be written, a commit of its own may drop the extents below the
-start, so that what they hold is deleted without waiting for it.  A crash
-leaves log, chunks and index; recovery replays the log over the index and sweeps chunks of earlier epochs that no
-commit of theirs settled.
+The flusher works in rounds: take a snapshot, write data that is only in memory as a chunk (a write that reports failure
+may have happened: use another name, the first is garbage), commit to the index, truncate the log, delete garbage; now
+and then two chunks are compacted to one.  While a chunk waits to be written, an early reclaim may commit the removal of
+extents below the start, so that their chunks are deleted without waiting for it.  A crash leaves log, chunks and index;
+recovery replays the log over the index and deletes orphans: chunks of earlier epochs that no commit resolved.
 
-What must hold whenever the process is gone, and so always: index and log together give back every unit from the
-start of the segment to its end, from chunks that are there and hold the right units.  When nothing is left to do,
-every chunk is one that the index names.
+Invariant in every state, since the process may die in any: index and log together have every unit from the start of the
+segment to its end, in chunks that exist and hold the right units.  When no work is left, the index names every chunk.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Chunk = tuple[int, int]  # epoch, sequence number
-Extent = tuple[int, int, Chunk]  # first unit, behind the last one, where
+Extent = tuple[int, int, Chunk]  # first unit, end, chunk
 Op = tuple[str, int]  # ("append", unit) or ("truncate", start)
 
 
 class Index(NamedTuple):
-    """What is committed.  `settled`: per epoch, the highest chunk number that its commits have judged."""
+    """What is committed.  `settled`: per epoch, the highest chunk number that its commits resolved."""
 
     frame: int = 0
     start: int = 0
@@ -39,7 +37,7 @@ class Index(NamedTuple):
 
 
 class Flush(NamedTuple):
-    """A round of the flusher.  `written`: its chunk, when it has one that surely stands."""
+    """A round of the flusher.  `written`: its chunk, once it certainly exists."""
 
     frame: int
     start: int
@@ -71,7 +69,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tiering:
-    """Bounds, and the bugs to plant."""
+    """Bounds, and the mutants to apply."""
 
     appends: int = 2
     crashes: int = 1
@@ -81,7 +79,7 @@ class Tiering:
     sweep_ignores_settled: bool = False
     extent_dropped_one_early: bool = False
     failed_write_forgotten: bool = False
-    room_of_what_is_read: bool = False
+    early_reclaim_of_read_data: bool = False
 
     def first(self) -> State:
         """An empty segment."""
@@ -117,12 +115,12 @@ class Tiering:
                 there = state.chunks | {(joined[2], joined[0], joined[1])}
                 yield "joins chunks", state._replace(chunks=there, join=joined, sequence=state.sequence + 1, joins=1)
             if state.base + len(state.log) > index.frame:
-                captured = Flush(state.base + len(state.log), state.start, state.end, ready=state.flushed >= state.end)
-                yield "captures", state._replace(flush=captured)
+                snapshot = Flush(state.base + len(state.log), state.start, state.end, ready=state.flushed >= state.end)
+                yield "captures", state._replace(flush=snapshot)
             yield from self._collecting(state)
             return
         if not flush.ready:
-            yield from self._making_room(state)
+            yield from self._early_reclaim(state)
             yield from self._collecting(state)
             sequence = state.sequence + 1
             name = (state.epoch, sequence)
@@ -147,9 +145,9 @@ class Tiering:
             if gone == state.chunks:
                 yield "forgets garbage", state._replace(index=index._replace(garbage=index.garbage - {chunk}))
 
-    def _making_room(self, state: State) -> Iterator[tuple[str, State]]:
+    def _early_reclaim(self, state: State) -> Iterator[tuple[str, State]]:
         index = state.index
-        start = state.end if self.room_of_what_is_read else state.start
+        start = state.end if self.early_reclaim_of_read_data else state.start
         kept = tuple(extent for extent in index.extents if extent[1] > start)
         if kept != index.extents:
             dropped = {extent[2] for extent in index.extents} - {extent[2] for extent in kept}
@@ -191,7 +189,7 @@ class Tiering:
         return state._replace(log=state.log[frame - state.base :], base=frame)
 
     def _sweep(self, state: State) -> State:
-        """All at once: nothing else looks at these chunks."""
+        """In one step: nothing else uses these chunks."""
         settled = {} if self.sweep_ignores_settled else dict(state.index.settled)
         chunks = frozenset(c for c in state.chunks if c[0][0] >= state.epoch or c[0][1] <= settled.get(c[0][0], 0))
         return state._replace(chunks=chunks, index=state.index._replace(swept=state.epoch - 1))
@@ -219,13 +217,13 @@ class Tiering:
         return ""
 
     def unfinished(self, state: State) -> str:
-        """Nothing is left to do: everything in long-term storage is what the index names."""
+        """No work is left: the index names everything in long-term storage."""
         leaked = {name for name, *_ in state.chunks} - {extent[2] for extent in state.index.extents}
         return f"chunks {sorted(leaked)} stay for ever" if leaked else ""
 
 
 def replayed(state: State) -> tuple[int, int]:
-    """Start and end as recovery would find them: the index, and the log behind its frame."""
+    """Start and end as recovery would find them: the index, and the log after its frame."""
     start, end = state.index.start, state.index.end
     for what, value in state.log[max(0, state.index.frame - state.base) :]:
         if what == "append":
@@ -236,7 +234,7 @@ def replayed(state: State) -> tuple[int, int]:
 
 
 def truth(state: State) -> tuple[int, int]:
-    """What was acknowledged: frames are durable at once, and memory has applied all of them."""
+    """The acknowledged state: frames are durable at once, and memory has applied all of them."""
     return state.start, state.end
 
 
