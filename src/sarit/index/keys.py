@@ -1,23 +1,21 @@
-"""The keys of a container's index, and the small values behind them.
+"""The keys of a container's index, and its small values.
 
-A key is one letter for the kind of record, then the segment id (8 bytes, big-endian, so that
-byte order is numeric order), then what tells records of that kind apart.  All records of one
-kind of one segment thus stand together: they are listed by a scan and dropped by a range
-delete.  The layout, with an example in bytes for each, is docs/formats/index.md.
+A key is one letter for the kind of record, then the segment id (8 bytes, big-endian, so that byte order is numeric
+order), then what identifies the record within its kind.  So all records of one kind of one segment are adjacent: a scan
+lists them and a range delete drops them.  docs/formats/index.md has the layout with an example in bytes for each.
 
     s <id>                segment record            (encoded in store/container/segment.py)
     n <name>              segment id, 8 bytes
     a <id> <attribute 16> attribute value, int64
     c <id> <start 8>      extent in a chunk         (encoded in storage/layout.py)
-    i <id> <start 8>      inline slice: the bytes themselves
+    i <id> <start 8>      inlined extent: the bytes themselves
     k <id> <key>          table entry: version 8, value
     v <id> <version 8>    table key of that version
     g <chunk>             chunk awaiting deletion
     m <name>              meta value
 
-Warnings.  (1) Numbers are unsigned in keys, and attribute values signed.  (2) A range ends
-where the next id begins; ids therefore stay below 2**63.  (3) Parsers raise Corrupt: the keys
-were written by us.
+Warnings.  (1) Numbers in keys are unsigned, attribute values are signed.  (2) A range ends where the next id begins, so
+ids stay below 2**63.  (3) Parsers raise Corrupt: only this module writes keys.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ GARBAGE: Final = b"g"
 META: Final = b"m"
 
 PER_SEGMENT: Final = (ATTRIBUTE, EXTENT, SLICE, ENTRY, VERSION)
-"""Kinds of which one segment may have many records; its record (`s`) and name are apart."""
+"""Kinds of which one segment may have many records.  Its record (`s`) and its name are not among them."""
 
 MAX_SEGMENT_ID: Final = (1 << 63) - 1
 _ATTRIBUTE_BYTES: Final = 16
@@ -55,48 +53,48 @@ _I64 = struct.Struct(">q")
 
 
 def segment_key(segment: int) -> bytes:
-    """Where the segment's record is."""
+    """The key of a segment's record."""
     return _ONE.pack(SEGMENT, segment)
 
 
 def name_key(name: str) -> bytes:
-    """Where the id of the segment that bears `name` now is."""
+    """The key of the id of the segment that has `name` now."""
     return NAME + name.encode()
 
 
 def attribute_key(segment: int, attribute: bytes) -> bytes:
-    """Where the value of a 16-byte attribute id is."""
+    """The key of the value of an attribute, whose id has 16 bytes."""
     assert len(attribute) == _ATTRIBUTE_BYTES, attribute
     return _ONE.pack(ATTRIBUTE, segment) + attribute
 
 
 def extent_key(segment: int, start: int) -> bytes:
-    """Where the chunk that holds the segment's bytes from offset `start` is named."""
+    """The key of the extent in a chunk that begins at offset `start`."""
     return _TWO.pack(EXTENT, segment, start)
 
 
 def inlined_key(segment: int, start: int) -> bytes:
-    """Where the segment's bytes from offset `start` are themselves."""
+    """The key of the inlined extent that begins at offset `start`."""
     return _TWO.pack(SLICE, segment, start)
 
 
 def entry_key(segment: int, key: bytes) -> bytes:
-    """Where a table segment's entry is."""
+    """The key of an entry of a table segment."""
     return _ONE.pack(ENTRY, segment) + key
 
 
 def version_key(segment: int, version: int) -> bytes:
-    """Where the key of the entry of that version is."""
+    """The key of the table key whose entry has that version."""
     return _TWO.pack(VERSION, segment, version)
 
 
 def garbage_key(chunk: str) -> bytes:
-    """The mark of a chunk that awaits deletion."""
+    """The key that records a chunk as garbage, to be deleted."""
     return GARBAGE + chunk.encode()
 
 
 def meta_key(name: str) -> bytes:
-    """Where a value of the container itself is."""
+    """The key of a value of the container itself."""
     return META + name.encode()
 
 
@@ -115,7 +113,7 @@ def segment_range(kind: bytes, segment: int) -> tuple[bytes, bytes]:
 
 
 def offset_range(kind: bytes, segment: int, start: int, end: int) -> tuple[bytes, bytes]:
-    """The extents, slices or versions of one segment with start <= number < end."""
+    """The extents or versions of one segment with start <= number < end."""
     return _TWO.pack(kind, segment, start), _TWO.pack(kind, segment, end)
 
 

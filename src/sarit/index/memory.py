@@ -1,13 +1,11 @@
-"""The index in memory: for tests, and for the simulation, where it misbehaves as the real ones do.
+"""The index in memory: the fake for tests and for the simulation.
 
-`MemoryIndexes` is the disk: it holds what was committed, container by container, and outlives
-the `MemoryIndex` handles opened on it.  A simulated crash is `crash()`: every handle is cut
-off, and what was being committed is there or not (`IndexFaults.draw`).
+`MemoryIndexes` is the disk: it holds what each container committed, and outlives the `MemoryIndex` handles.  `crash()`
+simulates a crash: every handle is cut off, and a commit under way took effect or not (`IndexFaults.draw`).
 
-What the real ones do, and this one when asked through `IndexFaults`: stall; fail a commit
-before it was applied, or after (the caller cannot tell); go on answering old values once
-fenced, and fail the next commit.  After a failed commit the handle is dead, as SQLite's is:
-open again and read what is there.
+`IndexFaults` injects what real indexes do: stall, or fail a commit before or after it took effect (the caller cannot
+tell which).  A fenced handle returns old values and fails its next commit.  After a failed commit the handle is dead,
+as SQLite's is: open the index again and read.
 """
 
 from __future__ import annotations
@@ -35,12 +33,11 @@ def _draw_lost() -> float:
 
 @dataclass(slots=True)
 class IndexFaults:
-    """What goes wrong, set by a test or drawn by the simulation; the default: nothing.
+    """Faults, set by a test or drawn by the simulation; none by default.
 
-    `delay` is asked before each call for the seconds it takes.  The next `fail_before` commits
-    fail and change nothing, then the next `fail_after` are applied and fail all the same.  While
-    `unavailable`, every call fails.  Of a commit that a crash or a cancellation interrupts, `draw()`
-    below one half says that it was applied.
+    `delay()` gives the seconds that a call takes.  The next `fail_before` commits fail without effect, then the next
+    `fail_after` take effect and report a failure.  While `unavailable`, every call fails.  A commit that a crash or a
+    cancellation interrupts took effect if `draw()` is below one half.
     """
 
     delay: Callable[[], float] = _never
@@ -78,18 +75,18 @@ class _Table:
 
 
 class MemoryIndex:
-    """A handle on one container's index, until it is closed, fenced, failed or cut off."""
+    """A handle of one container's index, until it is closed, fenced, failed or cut off."""
 
     def __init__(self, table: _Table, faults: IndexFaults) -> None:
         self._table = table
         self._faults = faults
         self._epoch = table.epoch
-        self._gone = ""
+        self._dead_reason = ""
         self._writing = asyncio.Lock()
         self._stale: _Table | None = None
 
     def __repr__(self) -> str:
-        return f"<MemoryIndex epoch {self._epoch} {self._gone or 'open'}, {len(self._table.keys)} keys>"
+        return f"<MemoryIndex epoch {self._epoch} {self._dead_reason or 'open'}, {len(self._table.keys)} keys>"
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `Index`."""
@@ -109,7 +106,7 @@ class MemoryIndex:
         return [(key, table.values[key]) for key in found]
 
     async def commit(self, batch: WriteBatch) -> None:
-        """See `Index`.  Unavailable: it may or may not have been applied, and the handle is dead."""
+        """See `Index`.  After Unavailable the outcome is unknown, and the handle is dead."""
         async with self._writing:
             self._require()
             if self._table.epoch != self._epoch:
@@ -119,7 +116,7 @@ class MemoryIndex:
             except BaseException:
                 self._interrupted(batch)
                 raise
-            if self._gone:
+            if self._dead_reason:
                 self._interrupted(batch)
                 self._require()
             if self._table.epoch != self._epoch:
@@ -135,14 +132,14 @@ class MemoryIndex:
     async def close(self) -> None:
         """See `Index`."""
         async with self._writing:
-            self._gone = self._gone or "closed"
+            self._dead_reason = self._dead_reason or "closed"
 
     def cut_off(self, reason: str) -> None:
-        """The process died, or the owner changed: this handle reaches the disk no more."""
-        self._gone = self._gone or reason
+        """The process died: every later call fails."""
+        self._dead_reason = self._dead_reason or reason
 
     def fenced(self, view: _Table) -> None:
-        """Another handle was opened: go on reading what there was until then."""
+        """Another handle was opened: from now on read what was committed until then."""
         if self._stale is None:
             self._stale = view
 
@@ -160,22 +157,22 @@ class MemoryIndex:
             await asyncio.sleep(delay)
 
     def _require(self) -> None:
-        if self._gone:
-            raise Unavailable(f"the index is {self._gone}")
+        if self._dead_reason:
+            raise Unavailable(f"the index is {self._dead_reason}")
         if self._faults.unavailable:
-            raise Unavailable("the index is away")
+            raise Unavailable("the index is unavailable")
 
     def _interrupted(self, batch: WriteBatch) -> None:
         if self._table.epoch == self._epoch and self._faults.draw() < 0.5:
             self._table.apply(batch)
 
     def _fail(self, reason: str) -> None:
-        self._gone = "dead after a failed commit"
+        self._dead_reason = "dead after a failed commit"
         raise Unavailable(reason)
 
 
 class MemoryIndexes:
-    """What was committed, by container: the disk under the handles."""
+    """What was committed, by container: the disk of the handles."""
 
     def __init__(self, faults: IndexFaults | None = None) -> None:
         self.faults = faults if faults is not None else IndexFaults()
@@ -188,7 +185,7 @@ class MemoryIndexes:
         if delay > 0:
             await asyncio.sleep(delay)
         if self.faults.unavailable:
-            raise Unavailable("the index is away")
+            raise Unavailable("the index is unavailable")
         table = self._tables.setdefault(container, _Table())
         before = self._open.get(container)
         if before is not None:
@@ -199,7 +196,7 @@ class MemoryIndexes:
         return index
 
     def crash(self) -> None:
-        """End the process that opened the handles; what was committed stays."""
+        """End the process that opened the handles; committed entries stay."""
         for index in self._open.values():
             index.cut_off("lost: its process crashed")
         self._open.clear()

@@ -1,4 +1,4 @@
-"""The index: one container's ordered key-value store, written at checkpoints alone."""
+"""The index: one container's ordered key-value store, written only by checkpoints, compaction and chunk deletion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class WriteBatch:
-    """One atomic change.  Order of effect: range deletes, then deletes, then puts."""
+    """One atomic change.  Its order of effect: range deletes, then deletes, then puts."""
 
     puts: dict[bytes, bytes] = field(default_factory=dict)
     deletes: set[bytes] = field(default_factory=set)
@@ -19,9 +19,9 @@ class WriteBatch:
 
 
 class Index(Protocol):
-    """Keys are ordered as unsigned bytes.  Errors: Unavailable, Fenced, Corrupt.
+    """An open index.  Keys are ordered as unsigned bytes.  Errors: Unavailable, Fenced, Corrupt.
 
-    A fenced handle's commits fail; its reads may still answer old values.
+    The commits of a fenced handle fail; its reads may return old values.
     """
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -33,12 +33,12 @@ class Index(Protocol):
     async def commit(self, batch: WriteBatch) -> None:
         """Apply all of `batch` or nothing; durable when this returns.
 
-        After Unavailable the batch may or may not be there, and the handle may be dead (all
-        calls fail): close it, open again and read.  Do not change `batch` until this returns.
+        After Unavailable the outcome is unknown, and the handle may be dead (every call fails): close it, open the
+        index again and read.  Do not change `batch` until this returns.
         """
 
     async def close(self) -> None:
-        """Release files and threads; what was committed stays."""
+        """Release files and threads."""
 
 
 class IndexProvider(Protocol):

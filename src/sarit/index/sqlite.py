@@ -1,22 +1,19 @@
 """The index on one node: an SQLite database per container.
 
-Theory of operation.  One table, `entries(k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID`: a B-tree
-ordered by the bytes of the key.  WAL mode with `synchronous=FULL`: COMMIT returns when the
-write-ahead log is synced.  Two connections, each on a thread of its own: one writes, the other
-reads what is committed and so never waits for a commit.  The WAL is copied into the database
-by a call of its own after a commit, never inside one.  Opening raises the epoch in the table
-`owner`; every commit checks it in its transaction, which fences an earlier owner, in this
-process or another.
+Theory of operation.  One table, `entries(k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID`: a B-tree ordered by the bytes of
+the key.  In WAL mode with `synchronous=FULL`, COMMIT returns when the write-ahead log is synced.  There are two
+connections, each on a thread of its own: one writes, the other reads what is committed, so reads never wait for a
+commit.  A call of its own copies the WAL into the database after a commit, never inside one.  Opening raises the epoch
+in the table `owner`.  Every commit checks it in its transaction, which fences an earlier owner, in this process or
+another.
 
-Warnings.  (1) The sqlite3 module gives up the GIL at every row it steps over, and with a busy
-event loop getting it back costs about 0.1 ms (measured; switch interval 0.2 ms).  So rows are
-written ROWS_PER_STATEMENT to a statement, and keys are looked up as columns of one row.
-(2) After an I/O error of a commit or a WAL copy the handle is dead: what reached the disk is
-unknown.  A full disk is different: SQLite rolls back, and the handle lives.  Nor is what opening finds
-on the disk: SQLite takes every commit it reads in the WAL for durable, while the page cache also shows
-those whose sync failed, until the power goes.  So opening writes the WAL once more and syncs it
-before anything in it is believed or copied into the database.
-(3) This module reaches the disk by itself, past `Env.files`; it is never simulated.
+Warnings.  (1) The sqlite3 module releases the interpreter lock at every row it steps over, and with a busy event loop
+to take it back costs about 0.1 ms (measured; switch interval 0.2 ms).  So a statement writes ROWS_PER_STATEMENT rows,
+and a query returns the values of several keys as columns of one row.  (2) After an I/O error of a commit or of a WAL
+copy the handle is dead: the content of the disk is unknown.  A full disk is different: SQLite rolls back, and the
+handle lives.  (3) After a failed sync the page cache shows commits that the disk does not have, and SQLite takes every
+commit in the WAL for durable.  So opening writes the WAL again and syncs it before it uses or copies anything in it.
+(4) This module opens files without `Env.files`; it is never simulated.
 
 Format: `application_id` and `user_version` of the file are checked (docs/formats/index.md).
 """
@@ -68,11 +65,11 @@ _SCAN_REVERSE: Final = "SELECT k,v FROM entries WHERE k>=? AND k<? ORDER BY k DE
 
 
 class Dead(Unavailable):
-    """What the failed call did is unknown; the handle must be opened again."""
+    """The outcome of the failed call is unknown; the index must be opened again."""
 
 
 def map_error(error: sqlite3.Error, doing: str) -> SaritError:
-    """What an SQLite error means to the caller: the one place where that is decided."""
+    """An SQLite error as the port's error; no other place maps them."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     text = f"{doing}: {error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     primary = code & 0xFF
@@ -96,7 +93,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> Any:
 
 
 def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
-    """A connection to a checked, perhaps new, database, all of it durable, and the epoch that is now ours."""
+    """A connection to a checked, perhaps new, database that is durable as a whole, and the epoch of this owner."""
     connection = _connect(path)
     try:
         version, application = _pragma(connection, "user_version"), _pragma(connection, "application_id")
@@ -104,13 +101,13 @@ def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
             raise Invalid(f"index {path} is of format {version}; this version of Sarit reads up to {SCHEMA_VERSION}")
         fresh = version == 0 and application == 0 and _pragma(connection, "schema_version") == 0
         if not fresh and (version != SCHEMA_VERSION or application != APPLICATION_ID):
-            raise Invalid(f"{path} is not an index of Sarit's")
+            raise Invalid(f"{path} is not an index of Sarit")
         if _pragma(connection, "journal_mode=WAL") != "wal":
             raise Unavailable(f"the file system of {path} does not support SQLite's WAL mode")
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={MAX_INDEX_WAL_FILE_BYTES}")
         connection.execute("BEGIN IMMEDIATE")
-        _rewrite_wal(files, f"{path}-wal")  # beneath the lock: nobody else writes to it
+        _rewrite_wal(files, f"{path}-wal")  # under SQLite's write lock: nobody else writes to it
         if fresh:
             _create(connection)
         connection.execute("UPDATE owner SET epoch=epoch+1")
@@ -124,10 +121,10 @@ def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
 
 
 def _rewrite_wal(files: Files, wal: str) -> None:
-    """Make durable what the WAL is seen to hold.
+    """Make the visible content of the WAL durable.
 
-    The kernel does not write pages again whose sync failed, and the next sync says nothing of them.  Without
-    this, a power cut while the WAL is copied would leave half a commit in the database, and none in the WAL."""
+    After a failed sync the kernel does not write the pages again, and the next sync reports success.  Without this, a
+    power cut during the copy of the WAL would leave half a commit in the database, and none in the WAL."""
     if not files.exists(wal):
         return
     file = files.open(wal, "write")
@@ -142,15 +139,15 @@ def _rewrite_wal(files: Files, wal: str) -> None:
 
 
 def _empty_wal(connection: sqlite3.Connection) -> None:
-    """Copy the WAL into the database, and sync that.
+    """Copy the WAL into the database, and sync the database.
 
-    All of it, unless there is no room, or another process reads the database (a backup) for longer than SQLite waits.
-    Then it stays: it was written again and synced before, and a later copy takes what this one left."""
+    The copy is partial when the disk is full, or when another process (a backup) reads the database for longer than
+    SQLite waits.  The rest stays in the WAL, which is durable, and a later copy takes it."""
     try:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
-            raise  # no room for the copy is no reason: a container that opens gives room back
+            raise  # a full disk must not prevent the opening: the container that opens frees space
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -170,7 +167,7 @@ def _open_reader(path: str) -> sqlite3.Connection:
 
 
 def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[bytes | None]:
-    """The values of `keys`, all of one moment: a batch is seen whole or not at all."""
+    """The values of `keys` in one snapshot: a batch is seen whole or not at all."""
     found: list[bytes | None] = []
     at = 0
     one_statement = len(keys) <= KEYS_PER_QUERY[0]
@@ -192,7 +189,7 @@ def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[bytes
 
 
 def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> int:
-    """Commit a batch; answers about how many bytes it added to the WAL."""
+    """Commit a batch.  Returns about how many bytes it added to the WAL.  Raises Fenced."""
     connection.execute("BEGIN IMMEDIATE")
     (owner,) = connection.execute("SELECT epoch FROM owner").fetchone()
     if owner != epoch:
@@ -232,13 +229,13 @@ class SqliteIndex:
         self._epoch = 0
         self._write_connection: sqlite3.Connection | None = None
         self._read_connection: sqlite3.Connection | None = None
-        self._gone = ""
+        self._dead_reason = ""
         self._wal_bytes = 0
         self._waiting: deque[tuple[Sequence[bytes], asyncio.Future[list[bytes | None]]]] = deque()
         self._reading = False
 
     def __repr__(self) -> str:
-        return f"<SqliteIndex {self._path} epoch {self._epoch} {self._gone or 'open'}>"
+        return f"<SqliteIndex {self._path} epoch {self._epoch} {self._dead_reason or 'open'}>"
 
     async def start(self) -> None:
         """Open both connections and fence an earlier owner.  Raises Unavailable, Corrupt, Invalid."""
@@ -247,7 +244,7 @@ class SqliteIndex:
         self._read_connection = await self._on(self._reader, lambda: _open_reader(self._path), "open")
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """See `Index`.  Calls made while one is under way share the next trip to the thread."""
+        """See `Index`.  Calls made while a read is in progress share the next one."""
         self._require()
         future: asyncio.Future[list[bytes | None]] = asyncio.get_running_loop().create_future()
         self._waiting.append((keys, future))
@@ -273,26 +270,26 @@ class SqliteIndex:
         def call() -> int:
             connection = self._write_connection
             assert connection is not None
-            self._require()  # An earlier commit may have failed while this one was queued.
+            self._require()  # an earlier commit may have failed while this one was queued
             try:
                 return _apply(connection, self._epoch, batch)
             except BaseException as error:
                 if isinstance(error, sqlite3.Error) and isinstance(map_error(error, ""), (Dead, Corrupt)):
-                    self._gone = self._gone or "dead after a failed commit"
+                    self._dead_reason = self._dead_reason or "dead after a failed commit"
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
 
         added = await self._on(self._writer, call, "commit")
-        self._wal_bytes += added  # only now: other commits have added theirs meanwhile
-        if self._wal_bytes >= INDEX_WAL_COPY_BYTES and not self._gone:
+        self._wal_bytes += added  # after the await: other commits may have added theirs
+        if self._wal_bytes >= INDEX_WAL_COPY_BYTES and not self._dead_reason:
             self._wal_bytes = 0
             self._writer.submit(self._copy_wal, lambda _, __: None)
 
     async def close(self) -> None:
         """See `Index`."""
-        closed = self._gone == "closed"
-        self._gone = "closed"
+        closed = self._dead_reason == "closed"
+        self._dead_reason = "closed"
         if closed:
             return
         for _, future in self._waiting:
@@ -338,17 +335,17 @@ class SqliteIndex:
 
     def _copy_wal(self) -> None:
         assert self._write_connection is not None
-        if self._gone:
+        if self._dead_reason:
             return
         try:
             self._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
             if isinstance(map_error(error, ""), (Dead, Corrupt)):
-                self._gone = f"dead after its WAL could not be copied: {error}"
+                self._dead_reason = f"dead after its WAL could not be copied: {error}"
 
     def _require(self) -> None:
-        if self._gone:
-            raise Unavailable(f"the index {self._path} is {self._gone}")
+        if self._dead_reason:
+            raise Unavailable(f"the index {self._path} is {self._dead_reason}")
 
     async def _on(self, worker: Worker, call: Callable[[], T], doing: str) -> T:
         try:

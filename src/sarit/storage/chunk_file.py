@@ -1,7 +1,9 @@
-"""A chunk's file while it is written: temporary name, pieces each synced by itself, its own name.
+"""A chunk's file while it is written: a temporary name, pieces that are synced one by one, then the final name.
 
-It is a file of whole blocks, written past the page cache (docs/decisions/0304), or out of it again where pieces are
-small: the last piece is padded, and the file cut to its length.
+The file is written in whole blocks with O_DIRECT (docs/decisions/0304).  Small pieces go through the page cache and are
+dropped from it after their sync.  The last piece is padded, and the file then truncated to its length.
+
+The order matters: sync the content, then rename, then sync the folder.  A file with the final name is always complete.
 
 All calls of `ChunkFile` block and belong on a `Worker`; they raise OSError and Exists.
 """
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Pieces:
-    """`parts` taken piece by piece; nothing is copied."""
+    """Cuts `parts` into pieces without copying."""
 
     def __init__(self, parts: Sequence[Buffer]) -> None:
         self._parts = iter(parts)
@@ -50,7 +52,7 @@ class Pieces:
 
 
 class ChunkFile:
-    """One new file: `begin`, `add` any number of times, then `finish`; or `write`; and `abandon` at any point."""
+    """One new file: `begin`, `add` for each piece, `finish`; or `write` for all three; `abandon` at any point."""
 
     def __init__(self, files: Files, temporary: str, folder: str, target: str) -> None:
         self._files = files
@@ -59,13 +61,13 @@ class ChunkFile:
         self._target = target
         self._file: File | None = None
         self._written = 0
-        self.cancelled = False  # set from the loop: whoever wanted it gave up before its turn came
+        self.cancelled = False  # set by the event loop: the caller gave up before the thread began
 
     def __repr__(self) -> str:
         return f"<ChunkFile {self._target}, {self._written} bytes>"
 
     def write(self, piece: Sequence[Buffer]) -> None:
-        """All three, for a chunk of one piece; nothing if it is `cancelled`."""
+        """Write a chunk of one piece; nothing if it is `cancelled`."""
         if self.cancelled:
             return
         self.begin()
@@ -74,15 +76,16 @@ class ChunkFile:
         self.finish()
 
     def begin(self) -> None:
-        """Make the temporary file."""
+        """Make the temporary file.  Raises Exists when the final name is taken."""
         if self._files.exists(self._target):
             raise Exists(f"{self._target} exists")
         self._files.open(self._temporary, "create").close()
         self._file = self._files.open(self._temporary, "blocks")
 
     def add(self, piece: Sequence[Buffer]) -> None:
-        """Write the next bytes, whole blocks unless they are the last; durable when this returns."""
+        """Write the next bytes: whole blocks, unless they are the last.  Durable when this returns."""
         assert self._file is not None
+        assert self._written % DISK_BLOCK_BYTES == 0, self
         size = sum(map(len, piece))
         padding = -size % DISK_BLOCK_BYTES
         at = self._written
@@ -94,10 +97,9 @@ class ChunkFile:
         self._file.forget(at, size)
 
     def finish(self) -> None:
-        """Give the file its name; durable, name and all, when this returns.
+        """Rename the file to its final name; name and content are durable when this returns.
 
-        Raises Exists when another process gave it to a file of its own since `begin`: of two nodes that start at once
-        on one place, one must be told."""
+        Raises Exists when another process took the name since `begin`: two nodes may start on one directory at once."""
         file, self._file = self._file, None
         assert file is not None
         try:
@@ -113,7 +115,7 @@ class ChunkFile:
         self._files.sync_dir(self._folder)
 
     def abandon(self) -> None:
-        """Leave nothing under the temporary name; harmless after `finish`."""
+        """Close and remove the temporary file; harmless after `finish`."""
         file, self._file = self._file, None
         with suppress(OSError):
             if file is not None:

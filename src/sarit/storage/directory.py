@@ -1,18 +1,16 @@
 """Chunks as files of a directory: a local disk, or a mounted network file system.
 
-Theory of operation.  Chunk `a/b/c` is the file `ROOT/a/b/c.chunk`; the suffix tells chunks from
-folders and from foreign files.  A write goes to a temporary name
-(`storage/chunk_file.py`, `storage/incoming.py`), is synced, renamed, and its folder synced, before it returns.  Writes
-and reads have threads of their own, so that a read does not queue behind a write; readers
-keep files open.
+Theory of operation.  Chunk `a/b/c` is the file `ROOT/a/b/c.chunk`; the suffix distinguishes chunks from folders and
+from other files.  A write goes to a temporary file (`storage/chunk_file.py`, `storage/incoming.py`); before it returns,
+the file is synced and renamed and its folder synced.  Writes and reads have threads of their own, so that a read does
+not queue after a write.  Reader threads cache open files.
 
-Warnings.  (1) A large write followed by one fdatasync holds up every other fdatasync of the
-disk, the log's above all: 16 to 21 ms at p95 for 32 MiB here.  So a chunk is written in pieces,
-each synced by itself; the caller's `limiter` says when and how large (docs/decisions/0201).
-(2) After a failed write or sync the file is closed and removed, never tried again: the caller
-writes another chunk.  (3) When the directory was unmounted, a chunk that is "not there" is not
-gone: the claim in `.incoming/` is looked for before NotFound is said, and nothing is written
-without it.
+Warnings.  (1) A large write followed by one fdatasync delays every other fdatasync of the disk, above all the log's:
+measured 16 to 21 ms at p95 for 32 MiB.  So a chunk is written in pieces that are synced one by one; the caller's
+`limiter` decides when and how large (docs/decisions/0201).  (2) After a failed write or sync the file is closed and
+removed, never retried: its content is undefined, and the caller writes another chunk.  (3) When the directory was
+unmounted, chunks are missing but not deleted.  So the claim in `.incoming/` is checked before NotFound is raised, and
+nothing is written without it.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ SUFFIX: Final = ".chunk"
 WRITERS: Final = 3
 READERS: Final = 3
 MAX_OPEN_FILES_PER_READER: Final = 64
-_LISTED_AT_ONCE: Final = 256
+_SIZES_PER_CALL: Final = 256
 
 
 def _nothing() -> None:
@@ -49,7 +47,7 @@ def _nothing() -> None:
 
 
 def unavailable(error: OSError, doing: str) -> Unavailable:
-    """What an error of the operating system means to the caller."""
+    """An error of the operating system as the port's error."""
     return Unavailable(f"{doing}: {error}")
 
 
@@ -57,7 +55,7 @@ def unavailable(error: OSError, doing: str) -> Unavailable:
 
 
 def entries_of(files: Files, root: str, folder: str) -> list[str]:
-    """Chunks and folders (with a final "/") in `folder`, the last by name first."""
+    """Chunks and folders (with a final "/") in `folder`, in descending order of name."""
     found = []
     for entry in files.list(f"{root}/{folder}".rstrip("/")):
         if entry.startswith("."):
@@ -68,13 +66,13 @@ def entries_of(files: Files, root: str, folder: str) -> list[str]:
 
 
 def sizes_of(files: Files, root: str, names: Sequence[str]) -> list[tuple[str, int]]:
-    """Names and lengths of those chunks that are there."""
+    """Names and lengths of the chunks that exist."""
     found = []
     for name in names:
         try:
             file = files.open(f"{root}/{name}{SUFFIX}", "read")
         except FileNotFoundError:
-            continue  # Deleted meanwhile.
+            continue  # deleted meanwhile
         try:
             found.append((name, file.size()))
         finally:
@@ -82,15 +80,15 @@ def sizes_of(files: Files, root: str, names: Sequence[str]) -> list[tuple[str, i
     return found
 
 
-class _Lane:
-    """A worker, and how many calls it has yet to finish."""
+class _Thread:
+    """A worker, and the number of calls that it has not finished."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.load = 0
 
     def run(self, call: Callable[[], T], after: Callable[[], None] = _nothing) -> asyncio.Future[T]:
-        """`call` on the thread; `after` on the loop when it has ended, though nobody waits any more."""
+        """Run `call` on the thread, then `after` on the event loop, even if the caller was cancelled meanwhile."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.load += 1
 
@@ -108,21 +106,25 @@ class _Lane:
         return future
 
 
-def _load(lane: _Lane) -> int:
-    return lane.load
+def _load(thread: _Thread) -> int:
+    return thread.load
 
 
-class _Reader(_Lane):
-    """A lane with files open for reading, the least recently used closed first."""
+def _reader_load(reader: _Reader) -> int:
+    return reader.thread.load
+
+
+class _Reader:
+    """A thread with files open for reading, the least recently used closed first."""
 
     def __init__(self, worker: Worker, files: Files, limit: int) -> None:
-        super().__init__(worker)
+        self.thread = _Thread(worker)
         self._files = files
         self._limit = limit
         self._open: OrderedDict[str, File] = OrderedDict()
 
     def read(self, path: str, offset: int, length: int) -> Buffer:
-        """On the thread: up to `length` bytes."""
+        """Up to `length` bytes.  On the thread."""
         file = self._open.get(path)
         if file is None:
             file = self._files.open(path, "scan")
@@ -138,13 +140,13 @@ class _Reader(_Lane):
             raise
 
     def forget(self, path: str) -> None:
-        """On the thread: close the file if it is open."""
+        """Close the file if it is open.  On the thread."""
         file = self._open.pop(path, None)
         if file is not None:
             file.close()
 
     def forget_all(self) -> None:
-        """On the thread: close every file."""
+        """Close every file.  On the thread."""
         while self._open:
             self._open.popitem()[1].close()
 
@@ -160,17 +162,17 @@ class DirectoryChunks:
         self._files = env.files
         self._random = env.random
         worker = env.threads.worker
-        self._writers = [_Lane(worker(f"chunk-write-{at}")) for at in range(writers)]
+        self._writers = [_Thread(worker(f"chunk-write-{at}")) for at in range(writers)]
         self._readers = [_Reader(worker(f"chunk-read-{at}"), env.files, open_files) for at in range(readers)]
         self._claim: Claim | None = None
         self._being_written: set[str] = set()
 
     def __repr__(self) -> str:
-        loads = [lane.load for lane in (*self._writers, *self._readers)]
+        loads = [thread.load for thread in self._threads()]
         return f"<DirectoryChunks {self._root} {'open' if self._claim else 'closed'} loads {loads}>"
 
     async def start(self) -> None:
-        """Make the directory where it is missing, claim a part of it, sweep.  Raises Unavailable."""
+        """Make the directory if it is missing, claim it, sweep dead claims.  Raises Unavailable."""
 
         def call() -> Claim:
             ours = claim(self._files, self._root, self._random)
@@ -190,24 +192,24 @@ class DirectoryChunks:
             raise Exists(f"chunk {name} is being written")
         self._being_written.add(name)
         pieces = Pieces(parts)
-        lane = min(self._writers, key=_load)
-        lane.load += 1
+        thread = min(self._writers, key=_load)
+        thread.load += 1
         try:
             size = CHUNK_PIECE_BYTES if limiter is None or not pieces.left else await limiter(pieces.left)
             if size >= pieces.left:
-                # A thousand segments that grow slowly make hundreds of these a second: each hand-over counts.
-                await lane.run(partial(chunk.write, pieces.take(size)))
+                # One call instead of three: a thousand slow segments make hundreds of small chunks a second.
+                await thread.run(partial(chunk.write, pieces.take(size)))
             else:
-                await lane.run(chunk.begin)
+                await thread.run(chunk.begin)
                 while pieces.left:
-                    await lane.run(partial(chunk.add, pieces.take(size)))
+                    await thread.run(partial(chunk.add, pieces.take(size)))
                     if limiter is not None and pieces.left:
                         size = await limiter(pieces.left)
-                await lane.run(chunk.finish)
+                await thread.run(chunk.finish)
         except BaseException as error:
             chunk.cancelled = True
-            # Queued behind what the thread still does for a caller that was cancelled; the name is free after it.
-            abandoned = lane.run(chunk.abandon, partial(self._being_written.discard, name))
+            # Queued after what the thread still does for this cancelled caller; then the name is free again.
+            abandoned = thread.run(chunk.abandon, partial(self._being_written.discard, name))
             if not isinstance(error, Exception):
                 raise
             await abandoned
@@ -215,15 +217,15 @@ class DirectoryChunks:
                 raise unavailable(error, f"write chunk {name}") from error
             raise
         finally:
-            lane.load -= 1
+            thread.load -= 1
         self._being_written.discard(name)
 
     async def read(self, name: str, offset: int, length: int) -> Buffer:
         """See `ChunkStorage`."""
         _, path = self._paths(name)
         self._require()
-        reader = min(self._readers, key=_load)
-        data = await self._on(reader, partial(reader.read, path, offset, length), f"read chunk {name}")
+        reader = min(self._readers, key=_reader_load)
+        data = await self._on(reader.thread, partial(reader.read, path, offset, length), f"read chunk {name}")
         if len(data) != length:
             raise Corrupt(f"chunk {name} has {offset + len(data)} bytes, not {offset + length}")
         return data
@@ -240,24 +242,24 @@ class DirectoryChunks:
         with suppress(NotFound):
             await self._on(min(self._writers, key=_load), call, f"delete chunk {name}")
         for reader in self._readers:
-            await reader.run(partial(reader.forget, path))
+            await reader.thread.run(partial(reader.forget, path))
 
     async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
         """See `ChunkStorage`."""
         check_prefix(prefix)
         self._require()
-        # What is still to be shown, the next at the end; folders end with "/" ("" is the root).
+        # A stack of entries still to be listed, the next one last; folders end with "/" ("" is the root).
         pending = [f"{prefix}/" if prefix else ""]
         while pending:
             at = pending.pop()
             if not at or at.endswith("/"):
-                with suppress(NotFound):  # A folder nobody wrote to, or a file that is not ours.
+                with suppress(NotFound):  # an empty folder, or a file that is no chunk
                     pending.extend(
                         await self._on(self._lister(), partial(entries_of, self._files, self._root, at), "list chunks")
                     )
                 continue
             group = [at]
-            while pending and len(group) < _LISTED_AT_ONCE and not pending[-1].endswith("/"):
+            while pending and len(group) < _SIZES_PER_CALL and not pending[-1].endswith("/"):
                 group.append(pending.pop())
             for name, length in await self._on(
                 self._lister(), partial(sizes_of, self._files, self._root, group), "list chunks"
@@ -269,32 +271,35 @@ class DirectoryChunks:
         ours, self._claim = self._claim, None
         for reader in self._readers:
             if ours is not None:
-                await reader.run(reader.forget_all)
+                await reader.thread.run(reader.forget_all)
         if ours is not None:
-            for lane in self._writers:  # what they still do for callers that were cancelled needs the claim
-                await lane.run(_nothing)
+            for thread in self._writers:  # calls of cancelled callers may still run, and need the claim
+                await thread.run(_nothing)
             await self._writers[0].run(ours.release)
-        for lane in (*self._readers, *self._writers):
-            await lane.worker.close()
+        for thread in self._threads():
+            await thread.worker.close()
 
-    async def _on(self, lane: _Lane, call: Callable[[], T], doing: str) -> T:
-        """`call` on a thread; NotFound when what it looked for is not there."""
+    def _threads(self) -> tuple[_Thread, ...]:
+        return (*(reader.thread for reader in self._readers), *self._writers)
+
+    async def _on(self, thread: _Thread, call: Callable[[], T], doing: str) -> T:
+        """Run `call` on a thread and map its errors.  Raises NotFound when a file is missing, Unavailable."""
         try:
-            return await lane.run(call)
+            return await thread.run(call)
         except (FileNotFoundError, NotADirectoryError) as error:
-            await self._still_there()
-            raise NotFound(f"{doing}: not there") from error
+            await self._require_mounted()
+            raise NotFound(f"{doing}: it does not exist") from error
         except OSError as error:
             raise unavailable(error, doing) from error
 
-    def _lister(self) -> _Lane:
-        return min(self._readers, key=_load)
+    def _lister(self) -> _Thread:
+        return min(self._readers, key=_reader_load).thread
 
-    async def _still_there(self) -> None:
-        """Raises Unavailable when the whole directory went away."""
+    async def _require_mounted(self) -> None:
+        """Raises Unavailable when the whole directory is missing."""
         ours = self._require()
-        if not await self._readers[0].run(ours.stands):
-            raise Unavailable(f"chunk directory {self._root} is gone: was it unmounted?")
+        if not await self._readers[0].thread.run(ours.is_mounted):
+            raise Unavailable(f"chunk directory {self._root} is missing: was it unmounted?")
 
     def _require(self) -> Claim:
         if self._claim is None:

@@ -1,13 +1,12 @@
-"""Where a directory of chunks keeps what is still being written: `.incoming/` under its root.
+"""Unfinished chunks of a chunk directory: `.incoming/` under its root.
 
-A chunk is written to `.incoming/<claim>-<n>` and renamed when it is synced.  What a crash leaves
-there is swept when the directory is opened next, but several nodes may share a directory; so
-each opener makes `<claim>.lock`, holds its lock for life, and sweeps only the files of claims
-whose lock it can take, or which have no lock file any more.
+A chunk is written to `.incoming/<claim>-<n>` and renamed after its sync.  The next opening sweeps the files that a
+crash left.  Several nodes may share a directory, so each opener makes a *claim*: the file `<claim>.lock`, locked until
+it closes.  An opener sweeps only the files of claims whose lock it can take, and of claims without a lock file.
 
-Warnings.  (1) Between making a lock file and locking it, a sweeper may take it for a dead
-claim's: locking fails, or succeeds on a file that has no name any more.  Both are looked for,
-and another claim is made.  (2) A sweeper removes a dead claim's files before its lock file.
+Warnings.  (1) Between the creation of a lock file and its lock, a sweeper may remove it as that of a dead claim.  Then
+locking fails, or succeeds on a file that has no name any more.  Both are checked, and another claim is made.  (2) A
+sweeper removes the files of a dead claim before its lock file.
 
 The calls here block: make them on a `Worker`.  All raise OSError.
 """
@@ -27,7 +26,7 @@ _MAX_CLAIM_ATTEMPTS: Final = 16
 
 
 class Claim:
-    """One opener's part of `.incoming/`, until it is released or the process ends."""
+    """One opener's files in `.incoming/`, until it is released or the process ends."""
 
     def __init__(self, files: Files, directory: str, name: str, lock: File) -> None:
         self._files = files
@@ -40,23 +39,23 @@ class Claim:
         return f"<Claim {self._directory}/{self._name}>"
 
     def next_path(self) -> str:
-        """A path no file has had.  Does not block."""
+        """A path that no file has had.  Does not block."""
         self._count += 1
         return f"{self._directory}/{self._name}-{self._count}"
 
-    def stands(self) -> bool:
-        """Whether the directory is still there: false when, say, it was unmounted."""
+    def is_mounted(self) -> bool:
+        """Whether the directory is still mounted."""
         return self._files.exists(f"{self._directory}/{self._name}{_LOCK_SUFFIX}")
 
     def release(self) -> None:
-        """Leave nothing behind."""
+        """Remove the lock file and unlock."""
         with suppress(OSError):
             self._files.remove(f"{self._directory}/{self._name}{_LOCK_SUFFIX}")
         self._lock.close()
 
 
 def claim(files: Files, root: str, random: Random) -> Claim:
-    """Make a part of `.incoming/` ours."""
+    """Make a claim.  Raises OSError when the file system does not support locks."""
     directory = f"{root}/{INCOMING}"
     files.make_dirs(directory)
     for _ in range(_MAX_CLAIM_ATTEMPTS):
@@ -70,7 +69,7 @@ def claim(files: Files, root: str, random: Random) -> Claim:
 
 
 def sweep(files: Files, root: str) -> int:
-    """Remove what dead claims left; returns how many unfinished chunks there were."""
+    """Remove the files of dead claims; returns how many unfinished chunks there were."""
     directory = f"{root}/{INCOMING}"
     left: dict[str, list[str]] = {}
     locks: set[str] = set()
@@ -98,7 +97,7 @@ def _sweep_claim(files: Files, directory: str, name: str, entries: list[str], lo
             files.remove(lock_path)
         return len(entries)
     except FileNotFoundError:
-        return 0  # Another opener sweeps, or the claim was released.
+        return 0  # another opener swept it, or the claim was released
     finally:
         if lock is not None:
             lock.close()

@@ -1,19 +1,17 @@
-"""Which chunk holds which bytes of a segment: pure.
+"""The layout of a segment in long-term storage, which chunk holds which of its bytes: pure.
 
-Theory of operation.  The bytes of a segment that have left the log stand in *extents*, one
-after the other without a gap: a run of the segment's bytes inside one chunk, or an *inline
-slice*, a run too small for a chunk of its own, whose bytes are a value in the index.  Chunks
-are immutable and extents are never cut: truncation drops extents that lie wholly below the
-new start, so the first extent may begin before the segment does.  Merging a segment into
-another moves its extents and copies nothing.  Compaction joins adjacent small extents.
+Theory of operation.  The flushed bytes of a segment are covered by *extents*, in order and without gaps.  An extent is
+a run of the segment's bytes inside one chunk.  A run too small for a chunk is an *inlined extent*: its bytes are a
+value in the index.  Chunks are immutable, and extents are never cut: truncation drops extents that lie wholly below the
+new start, so the first extent may begin before the segment does.  A merge moves the extents of a segment to another and
+copies nothing.  Compaction joins adjacent small extents.
 
-Warnings.  (1) Two extents may name the same chunk; it is garbage only when no extent names it
-(`unreferenced`).  (2) A reader may still hold an extent that was dropped: deletion of chunks
-waits for it elsewhere.  (3) Nothing here is durable: the caller commits the records of what
-was added and removed in the same batch as the segment's record.
+Warnings.  (1) Two extents may name the same chunk; it is garbage only when no extent names it.  (2) A reader may still
+hold an extent that was dropped, and finds its chunk deleted; it then loads the extents again.  (3) Nothing here is
+durable: the caller commits the records of added and removed extents in the same batch as the segment's record.
 
-The record of an extent in a chunk (docs/formats/index.md) is `>B Q Q` (version, length, offset
-in the chunk) followed by the chunk's name; the record of an inline slice is its bytes.
+The record of an extent in a chunk (docs/formats/index.md) is `>B Q Q` (version, length, offset in the chunk) and the
+chunk's name; the record of an inlined extent is its bytes.
 """
 
 from __future__ import annotations
@@ -31,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 EXTENT_VERSION: Final = 1
-"""Extents below this are worth joining."""
 JOIN_EXTENTS: Final = 8
-"""So many adjacent small extents are joined even when they make no large one."""
+"""So many adjacent small extents are joined even if the result is still small."""
 
 _EXTENT = struct.Struct(">BQQ")
 
@@ -53,18 +50,14 @@ class Extent:
         """Offset after the last byte."""
         return self.start + self.length
 
-    def moved(self, by: int) -> Extent:
-        """The same bytes `by` further on in a segment."""
-        return Extent(self.start + by, self.length, self.chunk, self.chunk_offset, self.inline)
-
     def record(self) -> bytes:
-        """The value in the index, under `extent_key` or, for an inline slice, `inlined_key`."""
+        """The value in the index, under `extent_key` or `inlined_key`."""
         if not self.chunk:
             return self.inline
         return _EXTENT.pack(EXTENT_VERSION, self.length, self.chunk_offset) + self.chunk.encode("ascii")
 
     def check(self) -> None:
-        """Assert what holds of every extent."""
+        """Assert the invariants of every extent."""
         assert self.start >= 0, self
         assert self.length > 0, self
         assert self.chunk_offset >= 0, self
@@ -87,9 +80,9 @@ def load_chunk_extent(start: int, record: bytes) -> Extent:
 
 
 def load_inlined_extent(start: int, record: bytes) -> Extent:
-    """An inline slice from its record.  Raises Corrupt."""
+    """An inlined extent from its record.  Raises Corrupt."""
     if not record:
-        raise Corrupt(f"the inline slice at {start} is empty")
+        raise Corrupt(f"the inlined extent at {start} is empty")
     return Extent(start, len(record), inline=record)
 
 
@@ -98,11 +91,7 @@ def _start(extent: Extent) -> int:
 
 
 class ChunkList:
-    """The extents of one segment in order of offset.
-
-    Iterating yields them in order.  An empty list takes an extent at any offset; after that
-    each begins where the one before ends.
-    """
+    """The extents of one segment in order of offset, without gaps; the first may start at any offset."""
 
     __slots__ = ("_extents",)
 
@@ -111,7 +100,7 @@ class ChunkList:
         self._extents = sorted(extents, key=_start)
         for before, extent in pairwise(self._extents):
             if extent.start != before.end:
-                raise Corrupt(f"extents do not tile: {before} is followed by {extent}")
+                raise Corrupt(f"extents overlap or leave a gap: {before} is followed by {extent}")
 
     def __repr__(self) -> str:
         return f"<ChunkList {len(self._extents)} extents [{self.start}, {self.end})>"
@@ -139,15 +128,6 @@ class ChunkList:
             return None
         return self._extents[at]
 
-    def between(self, start: int, end: int) -> list[Extent]:
-        """The extents that hold any byte of [start, end), in order."""
-        if start >= end:
-            return []
-        first = max(bisect_right(self._extents, start, key=_start) - 1, 0)
-        last = bisect_left(self._extents, end, key=_start)
-        found = self._extents[first:last]
-        return found[1:] if found and found[0].end <= start else found
-
     def append(self, extent: Extent) -> None:
         """Add bytes at the end."""
         extent.check()
@@ -163,22 +143,11 @@ class ChunkList:
         del self._extents[:count]
         return dropped
 
-    def merge(self, source: ChunkList, at: int) -> list[Extent]:
-        """Add all of `source` (whose bytes begin at 0) at the end, which is `at`.
-
-        Returns the extents as they are in this list; `source` is left as it was.
-        """
-        assert not self._extents or at == self.end, (self, at)
-        assert source.start == 0, source
-        moved = [extent.moved(at) for extent in source]
-        self._extents.extend(moved)
-        return moved
-
     def replace(self, start: int, extents: Sequence[Extent]) -> list[Extent]:
-        """Put `extents`, which tile from `start`, in the place of those with the same bytes.
+        """Replace the extents of the same bytes by `extents`, which begin at `start` and have no gaps.
 
-        Returns the replaced; the bounds of both must agree.  An empty answer: the bytes are
-        not there as whole extents any more (truncated meanwhile), and nothing was changed.
+        Returns the replaced extents.  An empty list: the bytes are not covered by whole extents any more (truncated
+        meanwhile), and nothing was changed.
         """
         assert extents, start
         assert extents[0].start == start, (start, extents)
@@ -191,14 +160,6 @@ class ChunkList:
             return []
         self._extents[first:last] = extents
         return replaced
-
-    def unreferenced(self, dropped: Iterable[Extent]) -> list[str]:
-        """The chunks of `dropped` that no extent of this list names, each once, in order."""
-        names = dict.fromkeys(extent.chunk for extent in dropped if extent.chunk)
-        if not names:
-            return []
-        live = {extent.chunk for extent in self._extents}
-        return [name for name in names if name not in live]
 
     def check(self, start: int, end: int) -> None:
         """Assert that the extents hold exactly the bytes of a segment flushed in [start, end).
@@ -215,24 +176,6 @@ class ChunkList:
         first = self._extents[0]
         assert first.start <= start < first.end, (first, start)
         assert self.end == end, (self, end)
-
-
-def coalesce(extents: Iterable[Extent]) -> list[Extent]:
-    """Adjacent extents that are adjacent in one chunk too, as one extent each."""
-    out: list[Extent] = []
-    for extent in extents:
-        last = out[-1] if out else None
-        if (
-            last is not None
-            and last.chunk
-            and last.chunk == extent.chunk
-            and last.end == extent.start
-            and last.chunk_offset + last.length == extent.chunk_offset
-        ):
-            out[-1] = Extent(last.start, last.length + extent.length, last.chunk, last.chunk_offset)
-        else:
-            out.append(extent)
-    return out
 
 
 def plan_compaction(

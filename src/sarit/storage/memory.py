@@ -1,8 +1,7 @@
-"""Chunks in memory: for tests, and for the simulation, where they misbehave as real stores do.
+"""Chunks in memory: the fake of long-term storage for tests and for the simulation.
 
-What was stored outlives any number of crashes of the process that stored it.  Through
-`StorageFaults` the store is slow, refuses (503), applies a write although it reports a
-failure, is away for a while, and lists what was there some time ago.
+Chunks survive crashes of the process that stored them.  `StorageFaults` injects what real stores do: delays, refusals
+(503), writes that take effect although they report a failure, outages and stale listings.
 """
 
 from __future__ import annotations
@@ -23,37 +22,36 @@ if TYPE_CHECKING:
     from sarit.storage.port import WriteLimiter
 
 
-def _at_once(_: int) -> float:
+def _no_delay(_: int) -> float:
     return 0.0
 
 
-def _none() -> str:
+def _no_fault() -> str:
     return ""
 
 
 @dataclass(slots=True)
 class StorageFaults:
-    """What goes wrong, set by a test or drawn by the simulation; the default: nothing.
+    """Faults, set by a test or drawn by the simulation; none by default.
 
-    `delay(length)` is asked before each call for the seconds it takes to move `length` bytes.
-    `fault()` is asked at each write, read and delete: "" (none), "refused" (503: nothing
-    happened) or "applied" (it happened, and is reported as failed).  While `unavailable`, every call
-    fails.  A listing leaves out the `stale` newest chunks, and shows the `stale` last deleted.
+    `delay(length)` gives the seconds that a call takes to move `length` bytes.  `fault()` is called at each write, read
+    and delete and returns "" (none), "refused" (503: no effect) or "applied" (it takes effect and reports a failure).
+    While `unavailable`, every call fails.  A listing omits the `stale` newest chunks and shows the `stale` last
+    deleted.
     """
 
-    delay: Callable[[int], float] = _at_once
-    fault: Callable[[], str] = _none
+    delay: Callable[[int], float] = _no_delay
+    fault: Callable[[], str] = _no_fault
     unavailable: bool = False
     stale: int = 0
 
 
 class MemoryChunks:
-    """A chunk store; `chunks` is what it holds, newest last."""
+    """A chunk store; `chunks` are in order of writing."""
 
     def __init__(self, faults: StorageFaults | None = None) -> None:
         self.faults = faults if faults is not None else StorageFaults()
         self.chunks: dict[str, bytes] = {}
-        self.bytes_written = 0
         self._deleted: deque[tuple[str, int]] = deque(maxlen=64)
 
     def __repr__(self) -> str:
@@ -67,7 +65,6 @@ class MemoryChunks:
         if name in self.chunks:
             raise Exists(f"chunk {name} exists")
         self.chunks[name] = data
-        self.bytes_written += len(data)
         self._end(fault)
 
     async def read(self, name: str, offset: int, length: int) -> bytes:
@@ -109,18 +106,18 @@ class MemoryChunks:
             yield name, seen[name]
 
     async def close(self) -> None:
-        """Nothing is held open; what was stored stays."""
+        """Release nothing: the chunks stay."""
 
     async def _begin(self, length: int) -> str:
-        """Wait as long as the call takes; answers the fault that strikes after it."""
+        """Take as long as the call takes.  Returns the fault to report after its effect."""
         faults = self.faults
         if faults.unavailable:
-            raise Unavailable("long-term storage is away")
+            raise Unavailable("long-term storage is unavailable")
         delay = faults.delay(length)
         if delay > 0:
             await asyncio.sleep(delay)
         if faults.unavailable:
-            raise Unavailable("long-term storage is away")
+            raise Unavailable("long-term storage is unavailable")
         fault = faults.fault()
         if fault == "refused":
             raise Unavailable("long-term storage is busy (503)")

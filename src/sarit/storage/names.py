@@ -1,9 +1,9 @@
-"""What a chunk may be called: pure.
+"""Names of chunks: pure.
 
-A name is one or more parts joined by `/`; a part is made of ASCII letters, digits, `.`, `_`,
-`-`, `=`, `+`, `@` and `#`, and does not begin with a dot.  Such names mean the same on a file
-system and on every object store, need no quoting, and leave names with a leading dot to us.
-A name is never also the folder of another one (`a` and `a/b`): some object stores keep files.
+A name is one or more parts joined by `/`.  A part consists of ASCII letters, digits, `.`, `_`, `-`, `=`, `+`, `@` and
+`#`, and does not begin with a dot.  Such names mean the same on a file system and on every object store and need no
+quoting; names with a leading dot are free for internal files.  No name is also the folder of another one (`a` and
+`a/b`): some object stores are file systems.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 
 
 def check_name(name: str) -> None:
-    """Raises Invalid when `name` cannot be a chunk's."""
+    """Raises Invalid when `name` is not a valid chunk name."""
     if len(name) > MAX_CHUNK_NAME_BYTES or _NAME.fullmatch(name) is None:
         raise Invalid(f"{name!r} is not the name of a chunk")
 
@@ -37,6 +37,6 @@ def epoch_prefix(container: int, epoch: int) -> str:
 
 
 def check_prefix(prefix: str) -> None:
-    """A prefix is whole parts of a name without a final `/`, or empty.  Raises Invalid."""
+    """Raises Invalid when `prefix` is neither empty nor whole parts of a name without a final `/`."""
     if prefix:
         check_name(prefix)

@@ -1,14 +1,13 @@
-"""Chunks as objects of an object store, through obstore (S3 and what speaks like it; memory).
+"""Chunks as objects of an object store, through obstore (S3 and compatible stores; memory).
 
-A chunk is one object of the same name, put in one request with "create" mode (`If-None-Match: *`
-on S3), so that no chunk is ever overwritten; it is durable when the put returns.  Errors are
-mapped in one place, `map_error`.  Requests that fail are retried twice within a few seconds by
-obstore; a put that was applied although it failed thus ends as Exists, which to the caller is
-the same as Unavailable: the name may be taken by half-known bytes, take another.
+A chunk is one object of the same name.  One request puts it in "create" mode (`If-None-Match: *` on S3), so that no
+chunk is overwritten; it is durable when the put returns.  Only `map_error` maps errors.  obstore retries a failed
+request twice within a few seconds.  A put that took effect although it failed thus ends as Exists, which the caller
+treats like Unavailable: the content under the name is unknown, so it takes another name.
 
-Warnings.  (1) A missing bucket answers 404 as a missing object does: it is Unavailable, for a
-chunk said to be gone makes its reader look elsewhere.  (2) obstore does not sync local files:
-directories go through `storage/directory.py`.
+Warnings.  (1) A missing bucket answers 404, as a missing object does.  It is mapped to Unavailable: NotFound would tell
+the reader that the chunk was deleted.  (2) obstore does not sync local files: directories go through
+`storage/directory.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _RETRY: Final[RetryConfig] = {
 
 
 def map_error(error: Exception, doing: str) -> SaritError:
-    """What an error of obstore means to the caller."""
+    """An error of obstore as the port's error."""
     text = f"{doing}: {str(error).partition(chr(10))[0]}"
     if isinstance(error, exceptions.AlreadyExistsError):
         return Exists(text)
@@ -57,7 +56,7 @@ def map_error(error: Exception, doing: str) -> SaritError:
 
 
 class ObjectChunks:
-    """Chunks in `objects`; `place` is what messages call it."""
+    """Chunks in `objects`; `place` names the store in messages."""
 
     def __init__(self, objects: ObjectStore, place: str, env: Env) -> None:
         self._objects = objects
@@ -74,7 +73,7 @@ class ObjectChunks:
         self._require()
         if sum(map(len, parts)) < S3_JOIN_ON_THREAD_BYTES:
             data = b"".join(parts)
-        else:  # A large join gives up the GIL: on a thread it does not hold up the loop.
+        else:  # a large join releases the interpreter lock: on a thread it does not block the event loop
             data = await self._joiner.run(lambda: b"".join(parts))
         try:
             await obstore.put_async(self._objects, name, data, mode="create", use_multipart=False)
@@ -128,7 +127,7 @@ class ObjectChunks:
         await self._joiner.close()
 
     async def _refuse_beyond(self, name: str, end: int) -> None:
-        """Raises Corrupt when the chunk ends before `end`: stores refuse a range past the end."""
+        """Raises Corrupt when the chunk ends before `end`: stores report a range past the end as an error."""
         try:
             size = (await obstore.head_async(self._objects, name))["size"]
         except (exceptions.BaseError, OSError):
@@ -142,7 +141,7 @@ class ObjectChunks:
 
 
 def open_s3(bucket: str, prefix: str, config: S3Config, env: Env) -> ObjectChunks:
-    """Chunks in an S3 bucket, below `prefix` ("" for none).  Nothing is asked of the server yet."""
+    """Chunks in an S3 bucket, below `prefix` ("" for none).  Sends no request yet."""
     place = f"s3://{bucket}/{prefix}"
     client: ClientConfig = {**_CLIENT}
     if str(config.get("endpoint", "")).startswith("http://"):
@@ -157,5 +156,5 @@ def open_s3(bucket: str, prefix: str, config: S3Config, env: Env) -> ObjectChunk
 
 
 def open_memory(env: Env) -> ObjectChunks:
-    """Chunks that go with the process."""
+    """Chunks that are lost with the process."""
     return ObjectChunks(store.MemoryStore(), "memory://", env)

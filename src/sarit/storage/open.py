@@ -1,9 +1,8 @@
 """Long-term storage by URL: `file:///var/lib/sarit/chunks`, `s3://bucket/prefix`; for tests, `memory://`.
 
-S3 takes endpoint, region and credentials from the environment variables that other S3 tools
-use: AWS_ENDPOINT_URL (or AWS_ENDPOINT_URL_S3), AWS_REGION (or AWS_DEFAULT_REGION),
-AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; without keys, obstore looks for the
-credentials of the machine or the container it runs on.
+Endpoint, region and credentials of S3 come from the environment variables that other S3 tools use: AWS_ENDPOINT_URL
+(or AWS_ENDPOINT_URL_S3), AWS_REGION (or AWS_DEFAULT_REGION), AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_SESSION_TOKEN.  Without keys, obstore uses the credentials of the machine or container.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = N
         parts = urlsplit(url)
     except ValueError as error:
         raise Invalid(f"storage URL {url!r}: {error}; use {_EXAMPLES}") from None
-    if "@" in parts.netloc:  # Perhaps a secret: it is not repeated.
+    if "@" in parts.netloc:  # it may be a secret: do not repeat it
         raise Invalid(f"a storage URL takes no user or key: set AWS_ACCESS_KEY_ID and the like; use {_EXAMPLES}")
     if parts.query or parts.fragment:
         raise Invalid(f"storage URL {url!r} takes no query or fragment; use {_EXAMPLES}")
@@ -50,7 +49,7 @@ async def open_storage(url: str, env: Env, environ: Mapping[str, str] | None = N
         return open_s3(*_bucket_of(url, parts.netloc, parts.path), config, env)
     if parts.scheme == "memory" and not parts.netloc and parts.path in ("", "/"):
         return open_memory(env)
-    raise Invalid(f"storage URL {url!r} is none that Sarit knows; use {_EXAMPLES}")
+    raise Invalid(f"storage URL {url!r} is not supported; use {_EXAMPLES}")
 
 
 def _directory_of(url: str, host: str, path: str) -> str:

@@ -10,33 +10,33 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
-# Awaited before a piece of a chunk is written, with the bytes that are left; the size of the piece:
-# all that is left, or whole blocks (`env.ports.DISK_BLOCK_BYTES`).
-# So the caller spreads its load on the disk.
+# The caller's rate limiter: awaited before each piece of a chunk with the bytes that are left, it returns the size of
+# the piece.  That is all that is left, or whole blocks (DISK_BLOCK_BYTES).
 WriteLimiter = Callable[[int], Awaitable[int]]
 
 
 class ChunkStorage(Protocol):
-    """Immutable, uniquely named objects.  Names are `/`-separated ASCII (`storage/names.py`).
+    """Immutable, uniquely named chunks.  Names are `/`-separated ASCII (`storage/names.py`).
 
-    Errors: Unavailable (try again later; the write may or may not have happened), Exists,
-    NotFound, Invalid.
+    Errors: Unavailable (try again later; a write may or may not have happened), Exists, NotFound, Invalid.
     """
 
     async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
-        """Store a new chunk; durable when this returns.  Exists when the name is taken.
+        """Store a new chunk; durable when this returns.  Raises Exists when the name is taken.
 
-        Storage that shares a disk with the log writes in pieces and awaits `limiter` before each."""
+        Storage that shares a disk with the log writes in pieces, and awaits `limiter` before each."""
 
     async def read(self, name: str, offset: int, length: int) -> Buffer:
-        """Exactly `length` bytes from `offset`.  Corrupt when the chunk is shorter."""
+        """Exactly `length` bytes from `offset`.  Raises Corrupt when the chunk is shorter, NotFound."""
 
     async def delete(self, name: str) -> None:
-        """Remove a chunk; deleting one that is gone succeeds."""
+        """Remove a chunk; succeeds when it does not exist."""
 
     def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
-        """(name, length) of the chunks under the folder `prefix` (whole parts, no final `/`;
-        "" for all), by name.  A chunk written or deleted meanwhile may be missing or shown."""
+        """(name, length) of the chunks in the folder `prefix` and below, by name.
+
+        `prefix` is whole parts of a name without a final `/`, or "" for all.  The listing may miss or show chunks that
+        are written or deleted meanwhile."""
 
     async def close(self) -> None:
         """Release threads and connections."""

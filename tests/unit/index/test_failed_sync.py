@@ -163,7 +163,7 @@ def test_a_wal_that_cannot_be_copied_is_no_success_unless_there_is_no_room():
 
 def test_an_index_opens_while_another_process_reads_it(tmp_path, monkeypatch):
     """A backup must not keep a node from its start: what the WAL holds is durable, and copied later."""
-    monkeypatch.setattr(sqlite, "LOCK_WAIT_SECONDS", 0)
+    monkeypatch.setattr(sqlite, "INDEX_LOCK_TIMEOUT_SECONDS", 0)
 
     async def main():
         disk = Disk(str(tmp_path))

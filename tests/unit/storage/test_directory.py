@@ -105,8 +105,8 @@ def test_a_chunk_of_one_piece_is_one_call_on_the_thread(tmp_path, disk, env, mon
         chunks = await open_directory(str(tmp_path), env)
         await chunks.write("e1/warm", [b"x"])
         calls = []
-        real = directory._Lane.run
-        monkeypatch.setattr(directory._Lane, "run", lambda lane, call: (calls.append(call), real(lane, call))[1])
+        real = directory._Thread.run
+        monkeypatch.setattr(directory._Thread, "run", lambda thread, call: (calls.append(call), real(thread, call))[1])
         disk.calls.clear()
         await chunks.write("e1/a", [bytes(CHUNK_PIECE_BYTES // 2), bytes(CHUNK_PIECE_BYTES // 2)])
         assert len(calls) == 1

@@ -1,4 +1,4 @@
-"""Chunk layout: a state machine against the plain bytes of two segments, and the records."""
+"""Chunk layout: a state machine against the plain bytes of a segment, and the records."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,22 +6,28 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sarit.core.errors import Corrupt
-from sarit.storage.layout import ChunkList, Extent, coalesce, load_chunk_extent, load_inlined_extent, plan_compaction
+from sarit.storage.layout import ChunkList, Extent, load_chunk_extent, load_inlined_extent, plan_compaction
 
 SMALL, TARGET, JOIN = 16, 40, 4
 
 lengths = st.integers(1, 24)
 
 
+def unreferenced(chunks: ChunkList, dropped: list[Extent]) -> list[str]:
+    """The chunks of `dropped` that no extent of the list names."""
+    live = {extent.chunk for extent in chunks}
+    return sorted({extent.chunk for extent in dropped if extent.chunk} - live)
+
+
 class Layout(RuleBasedStateMachine):
-    """A segment's list and a source to merge, beside the bytes they stand for."""
+    """The chunk list of a segment against the plain bytes of the segment."""
 
     def __init__(self):
         super().__init__()
         self.chunks: dict[str, bytes] = {}
         self.garbage: list[str] = []
-        self.list, self.source = ChunkList(), ChunkList()
-        self.start, self.data, self.source_data = 0, b"", b""
+        self.list = ChunkList()
+        self.start, self.data = 0, b""
         self.made = 0
 
     def extent(self, start: int, data: bytes, inline: bool, skip: int = 0) -> Extent:
@@ -47,20 +53,6 @@ class Layout(RuleBasedStateMachine):
         self.list.append(self.extent(len(self.data), data, inline, skip))
         self.data += data
 
-    @rule(length=lengths, inline=st.booleans())
-    def append_to_source(self, length, inline):
-        data = self.fresh(length)
-        self.source.append(self.extent(len(self.source_data), data, inline))
-        self.source_data += data
-
-    @rule()
-    def merge(self):
-        at = len(self.data)
-        moved = self.list.merge(self.source, at)
-        assert [extent.start for extent in moved] == [extent.start + at for extent in self.source]
-        self.data += self.source_data
-        self.source, self.source_data = ChunkList(), b""
-
     @rule(fraction=st.sampled_from([0.0, 0.1, 0.3, 0.5, 0.9, 1.0]))
     def truncate(self, fraction):
         self.cut(fraction)
@@ -78,7 +70,7 @@ class Layout(RuleBasedStateMachine):
         dropped = self.list.truncate(self.start)
         assert dropped + list(self.list) == before
         assert all(extent.end <= self.start for extent in dropped)
-        self.garbage += self.list.unreferenced(dropped)
+        self.garbage += unreferenced(self.list, dropped)
 
     @precondition(lambda self: len(self.list) > 0)
     @rule(truncated=st.booleans())
@@ -94,7 +86,7 @@ class Layout(RuleBasedStateMachine):
                 self.cut(0.5)
             replaced = self.list.replace(run[0].start, [joined])
             assert replaced == (run if self.start < run[0].end else [])
-            self.garbage += self.list.unreferenced(replaced or [joined])
+            self.garbage += unreferenced(self.list, replaced or [joined])
         self.collect()
 
     @invariant()
@@ -114,16 +106,10 @@ class Layout(RuleBasedStateMachine):
             if extent is not None:
                 assert self.read(extent)[offset - extent.start] == self.data[offset]
         assert self.list.locate(first - 1) is None
-        for low in range(0, len(self.data) + 2, 7):
-            for high in (low, low + 1, low + 9, len(self.data) + 5):
-                expected = [extent for extent in self.list if extent.start < high and extent.end > low and low < high]
-                assert self.list.between(low, high) == expected
 
     @invariant()
     def keeps_no_chunk_too_many_and_drops_none_too_early(self):
-        assert {extent.chunk for chunks in (self.list, self.source) for extent in chunks if extent.chunk} == set(
-            self.chunks
-        )
+        assert {extent.chunk for extent in self.list if extent.chunk} == set(self.chunks)
 
 
 TestLayout = Layout.TestCase
@@ -172,16 +158,6 @@ def test_a_byte_is_rewritten_a_bounded_number_of_times(arriving):
                 rewrites[start] = rewrites.get(start, 0) + 1
     assert max(rewrites.values(), default=0) <= 1 + 10
     assert len(extents) <= 4 * 11 + at // 1024 + 1, "small extents are few"
-
-
-def test_adjacent_extents_of_one_chunk_are_one():
-    one, two = Extent(0, 5, "a", 3), Extent(5, 7, "a", 8)
-    assert coalesce([one, two]) == [Extent(0, 12, "a", 3)]
-    for other in (Extent(5, 7, "b", 8), Extent(5, 7, "a", 9), Extent(6, 7, "a", 8), Extent(5, 1, inline=b"x")):
-        assert coalesce([one, other]) == [one, other]
-    slices = [Extent(0, 1, inline=b"x"), Extent(1, 1, inline=b"y")]
-    assert coalesce(slices) == slices
-    assert coalesce([]) == []
 
 
 def test_a_gap_or_an_overlap_is_corrupt():

@@ -37,7 +37,7 @@ def test_a_refused_write_did_not_happen_and_an_applied_one_did():
     asyncio.run(main())
 
 
-def test_slow_and_away():
+def test_faults_delay_calls_and_make_storage_unavailable():
     async def main():
         lengths = []
         faults = StorageFaults(delay=lambda length: lengths.append(length) or 0.001)
@@ -49,7 +49,7 @@ def test_slow_and_away():
         await asyncio.sleep(0)
         faults.unavailable = True
         for call in (writing, chunks.read("a", 0, 1), chunks.delete("a"), listed(chunks)):
-            with pytest.raises(Unavailable, match="away"):
+            with pytest.raises(Unavailable, match="unavailable"):
                 await call
         faults.unavailable = False
         assert await listed(chunks) == ["a"]

@@ -34,7 +34,7 @@ def test_what_is_opened(tmp_path):
     [
         ("", "use file:///absolute/path or s3://bucket/prefix"),
         ("/var/lib/sarit", "use file:///"),
-        ("ftp://host/path", "none that Sarit knows"),
+        ("ftp://host/path", "is not supported"),
         ("file://relative/path", "write file:///relative/path"),
         ("file:relative", "needs an absolute path"),
         ("file:///", "needs an absolute path below the root"),
@@ -44,7 +44,7 @@ def test_what_is_opened(tmp_path):
         ("s3://Bucket/prefix", "names no bucket"),
         ("s3://bucket/a//b", "cannot be a prefix"),
         ("s3://bucket/../b", "cannot be a prefix"),
-        ("memory://host", "none that Sarit knows"),
+        ("memory://host", "is not supported"),
         ("s3://[bucket", "use file:///"),
     ],
 )
