@@ -1,4 +1,4 @@
-"""A whole node in the test's own process and loop: real sockets and disks, and every knob within reach."""
+"""A whole node in the test's own process and loop: real sockets and disks, and access to all of its parts."""
 
 import asyncio
 from contextlib import asynccontextmanager

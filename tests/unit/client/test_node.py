@@ -16,7 +16,7 @@ def node(tmp_path):
         yield running
 
 
-def test_streams_from_beginning_to_end(node) -> None:
+def test_stream_lifecycle_on_a_real_node(node) -> None:
     with sarit.connect(node.controller) as client:
         assert client.create_scope("demo")
         assert not client.create_scope("demo")
@@ -65,7 +65,7 @@ def test_streams_from_beginning_to_end(node) -> None:
         assert "demo" not in client.list_scopes()
 
 
-def test_growing_and_shrinking_under_a_writer(node) -> None:
+def test_scaling_up_and_down_under_a_writer_keeps_order(node) -> None:
     with sarit.connect(node.controller) as client:
         client.create_scope("s")
         client.create_stream("s/t")
@@ -81,7 +81,7 @@ def test_growing_and_shrinking_under_a_writer(node) -> None:
         assert found == {b"%d" % k: [b"%d:%d" % (k, n) for n in range(k, 8000, 17)] for k in range(17)}
 
 
-def test_a_killed_node_loses_and_doubles_nothing(tmp_path) -> None:
+def test_killed_node_loses_and_doubles_no_event(tmp_path) -> None:
     node = RunningNode(tmp_path / "node", "--controller-port", "0", "--store-port", "0").start()
     with sarit.connect(node.controller) as client:
         client.create_scope("s")

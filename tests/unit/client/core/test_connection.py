@@ -1,4 +1,4 @@
-"""Connections to what is no store, or a dead one."""
+"""Connections to peers that are no store, or a dead one, and the pool."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ from sarit.wire import commands as c
 
 @asynccontextmanager
 async def peer(answer: bytes, close: bool = False):
-    """A server that sends `answer` to whoever connects, and reads on, or hangs up."""
+    """A server that sends `answer` to each client, then reads on, or closes."""
 
     async def serve(reader, writer) -> None:
         writer.write(answer)
@@ -42,20 +42,20 @@ async def connect(answer: bytes, close: bool = False) -> None:
 @pytest.mark.parametrize(
     ("answer", "close", "message"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", False, "claims|there is no command"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", False, "announces|there is no command"),
         (c.encode(c.SegmentSealed(1, "s")), False, "did not say Hello first"),
         (c.encode(c.Hello(99, 50)), False, "speaks wire versions 50 to 99"),
         (b"", True, "connection was lost"),
         (b"", False, "does not answer"),
     ],
 )
-def test_what_is_no_store_is_told_from_one(monkeypatch, answer: bytes, close: bool, message: str) -> None:
+def test_connect_to_no_store_raises_unavailable(monkeypatch, answer: bytes, close: bool, message: str) -> None:
     monkeypatch.setattr(module, "CONNECT_TIMEOUT_SECONDS", 0.2)
     with pytest.raises(Unavailable, match=message):
         asyncio.run(connect(answer, close))
 
 
-def test_a_port_nobody_listens_on() -> None:
+def test_connect_to_a_closed_port_raises_unavailable() -> None:
     async def go() -> None:
         connections = ConnectionPool(real_env().network)
         with pytest.raises(Unavailable, match="cannot be reached"):
@@ -67,7 +67,7 @@ def test_a_port_nobody_listens_on() -> None:
     asyncio.run(go())
 
 
-def test_a_store_that_gives_no_sign_of_life_is_given_up(monkeypatch) -> None:
+def test_silent_store_aborts_the_connection(monkeypatch) -> None:
     monkeypatch.setattr(module, "CLIENT_KEEP_ALIVE_SECONDS", 0.02)
 
     async def go() -> None:
@@ -84,8 +84,8 @@ def test_a_store_that_gives_no_sign_of_life_is_given_up(monkeypatch) -> None:
     asyncio.run(go())
 
 
-def test_nothing_is_written_to_a_connection_that_broke(caplog) -> None:
-    """The transport learns of a reset with a write, its protocol a turn later: asyncio complains in between."""
+def test_send_after_a_reset_writes_nothing(caplog) -> None:
+    """The transport sees a reset with a write, its protocol a turn later: asyncio logs warnings in between."""
 
     async def main() -> None:
         async with asyncio.timeout(10), peer(c.encode(c.Hello(17, 5))) as (connections, address):
@@ -112,8 +112,8 @@ class GatedNetwork:
         raise ConnectionRefusedError("nobody is there")
 
 
-def test_a_connection_that_fails_when_nobody_waits_any_more_is_no_complaint() -> None:
-    """All who waited had been cancelled: the loop told of an exception that was never retrieved."""
+def test_connect_that_fails_without_waiters_logs_nothing() -> None:
+    """All waiters had been cancelled: the loop logged an exception that was never retrieved."""
     complaints = []
 
     async def main() -> None:
@@ -136,7 +136,7 @@ def test_a_connection_that_fails_when_nobody_waits_any_more_is_no_complaint() ->
     assert not complaints
 
 
-def test_one_who_gives_up_a_connection_does_not_take_it_from_the_others() -> None:
+def test_cancelled_waiter_leaves_the_connection_to_others() -> None:
     async def main() -> None:
         network = GatedNetwork()
         connections = ConnectionPool(network)
@@ -154,8 +154,8 @@ def test_one_who_gives_up_a_connection_does_not_take_it_from_the_others() -> Non
     asyncio.run(main())
 
 
-def test_who_waits_for_a_connection_of_a_client_that_is_closed_is_told() -> None:
-    """It was cancelled, though nobody had cancelled it: a task that follows a state ended without a word."""
+def test_pool_close_fails_waiters_with_invalid() -> None:
+    """The waiter was cancelled, though no caller had cancelled it: a task ended without an error."""
 
     async def main() -> None:
         connections = ConnectionPool(GatedNetwork())
@@ -168,8 +168,8 @@ def test_who_waits_for_a_connection_of_a_client_that_is_closed_is_told() -> None
     asyncio.run(main())
 
 
-def test_a_store_that_closes_ends_the_connection_whatever_is_still_to_be_sent() -> None:
-    """Who waited was told only when the silence had lasted half a minute: the rest of it found no room."""
+def test_end_of_stream_aborts_the_connection_with_data_unsent() -> None:
+    """Waiters failed only after half a minute: the unsent rest found no space in the socket."""
 
     async def main() -> None:
         hung_up = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Calls of the controller that end because the connection is lost leave nothing behind in the task that made them."""
+"""Calls to the controller that end with the connection do not leave their task cancelled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(main) -> None:
     asyncio.run(with_client())
 
 
-def test_a_timeout_around_a_lost_call_is_a_timeout() -> None:
+def test_timeout_around_a_lost_call_raises_timeout_error() -> None:
     """CancelledError came out of it, and ended the task that it was not meant for (simulation seed 2891700047)."""
 
     async def main(client: ControllerClient) -> None:
@@ -43,7 +43,7 @@ def test_a_timeout_around_a_lost_call_is_a_timeout() -> None:
     run(main)
 
 
-def test_who_is_cancelled_while_the_connection_is_lost_is_cancelled() -> None:
+def test_call_cancelled_while_the_connection_is_lost_raises_cancelled() -> None:
     async def main(client: ControllerClient) -> None:
         calling = asyncio.ensure_future(client.call(lost, None))
         await asyncio.sleep(0)  # it runs,
@@ -55,7 +55,7 @@ def test_who_is_cancelled_while_the_connection_is_lost_is_cancelled() -> None:
     run(main)
 
 
-def test_a_call_that_is_cancelled_ends() -> None:
+def test_cancelled_call_ends_the_request() -> None:
     ended = []
 
     async def waits(request: object, timeout: float) -> None:

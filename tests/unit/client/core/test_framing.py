@@ -40,7 +40,7 @@ def some_events(rng: random.Random, shape: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_what_is_framed_is_what_the_format_says_and_comes_back(shape: str) -> None:
+def test_framed_events_match_the_format_and_parse_back(shape: str) -> None:
     rng = random.Random(shape)
     for _ in range(60):
         events = some_events(rng, shape)
@@ -53,7 +53,7 @@ def test_what_is_framed_is_what_the_format_says_and_comes_back(shape: str) -> No
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_arrow_arrays_are_framed_alike_also_slices(shape: str) -> None:
+def test_arrow_arrays_and_slices_frame_as_lists_do(shape: str) -> None:
     rng = random.Random(shape)
     for _ in range(40):
         events = some_events(rng, shape)
@@ -65,7 +65,7 @@ def test_arrow_arrays_are_framed_alike_also_slices(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_parsing_can_stop_and_go_on_anywhere(shape: str) -> None:
+def test_parse_resumes_at_any_offset(shape: str) -> None:
     rng = random.Random(shape)
     for _ in range(80):
         events = some_events(rng, shape)
@@ -82,7 +82,7 @@ def test_parsing_can_stop_and_go_on_anywhere(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_arrow_events_hold_the_same_events_and_where_they_begin(shape: str) -> None:
+def test_arrow_events_equal_list_events_and_give_offsets(shape: str) -> None:
     rng = random.Random(shape)
     for _ in range(40):
         events = some_events(rng, shape)
@@ -95,14 +95,14 @@ def test_arrow_events_hold_the_same_events_and_where_they_begin(shape: str) -> N
                 assert data[offset + 8 : offset + 8 + len(event)] == event
 
 
-def test_one_long_event_among_many_short_ones_takes_no_memory_for_all() -> None:
+def test_one_long_event_does_not_multiply_memory() -> None:
     events = [b"y" * 2**20, *(b"x" * (number % 3) for number in range(5000))]
     arrays, _, _ = arrow_events(plain(events), 0)
     assert [event for array in arrays for event in array.to_pylist()] == events
     assert pa.total_allocated_bytes() < 2**27
 
 
-def test_rubbish_is_told_from_half_an_event() -> None:
+def test_garbage_raises_corrupt_and_half_an_event_does_not() -> None:
     assert parse_events(b"\0\0\0\0\0\0\0\x05abc", 0) == ([], 0)
     with pytest.raises(Corrupt):
         run_of(b"\0\0\0\1\0\0\0\x05abcde", 0)
@@ -112,7 +112,7 @@ def test_rubbish_is_told_from_half_an_event() -> None:
         split_events(plain([b"x"])[:-1])
 
 
-def test_keys_stay_with_their_events_and_large_events_are_marked() -> None:
+def test_chunks_carry_keys_and_flag_large_events() -> None:
     events = [b"x" * size for size in (10, 200, 10, 300)]
     keys = ["a", None, "b", "c"]
     chunks = list(chunks_of(events, keys, 100))
@@ -132,12 +132,12 @@ def test_keys_stay_with_their_events_and_large_events_are_marked() -> None:
         pa.array(["a", "é", ""], pa.large_string()),
     ],
 )
-def test_every_kind_of_arrow_text_and_binary_will_do(array: pa.Array) -> None:
+def test_every_arrow_text_and_binary_type_is_accepted(array: pa.Array) -> None:
     assert binary_array(array).to_pylist() == [b"a", "é".encode(), b""]
     assert binary_array(pa.chunked_array([array, array])).to_pylist() == [b"a", "é".encode(), b""] * 2
 
 
-def test_what_is_no_event_is_refused() -> None:
+def test_other_arrow_types_and_nulls_raise_invalid() -> None:
     with pytest.raises(Invalid, match="int64"):
         binary_array(pa.array([1, 2]))
     with pytest.raises(Invalid, match="1 of 2 events are null"):

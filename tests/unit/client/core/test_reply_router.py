@@ -40,14 +40,14 @@ def test_hello_comes_first_on_either_side() -> None:
     assert router.greeted
 
 
-def test_a_store_of_another_time_is_refused() -> None:
+def test_incompatible_wire_version_raises_unavailable() -> None:
     for hello in (c.Hello(4, 1), c.Hello(99, 18)):
         with pytest.raises(Unavailable, match="update the older"):
             ReplyRouter().received(frames(hello))
     ReplyRouter().received(frames(c.Hello(15, 5)))
 
 
-def test_replies_find_who_asked_also_out_of_order() -> None:
+def test_replies_out_of_order_reach_their_sinks() -> None:
     router = greeted()
     one, many, other = Waiter(), Waiter(last=False), Waiter()
     ids = [router.expect(waiter) for waiter in (one, many, other)]
@@ -67,7 +67,7 @@ def test_replies_find_who_asked_also_out_of_order() -> None:
     assert len(many.got) == 2
 
 
-def test_all_who_wait_learn_that_the_connection_is_lost() -> None:
+def test_lost_connection_fails_all_sinks() -> None:
     router = greeted()
     one, many = Waiter(), Waiter(last=False)
     router.expect(one)
@@ -78,7 +78,7 @@ def test_all_who_wait_learn_that_the_connection_is_lost() -> None:
     assert not router.waiting
 
 
-def test_one_that_fails_when_told_of_the_end_does_not_keep_it_from_the_others(caplog) -> None:
+def test_sink_that_raises_does_not_keep_others_from_failing(caplog) -> None:
     class Broken(Waiter):
         def lost(self, error) -> None:
             raise RuntimeError("a bug")

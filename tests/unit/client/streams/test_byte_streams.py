@@ -11,7 +11,7 @@ NAME = "s/t/0.#epoch.0"
 
 
 @on_loop
-async def test_bytes_come_back_as_one_sequence(world) -> None:
+async def test_bytes_read_back_as_one_sequence(world) -> None:
     world.controller.create("s/t")
     world.store.max_read = 1000
     data = bytes(range(256)) * 10_000
@@ -38,7 +38,7 @@ async def test_bytes_come_back_as_one_sequence(world) -> None:
 
 
 @on_loop
-async def test_a_reader_waits_at_the_tail_and_ends_with_the_seal(world) -> None:
+async def test_byte_reader_waits_at_the_tail_and_ends_with_the_seal(world) -> None:
     stream = world.controller.create("s/t")
     writer, reader = world.client.byte_writer("s/t"), world.client.byte_reader("s/t")
     waiting = asyncio.create_task(reader.read(100))
@@ -71,7 +71,7 @@ async def test_broken_connections_lose_and_double_no_byte(world) -> None:
 
 
 @on_loop
-async def test_truncation(world) -> None:
+async def test_truncated_bytes_raise_or_are_skipped(world) -> None:
     world.controller.create("s/t")
     async with world.client.byte_writer("s/t") as writer:
         writer.write(b"0123456789")
@@ -88,7 +88,7 @@ async def test_truncation(world) -> None:
 
 
 @on_loop
-async def test_a_read_of_so_many_bytes_that_is_cancelled_consumes_none(world) -> None:
+async def test_cancelled_read_exactly_consumes_nothing(world) -> None:
     world.controller.create("s/t")
     async with world.client.byte_writer("s/t") as writer:
         writer.write(b"0123456789")
@@ -105,7 +105,7 @@ async def test_a_read_of_so_many_bytes_that_is_cancelled_consumes_none(world) ->
 
 
 @on_loop
-async def test_so_many_bytes_are_never_put_together_over_a_gap(world) -> None:
+async def test_read_exactly_never_joins_bytes_across_a_gap(world) -> None:
     world.controller.create("s/t")
     async with world.client.byte_writer("s/t") as writer:
         writer.write(b"0123456789")
@@ -121,7 +121,7 @@ async def test_so_many_bytes_are_never_put_together_over_a_gap(world) -> None:
 
 
 @on_loop
-async def test_a_byte_stream_has_one_segment(world) -> None:
+async def test_byte_stream_of_two_segments_raises_invalid(world) -> None:
     world.controller.create("s/two", 2)
     writer = world.client.byte_writer("s/two")
     writer.write(b"x")
@@ -134,7 +134,7 @@ async def test_a_byte_stream_has_one_segment(world) -> None:
 
 
 @on_loop
-async def test_closing_the_client_wakes_those_who_are_only_connecting(world) -> None:
+async def test_client_close_fails_pending_connects(world) -> None:
     world.controller.create("s/t")
     connecting = asyncio.Event()
 

@@ -18,7 +18,7 @@ BOTH = KeyRange(0.0, 1.0)
 A, B, C, D = SegmentId(0, 0), SegmentId(0, 1), SegmentId(1, 2), SegmentId(2, 3)
 
 
-def test_bytes_as_java_has_them() -> None:
+def test_watermark_decodes_java_bytes() -> None:
     """By naming.md par. 5: version head, one revision, two longs, then pairs of a range with a head of its own and a
     long."""
     data = bytes.fromhex(
@@ -48,19 +48,19 @@ def test_bytes_as_java_has_them() -> None:
         ({A: (LEFT, 50), D: (RIGHT, 0)}, True, False),
     ],
 )
-def test_positions_are_compared_with_watermarks_segment_by_segment(position, behind, ahead) -> None:
+def test_position_is_compared_with_a_watermark_per_segment(position, behind, ahead) -> None:
     mark = Watermark(1, 2, {A: (LEFT, 50), B: (RIGHT, 50)})
     assert (watermarks.is_behind(mark, position), watermarks.is_ahead(mark, position)) == (behind, ahead)
 
 
-def test_a_watermark_of_successors_is_ahead_of_their_predecessors() -> None:
+def test_watermark_of_successors_is_ahead_of_predecessors() -> None:
     mark = Watermark(1, 2, {C: (BOTH, 0)})
     position = {A: (LEFT, 50), B: (RIGHT, 50)}
     assert (watermarks.is_behind(mark, position), watermarks.is_ahead(mark, position)) == (False, True)
 
 
 @on_node
-async def test_windows_follow_the_notes_of_all_writers(made) -> None:
+async def test_time_windows_follow_all_writers(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     stream, look = made.client.stream("s/t"), made.node.controller.watermarks.advance
     cuts = [await made.client.stream_cut_tail("s/t")]
@@ -92,14 +92,14 @@ async def test_windows_follow_the_notes_of_all_writers(made) -> None:
     await two.close()
     one.write("more")
     await one.note_time(400)
-    await look(NAME)  # takes in how far the one that left had come
+    await look(NAME)  # takes into account the last note of the writer that left
     await look(NAME)
     assert (await windows.at(await made.client.stream_cut_tail("s/t"))).lower == 400
     await one.close()
 
 
 @on_node
-async def test_a_commit_notes_its_time(made) -> None:
+async def test_commit_with_time_notes_it(made) -> None:
     await made.client.create_stream("s/t")
     writer = made.client.transactional_writer("s/t", name="payments")
     transaction = await writer.begin()
@@ -111,7 +111,7 @@ async def test_a_commit_notes_its_time(made) -> None:
 
 
 @on_node
-async def test_many_watermarks_are_read_some_at_a_time(made) -> None:
+async def test_many_watermarks_are_read_in_bounded_batches(made) -> None:
     await made.client.create_stream("s/t")
     segment = (await made.client.stream("s/t").segments())[0].segment
     async with made.client.writer("s/t") as writer:

@@ -18,7 +18,7 @@ def ranges(*highs: float) -> list[SegmentRange]:
     return [SegmentRange(SegmentId(0, n), lows[n], high) for n, high in enumerate((*highs, 1.0))]
 
 
-def test_plans_replace_no_more_than_they_must() -> None:
+def test_plans_replace_the_fewest_segments() -> None:
     current = ranges(0.25, 0.5)
     assert scaling.to_count(current, 2) == ([SegmentId(0, 0), SegmentId(0, 1)], [KeyRange(0.0, 0.5)])
     assert scaling.to_count(ranges(0.5), 2) == ([], [])
@@ -58,7 +58,7 @@ async def test_split_merge_and_epochs(made) -> None:
 
 
 @on_node
-async def test_writers_and_readers_go_on_through_scales_under_load(made) -> None:
+async def test_writers_and_readers_continue_through_scales_under_load(made) -> None:
     """Four writers at full speed, a stream that scales up and down all the time, connections that break, a reader at
     the tail: every event once, and in order per key."""
     await made.client.create_stream("s/t")

@@ -16,7 +16,7 @@ from tests.unit.client.nodes import in_keys, on_node
 
 
 @on_node
-async def test_events_are_seen_all_at_once(made) -> None:
+async def test_committed_events_become_visible_together(made) -> None:
     await made.client.create_stream("s/t", segments=3)
     writer = made.client.transactional_writer("s/t")
     async with await writer.begin() as transaction:
@@ -31,7 +31,7 @@ async def test_events_are_seen_all_at_once(made) -> None:
 
 
 @on_node
-async def test_an_error_in_the_block_leaves_nothing(made) -> None:
+async def test_error_in_a_block_aborts(made) -> None:
     await made.client.create_stream("s/t")
     writer = made.client.transactional_writer("s/t")
     with pytest.raises(KeyError):
@@ -54,7 +54,7 @@ async def test_an_error_in_the_block_leaves_nothing(made) -> None:
 
 
 @on_node
-async def test_many_at_once_stay_whole_and_keep_the_order_of_their_commits(made) -> None:
+async def test_concurrent_transactions_stay_whole_in_commit_order(made) -> None:
     await made.client.create_stream("s/t")
     writer = made.client.transactional_writer("s/t")
     transactions = [await writer.begin() for _ in range(20)]
@@ -80,8 +80,8 @@ async def test_many_at_once_stay_whole_and_keep_the_order_of_their_commits(made)
 
 
 @on_node
-async def test_a_stream_that_scales_between_begin_and_commit(made) -> None:
-    """Plain events before the commit stay before it, those after stay behind it, key by key."""
+async def test_scale_between_begin_and_commit_keeps_order_per_key(made) -> None:
+    """Plain events before the commit stay before it, those after stay after it, key by key."""
     await made.client.create_stream("s/t", segments=2)
     stream = made.client.stream("s/t")
     writer = made.client.transactional_writer("s/t")
@@ -119,7 +119,7 @@ async def test_a_stream_that_scales_between_begin_and_commit(made) -> None:
 
 
 @on_node
-async def test_a_lease_runs_out_unless_it_is_renewed(made) -> None:
+async def test_lease_expires_unless_renewed(made) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sarit.controller.model.transactions.MIN_TRANSACTION_LEASE_MS", 100)
         patch.setattr("sarit.controller.background.recovery_sweeper.RECOVERY_SWEEP_SECONDS", 0.05)
@@ -144,7 +144,7 @@ async def test_a_lease_runs_out_unless_it_is_renewed(made) -> None:
 
 
 @on_node
-async def test_a_transaction_that_ended_elsewhere_is_found_out_by_its_renewal(made) -> None:
+async def test_renewal_detects_a_transaction_ended_elsewhere(made) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sarit.controller.model.transactions.MIN_TRANSACTION_LEASE_MS", 100)
         await made.client.create_stream("s/t")
@@ -158,7 +158,7 @@ async def test_a_transaction_that_ended_elsewhere_is_found_out_by_its_renewal(ma
 
 
 @on_node
-async def test_taken_up_by_another_client(made) -> None:
+async def test_transaction_is_resumed_by_another_client(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     transaction = await made.client.transactional_writer("s/t").begin()
     transaction.write("mine", key="a")
@@ -186,7 +186,7 @@ async def test_taken_up_by_another_client(made) -> None:
 
 
 @on_node
-async def test_broken_connections_and_lost_answers_lose_and_double_nothing(made) -> None:
+async def test_broken_connections_and_lost_replies_keep_transactions_exact(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     writer = made.client.transactional_writer("s/t")
     calls = writer._calls
@@ -212,7 +212,7 @@ async def test_broken_connections_and_lost_answers_lose_and_double_nothing(made)
 
 
 @on_node
-async def test_a_large_event_and_whole_batches(made) -> None:
+async def test_large_events_and_batches_commit(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     async with await made.client.transactional_writer("s/t").begin() as transaction:
         transaction.write(b"before", key="k")
@@ -222,7 +222,7 @@ async def test_a_large_event_and_whole_batches(made) -> None:
 
 
 @on_node
-async def test_what_cannot_be_begun(made) -> None:
+async def test_begin_raises_for_missing_sealed_or_invalid(made) -> None:
     await made.client.create_stream("s/t")
     with pytest.raises(NotFound, match="s/none does not exist"):
         await made.client.transactional_writer("s/none").begin()
@@ -243,7 +243,7 @@ async def test_what_cannot_be_begun(made) -> None:
 
 
 @on_node
-async def test_left_alone_it_can_be_finished_by_its_id(made) -> None:
+async def test_released_transaction_commits_by_id(made) -> None:
     await made.client.create_stream("s/t")
     async with made.client.transactional_writer("s/t") as writer:
         transaction = await writer.begin()
@@ -255,7 +255,7 @@ async def test_left_alone_it_can_be_finished_by_its_id(made) -> None:
     assert await made.read("s/t") == [b"x"]
 
 
-def test_the_blocking_face(tmp_path) -> None:
+def test_blocking_transactions_commit_and_abort(tmp_path) -> None:
     with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
         client.create_scope("s")
         client.create_stream("s/t", segments=2)
@@ -277,7 +277,7 @@ def test_the_blocking_face(tmp_path) -> None:
         assert in_keys(list(client.reader("s/t", end="tail"))) == {b"k": list(range(50_001))}
 
 
-def test_ids_are_numbers_of_128_bits() -> None:
+def test_transaction_id_is_a_128_bit_number() -> None:
     assert transaction_number("0" * 31 + "f") == 15
     assert transaction_number(uuid.UUID(int=7)) == 7
     with pytest.raises(Invalid):
@@ -285,7 +285,7 @@ def test_ids_are_numbers_of_128_bits() -> None:
 
 
 @on_node
-async def test_a_commit_that_waits_is_one_call(made) -> None:
+async def test_waiting_commit_takes_one_call(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     writer = made.client.transactional_writer("s/t")
 
@@ -301,7 +301,7 @@ async def test_a_commit_that_waits_is_one_call(made) -> None:
 
 
 @on_node
-async def test_a_server_that_does_not_tell_the_outcome_is_asked_for_it(made) -> None:
+async def test_outcome_is_polled_when_the_server_reports_none(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     writer = made.client.transactional_writer("s/t")
     decide, without = writer._calls._controller.named, []
@@ -322,7 +322,7 @@ async def test_a_server_that_does_not_tell_the_outcome_is_asked_for_it(made) -> 
 
 
 @on_node
-async def test_a_writer_id_too_long_for_a_key_blocks_nobody(made) -> None:
+async def test_overlong_writer_id_blocks_no_other_commit(made) -> None:
     """As one that an earlier release took: the finisher failed on it for ever, and so did the seal of the stream."""
     await made.client.create_stream("s/t", segments=2)
     writer = made.client.transactional_writer("s/t")

@@ -1,4 +1,4 @@
-"""Transactions while the node is killed and started again: each is seen whole or not at all, as its writer was told."""
+"""Transactions on a node that is killed and restarted: each is seen whole or not at all, as reported to its writer."""
 
 import threading
 
@@ -17,7 +17,7 @@ def restartable(directory) -> RunningNode:
     return RunningNode(directory, *ports).start()
 
 
-def test_kills_tear_no_transaction_and_undo_no_decision(tmp_path) -> None:
+def test_kills_split_no_transaction_and_undo_no_decision(tmp_path) -> None:
     node = restartable(tmp_path / "node")
     try:
         with sarit.connect(node.controller) as client:

@@ -44,7 +44,7 @@ async def history(made, rng: random.Random) -> Model:
 
     async def end(transaction) -> None:
         if rng.random() < 0.7:
-            # Several decided at once are carried out together; plain writes go on behind them.
+            # Several decided at once are executed together; plain writes continue after them.
             await transaction.commit(wait=True)
             model.commit(transaction)
         else:
@@ -73,8 +73,8 @@ async def history(made, rng: random.Random) -> Model:
     return model
 
 
-@pytest.mark.parametrize("seed", [0, 1, 101])  # 101: marks multiplied with every scale, and writers stood still
-def test_random_histories(tmp_path, seed: int) -> None:
+@pytest.mark.parametrize("seed", [0, 1, 101])  # 101: barriers multiplied with every scale, and writers stalled
+def test_random_histories_match_the_model(tmp_path, seed: int) -> None:
     async def go() -> None:
         async with asyncio.timeout(60), local_node(tmp_path / "node") as made:
             model = await history(made, random.Random(seed))

@@ -1,4 +1,4 @@
-"""The key space among lanes."""
+"""Key ranges: the key space by appender."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from sarit.core.keyspace import hash_key
 from sarit.core.limits import MAX_CACHED_KEYS
 
 
-def test_a_key_goes_where_its_hash_falls_and_a_bound_belongs_below() -> None:
+def test_key_maps_by_hash_and_an_upper_bound_is_inclusive() -> None:
     key_ranges = KeyRanges([(0.5, 1.0, "b"), (0.0, 0.5, "a")])
     assert (key_ranges.at(0.0), key_ranges.at(0.5), key_ranges.at(0.5000001), key_ranges.at(1.0)) == (
         "a",
@@ -25,12 +25,12 @@ def test_a_key_goes_where_its_hash_falls_and_a_bound_belongs_below() -> None:
 @pytest.mark.parametrize(
     "ranges", [[(0.0, 0.4, "a"), (0.5, 1.0, "b")], [(0.0, 0.5, "a")], [(0.0, 0.6, "a"), (0.5, 1.0, "b")]]
 )
-def test_a_stream_with_a_hole_is_refused(ranges) -> None:
+def test_ranges_with_a_hole_raise_corrupt(ranges) -> None:
     with pytest.raises(Corrupt):
         KeyRanges(ranges)
 
 
-def test_a_split_hands_a_lane_to_its_successors() -> None:
+def test_split_assigns_the_range_to_successors() -> None:
     key_ranges = KeyRanges([(0.0, 0.5, "a"), (0.5, 1.0, "b")])
     assert key_ranges.of_key["a"] == "b"
     key_ranges.replace("b", [(0.5, 0.75, "c"), (0.75, 1.0, "d")])
@@ -38,7 +38,7 @@ def test_a_split_hands_a_lane_to_its_successors() -> None:
     assert key_ranges.of_key["a"] == "d"
 
 
-def test_a_merge_moves_only_the_lane_known_to_be_sealed() -> None:
+def test_merge_replaces_only_the_appender_known_to_be_sealed() -> None:
     key_ranges = KeyRanges([(0.0, 0.5, "a"), (0.5, 1.0, "b")])
     key_ranges.replace("a", [(0.0, 1.0, "c")])
     assert [key_ranges.at(place) for place in (0.2, 0.7)] == ["c", "b"]
@@ -48,7 +48,7 @@ def test_a_merge_moves_only_the_lane_known_to_be_sealed() -> None:
     assert key_ranges.only == "c"
 
 
-def test_two_scales_seen_in_the_wrong_order() -> None:
+def test_two_scales_seen_out_of_order_keep_ranges_consistent() -> None:
     key_ranges = KeyRanges([(0.0, 0.5, "a"), (0.5, 1.0, "b")])
     key_ranges.replace("a", [(0.0, 1.0, "c")])
     key_ranges.replace("c", [(0.0, 0.25, "d"), (0.25, 1.0, "e")])
@@ -57,7 +57,7 @@ def test_two_scales_seen_in_the_wrong_order() -> None:
     assert key_ranges.at(0.7) == "c2"
 
 
-def test_recent_keys_are_bounded() -> None:
+def test_key_cache_is_bounded() -> None:
     key_ranges = KeyRanges([(0.0, 1.0, "x")])
     for number in range(MAX_CACHED_KEYS + 10):
         assert key_ranges.of_key[str(number)] == "x"

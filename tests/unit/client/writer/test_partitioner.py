@@ -1,4 +1,4 @@
-"""How far a writer has come, through scales that it meets half done."""
+"""The partitioner: written segments, sticky segments, mixed intakes, through scales that it meets half done."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def sealed(made: Partitioner, segment: SegmentId) -> None:
     await made._move_on(driver)
 
 
-def test_segments_that_hold_events_count() -> None:
+def test_written_segments_lists_segments_with_acknowledged_events() -> None:
     async def main() -> None:
         made = await partitioner()
         assert made.written_segments() == []
@@ -80,8 +80,8 @@ def test_segments_that_hold_events_count() -> None:
     asyncio.run(main())
 
 
-def test_a_segment_does_not_count_when_what_follows_it_does() -> None:
-    """In the middle of a merge, B is not sealed yet: a note of B behind one of AB was refused (simulation seed 30)."""
+def test_written_segments_omits_predecessors_of_written_ones() -> None:
+    """In the middle of a merge, B is not sealed yet: a note of B after one of AB was refused (simulation seed 30)."""
 
     async def main() -> None:
         made = await partitioner()
@@ -95,7 +95,7 @@ def test_a_segment_does_not_count_when_what_follows_it_does() -> None:
     asyncio.run(main())
 
 
-def test_what_was_written_to_a_segment_counts_when_the_writer_has_left_it() -> None:
+def test_written_segments_includes_sealed_segments() -> None:
     async def main() -> None:
         made = await partitioner()
         acknowledge(made, A, B)
@@ -113,7 +113,7 @@ def held(made: Partitioner) -> dict[SegmentId, int]:
     return {driver.segment: driver.appender.accepted_events for driver in made.drivers()}
 
 
-def test_events_without_keys_stay_with_a_segment_for_a_while() -> None:
+def test_events_without_keys_are_sticky_up_to_a_bound() -> None:
     """Else a writer of many small batches keeps all segments at work at once, and each batch waits for its own sync."""
 
     async def main() -> None:
@@ -133,7 +133,7 @@ def test_events_without_keys_stay_with_a_segment_for_a_while() -> None:
     asyncio.run(main())
 
 
-def test_a_slow_writer_draws_a_segment_for_each_event() -> None:
+def test_slow_writer_draws_a_segment_per_event() -> None:
     async def main() -> None:
         made = await partitioner()
         clock: Any = made._session.env.clock
@@ -145,7 +145,7 @@ def test_a_slow_writer_draws_a_segment_for_each_event() -> None:
     asyncio.run(main())
 
 
-def test_a_segment_that_was_left_gets_nothing_more() -> None:
+def test_sealed_segment_is_sticky_no_more() -> None:
     async def main() -> None:
         made = await partitioner()
         left = made.sticky_driver()
@@ -157,8 +157,8 @@ def test_a_segment_that_was_left_gets_nothing_more() -> None:
     asyncio.run(main())
 
 
-def test_successors_that_leave_a_hole_fail_the_writer() -> None:
-    """It was logged, and whoever waited for what the sealed segment had not taken waited for ever."""
+def test_successors_with_a_hole_fail_the_writer() -> None:
+    """It was only logged: a flush of what the sealed segment had not taken waited for ever."""
 
     class Holed(Target):
         async def successors(self, segment: SegmentId) -> list[Successor]:
@@ -176,7 +176,7 @@ def test_successors_that_leave_a_hole_fail_the_writer() -> None:
 
 
 def placed(made: Partitioner) -> list[tuple[bytes, str | None]]:
-    """What the lanes were given: each event with its key, lane by lane."""
+    """What the appenders were given: each event with its key, by appender."""
     found: list[tuple[bytes, str | None]] = []
     for driver in made.drivers():
         for chunk in driver.take():
@@ -185,7 +185,7 @@ def placed(made: Partitioner) -> list[tuple[bytes, str | None]]:
     return found
 
 
-def test_an_intake_may_hold_anything_in_any_order() -> None:
+def test_partition_places_a_mixed_intake_in_order() -> None:
     """Events of one length and of several, keys as long as the events, batches: wherever the first key stands."""
     bulk = Bulk.of([b"bulk"], None)
     intakes: list[tuple[list[Any], list[tuple[bytes, str | None]]]] = [

@@ -1,4 +1,4 @@
-"""A lane against a model of the store, with connections that break at any moment."""
+"""A segment appender against a model of the store, with connections that break at any moment."""
 
 import random
 
@@ -44,7 +44,7 @@ def appends(parts) -> list:
     return [assembler.block_end(payload) for _, payload in FrameReader().feed(b"".join(parts))]
 
 
-def new_lane() -> SegmentAppender:
+def new_appender() -> SegmentAppender:
     return SegmentAppender("s/t/0.#epoch.0", None, bytes(16))
 
 
@@ -53,8 +53,8 @@ def add(appender: SegmentAppender, *events: bytes) -> None:
         appender.add(chunk)
 
 
-def open_lane(store: ModelStore) -> SegmentAppender:
-    appender = new_lane()
+def open_appender(store: ModelStore) -> SegmentAppender:
+    appender = new_appender()
     appender.connecting(1)
     appender.opened_at(store.setup())
     return appender
@@ -63,10 +63,10 @@ def open_lane(store: ModelStore) -> SegmentAppender:
 @pytest.mark.parametrize("seed", range(60))
 def test_exactly_once_and_in_order_whatever_breaks(seed: int) -> None:
     rng = random.Random(seed)
-    store, appender = ModelStore(), new_lane()
+    store, appender = ModelStore(), new_appender()
     written: list[bytes] = []
     wire: list = []  # appends sent, not yet seen by the store
-    acks: list[int] = []  # sent by the store, not yet seen by the lane
+    acks: list[int] = []  # sent by the store, not yet seen by the appender
     for step in range(300):
         choice = rng.random()
         if choice < 0.35:
@@ -99,9 +99,9 @@ def test_exactly_once_and_in_order_whatever_breaks(seed: int) -> None:
     assert appender.acked_events == appender.accepted_events == len(written)
 
 
-def test_a_few_blocks_go_at_once_then_chunks_gather_until_an_ack() -> None:
+def test_eager_blocks_are_sent_at_once_then_chunks_are_batched() -> None:
     store = ModelStore()
-    appender = open_lane(store)
+    appender = open_appender(store)
     sent = []
     for number in range(10):
         add(appender, b"%d" % number)
@@ -113,8 +113,8 @@ def test_a_few_blocks_go_at_once_then_chunks_gather_until_an_ack() -> None:
     assert gathered.events == 10 - few
 
 
-def test_where_no_other_lane_gets_anything_a_second_block_is_as_large_as_the_first() -> None:
-    appender = open_lane(ModelStore())
+def test_only_appender_batches_its_second_block_up_to_the_first() -> None:
+    appender = open_appender(ModelStore())
     add(appender, b"x" * 1000)
     assert len(appends(appender.blocks(only=True))) == 1
     add(appender, b"y" * 500)
@@ -126,8 +126,8 @@ def test_where_no_other_lane_gets_anything_a_second_block_is_as_large_as_the_fir
     assert not appender.blocks(only=True), "two are in flight: chunks gather"
 
 
-def test_of_a_large_first_block_the_second_is_sent_as_soon_as_it_is_worth_a_sync() -> None:
-    appender = open_lane(ModelStore())
+def test_second_block_after_a_large_first_is_sent_when_worth_a_sync() -> None:
+    appender = open_appender(ModelStore())
     add(appender, b"x" * (WRITE_CHUNK_BYTES // 2))
     assert len(appends(appender.blocks(only=True))) == 1
     add(appender, b"y" * SMALL_BLOCK_BYTES)
@@ -135,9 +135,9 @@ def test_of_a_large_first_block_the_second_is_sent_as_soon_as_it_is_worth_a_sync
 
 
 @pytest.mark.parametrize("how", ["acknowledged", "urgent", "others"])
-def test_a_second_block_does_not_wait_for_ever(how: str) -> None:
+def test_second_block_is_sent_on_ack_or_when_urgent(how: str) -> None:
     store = ModelStore()
-    appender = open_lane(store)
+    appender = open_appender(store)
     add(appender, b"x" * 1000)
     (first,) = appends(appender.blocks(only=True))
     add(appender, b"y")
@@ -146,8 +146,8 @@ def test_a_second_block_does_not_wait_for_ever(how: str) -> None:
     assert len(appends(appender.blocks(urgent=how == "urgent", only=how != "others"))) == 1
 
 
-def test_a_good_block_does_not_wait_and_the_window_bounds_what_is_in_flight() -> None:
-    appender = open_lane(ModelStore())
+def test_good_block_is_sent_at_once_and_the_window_bounds_bytes_in_flight() -> None:
+    appender = open_appender(ModelStore())
     total = 0
     for _ in range(40):
         add(appender, b"x" * (WRITE_CHUNK_BYTES // 2))
@@ -157,9 +157,9 @@ def test_a_good_block_does_not_wait_and_the_window_bounds_what_is_in_flight() ->
     assert appender.unacked_bytes > appender.bytes_in_flight
 
 
-def test_small_chunks_are_joined_up_to_the_limit() -> None:
+def test_small_chunks_join_into_blocks_up_to_the_limit() -> None:
     store = ModelStore()
-    appender = open_lane(store)
+    appender = open_appender(store)
     for _ in range(3):
         add(appender, b"x")
         for append in appends(appender.blocks()):
@@ -173,9 +173,9 @@ def test_small_chunks_are_joined_up_to_the_limit() -> None:
     assert len(blocks) == 4
 
 
-def test_marks_pass_when_everything_before_them_is_acknowledged() -> None:
+def test_barrier_passes_when_all_before_it_is_acknowledged() -> None:
     store = ModelStore()
-    appender = open_lane(store)
+    appender = open_appender(store)
     passed = []
     add(appender, b"a", b"b")
     FlushBarrier(lambda: passed.append(1), [appender])
@@ -190,8 +190,8 @@ def test_marks_pass_when_everything_before_them_is_acknowledged() -> None:
     assert passed == [1]
 
 
-def test_a_store_that_forgets_or_halves_is_corrupt() -> None:
-    appender = open_lane(ModelStore())
+def test_store_that_forgets_or_halves_blocks_raises_corrupt() -> None:
+    appender = open_appender(ModelStore())
     add(appender, b"a", b"b", b"c")
     appends(appender.blocks())
     appender.disconnected()
@@ -208,8 +208,8 @@ def test_a_store_that_forgets_or_halves_is_corrupt() -> None:
         appender.opened_at(9)
 
 
-def test_a_deleted_segment_may_say_it_knows_nothing_but_not_take_more() -> None:
-    appender = open_lane(ModelStore())
+def test_deleted_segment_may_report_no_number_but_not_acknowledge_more() -> None:
+    appender = open_appender(ModelStore())
     add(appender, b"a")
     appends(appender.blocks())
     appender.acked(1)
@@ -223,9 +223,9 @@ def test_a_deleted_segment_may_say_it_knows_nothing_but_not_take_more() -> None:
         appender.acked(2)
 
 
-def test_a_sealed_lane_gives_up_what_is_not_acknowledged_in_order() -> None:
+def test_sealed_appender_returns_unacknowledged_chunks_in_order() -> None:
     store = ModelStore()
-    appender = open_lane(store)
+    appender = open_appender(store)
     for number in range(6):
         add(appender, b"%d" % number)
         wire = appends(appender.blocks())
@@ -241,9 +241,9 @@ def test_a_sealed_lane_gives_up_what_is_not_acknowledged_in_order() -> None:
     assert not appender.unacked_bytes
 
 
-def test_a_large_event_waits_its_turn_and_holds_up_what_follows() -> None:
+def test_large_event_waits_for_acks_and_blocks_later_events() -> None:
     store = ModelStore()
-    appender = open_lane(store)
+    appender = open_appender(store)
     add(appender, b"before")
     appender.add(Chunk(b"L" * 50, 50, 1, large=True))
     add(appender, b"after")
@@ -263,8 +263,8 @@ def test_a_large_event_waits_its_turn_and_holds_up_what_follows() -> None:
     assert not appender.unacked_bytes
 
 
-def test_a_large_event_that_was_merged_before_the_connection_broke_is_not_sent_again() -> None:
-    appender = open_lane(ModelStore())
+def test_large_event_merged_before_a_disconnect_is_not_sent_again() -> None:
+    appender = open_appender(ModelStore())
     appender.add(Chunk(b"L" * 50, 50, 1, large=True))
     appender.blocks()
     assert appender.large_due() is not None
@@ -281,8 +281,8 @@ EVENTS = {event for _, event in TRANSITIONS}
 
 @pytest.mark.parametrize("state", sorted(STATES))
 @pytest.mark.parametrize("event", sorted(EVENTS))
-def test_a_step_that_the_table_does_not_list_is_refused(state: str, event: str) -> None:
-    appender = new_lane()
+def test_step_outside_the_table_raises_assertion_error(state: str, event: str) -> None:
+    appender = new_appender()
     appender.state = state
     if (state, event) in TRANSITIONS:
         appender._step(event)
@@ -293,7 +293,7 @@ def test_a_step_that_the_table_does_not_list_is_refused(state: str, event: str) 
         assert appender.state == state
 
 
-def test_every_state_can_be_reached_and_a_sealed_appender_stays_sealed() -> None:
+def test_every_state_is_reachable_and_sealed_is_final() -> None:
     reached = {DISCONNECTED}
     for _ in STATES:
         reached |= {after for (before, _), after in TRANSITIONS.items() if before in reached}

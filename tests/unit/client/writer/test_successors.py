@@ -1,4 +1,4 @@
-"""Where a writer looks for the segments that come after a sealed one."""
+"""Where a writer finds the successors of a sealed segment."""
 
 from sarit.client.core.framing import split_events
 from sarit.core.names import SegmentId

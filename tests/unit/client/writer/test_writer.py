@@ -24,7 +24,7 @@ def by_key(events: list[bytes]) -> dict[bytes, list[bytes]]:
 
 
 @on_loop
-async def test_what_is_flushed_is_stored_in_order(world) -> None:
+async def test_flushed_events_are_stored_in_order(world) -> None:
     world.controller.create("s/t")
     async with world.client.writer("s/t") as writer:
         for number in range(2000):
@@ -37,7 +37,7 @@ async def test_what_is_flushed_is_stored_in_order(world) -> None:
 
 
 @on_loop
-async def test_every_way_to_write_keeps_the_order(world) -> None:
+async def test_mixed_write_calls_keep_the_order(world) -> None:
     world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"1")
@@ -54,7 +54,7 @@ async def test_every_way_to_write_keeps_the_order(world) -> None:
 
 @pytest.mark.parametrize("segments", [1, 4])
 @pytest.mark.parametrize("when", ["drop_before", "drop_after"])
-def test_broken_connections_lose_and_double_nothing(segments: int, when: str) -> None:
+def test_broken_connections_lose_and_double_no_event(segments: int, when: str) -> None:
     @on_loop
     async def check(world) -> None:
         world.controller.create("s/t", segments)
@@ -78,7 +78,7 @@ def test_broken_connections_lose_and_double_nothing(segments: int, when: str) ->
 
 
 @on_loop
-async def test_a_restarted_store_is_found_again(world) -> None:
+async def test_writer_reconnects_to_a_restarted_store(world) -> None:
     world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"before")
@@ -127,7 +127,7 @@ def test_order_per_key_survives_scaling_up_and_down(delay: float) -> None:
 
 
 @on_loop
-async def test_batches_with_keys_are_placed_anew_too(world) -> None:
+async def test_keyed_batches_move_to_successors_in_order(world) -> None:
     stream = world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"x:0", key="x")
@@ -148,7 +148,7 @@ async def test_batches_with_keys_are_placed_anew_too(world) -> None:
 
 
 @on_loop
-async def test_keys_of_batches_go_where_single_keys_go(world) -> None:
+async def test_batch_keys_map_to_the_same_segments_as_single_keys(world) -> None:
     world.controller.create("s/t", 5)
     writer = world.client.writer("s/t")
     keys = [f"key{number}" for number in range(200)]
@@ -167,7 +167,7 @@ async def test_keys_of_batches_go_where_single_keys_go(world) -> None:
 
 
 @on_loop
-async def test_events_without_keys_spread(world) -> None:
+async def test_events_without_keys_reach_all_segments(world) -> None:
     world.controller.create("s/t", 4)
     writer = world.client.writer("s/t")
     for _ in range(60):
@@ -178,7 +178,7 @@ async def test_events_without_keys_spread(world) -> None:
 
 
 @on_loop
-async def test_a_sealed_stream_fails_the_writer_for_good(world) -> None:
+async def test_sealed_stream_fails_the_writer_permanently(world) -> None:
     stream = world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"1")
@@ -199,7 +199,7 @@ async def test_a_sealed_stream_fails_the_writer_for_good(world) -> None:
 
 
 @on_loop
-async def test_a_closed_client_fails_its_writers(world) -> None:
+async def test_client_close_fails_its_writers(world) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 30.0
     writer, bytes_writer = world.client.writer("s/t"), world.client.byte_writer("s/t")
@@ -216,7 +216,7 @@ async def test_a_closed_client_fails_its_writers(world) -> None:
 
 
 @on_loop
-async def test_an_idle_writer_leaves_a_store_that_is_away_in_peace(world) -> None:
+async def test_idle_writer_does_not_reconnect_until_it_writes(world) -> None:
     world.controller.create("s/t")
     world.session.retry_timeout = 0.05
     writer = world.client.writer("s/t")
@@ -236,7 +236,7 @@ async def test_an_idle_writer_leaves_a_store_that_is_away_in_peace(world) -> Non
 
 
 @on_loop
-async def test_a_missing_stream_and_a_closed_writer_are_refused(world) -> None:
+async def test_missing_stream_closed_writer_and_bad_types_raise(world) -> None:
     writer = world.client.writer("s/none")
     writer.write(b"1")
     with pytest.raises(NotFound, match="s/none does not exist"):
@@ -257,7 +257,7 @@ async def test_a_missing_stream_and_a_closed_writer_are_refused(world) -> None:
 
 
 @on_loop
-async def test_a_controller_that_is_away_for_a_moment_is_waited_for(world) -> None:
+async def test_unavailable_controller_is_retried(world) -> None:
     world.controller.create("s/t")
     world.controller.failures = [Unavailable("away"), Unavailable("still away")]
     async with world.client.writer("s/t") as writer:
@@ -266,7 +266,7 @@ async def test_a_controller_that_is_away_for_a_moment_is_waited_for(world) -> No
 
 
 @on_loop
-async def test_drain_holds_the_writer_at_its_bound(world) -> None:
+async def test_drain_bounds_pending_bytes(world) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 0.01
     bound = 2 << 20
@@ -285,7 +285,7 @@ async def test_drain_holds_the_writer_at_its_bound(world) -> None:
 
 
 @on_loop
-async def test_an_event_that_comes_while_the_pump_falls_asleep_is_not_left_behind(world) -> None:
+async def test_event_written_while_a_dispatch_turns_idle_is_sent(world) -> None:
     world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"1")
@@ -293,20 +293,20 @@ async def test_an_event_that_comes_while_the_pump_falls_asleep_is_not_left_behin
     writer.bind_foreign_thread(writer.dispatch_soon, writer._dispatch_full, lambda: None)  # as the blocking client does
     dispatch = writer._partitioner.dispatch
 
-    def pump_while_another_thread_writes(urgent: bool) -> None:
+    def dispatch_while_another_thread_writes(urgent: bool) -> None:
         dispatch(urgent)
         if len(world.everything()) == 2 and not writer._partitioner.blocks_in_flight:
             writer._partitioner.dispatch = dispatch
-            writer._intake.append(b"3")  # it saw the writer awake, and wakes nobody
+            writer._intake.append(b"3")  # the other thread saw the writer busy, and schedules no dispatch
 
-    writer._partitioner.dispatch = pump_while_another_thread_writes
+    writer._partitioner.dispatch = dispatch_while_another_thread_writes
     writer.write(b"2")
     await until(lambda: len(world.everything()) == 3)
     await writer.close()
 
 
 @on_loop
-async def test_a_slow_writer_has_nothing_to_do_when_it_is_acknowledged(world) -> None:
+async def test_ack_of_a_slow_writer_schedules_no_dispatch(world) -> None:
     world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"1")
@@ -325,7 +325,7 @@ async def test_a_slow_writer_has_nothing_to_do_when_it_is_acknowledged(world) ->
 
 
 @on_loop
-async def test_a_mark_that_nobody_waits_for_any_more_is_forgotten(world) -> None:
+async def test_cancelled_barrier_is_dropped(world) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 0.01
     writer = world.client.writer("s/t")
@@ -338,7 +338,7 @@ async def test_a_mark_that_nobody_waits_for_any_more_is_forgotten(world) -> None
 
 
 @on_loop
-async def test_a_writer_that_was_left_does_not_wait_for_ever(world) -> None:
+async def test_flush_after_abandon_raises_invalid(world) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 0.3
     writer = world.client.writer("s/t")
@@ -355,8 +355,8 @@ def out_of_memory(batch) -> None:
 
 @pytest.mark.parametrize("segments", [1, 4])
 @on_loop
-async def test_what_could_not_be_placed_fails_the_writer(world, segments) -> None:
-    """`barrier` raised it, the events were gone, and the next flush said that all was durable."""
+async def test_partition_error_fails_the_writer(world, segments) -> None:
+    """`flush_barrier` raised it, the events were gone, and the next flush said that all was durable."""
     world.controller.create("s/t", segments)
     writer = world.client.writer("s/t")
     writer.write(b"before", key="a")
@@ -374,7 +374,7 @@ async def test_what_could_not_be_placed_fails_the_writer(world, segments) -> Non
 
 
 @on_loop
-async def test_what_could_not_be_placed_when_the_writer_opens_fails_it(world) -> None:
+async def test_partition_error_on_open_fails_the_writer(world) -> None:
     """It was logged alone: a flush never ended."""
     world.controller.create("s/t", 4)
     writer = world.client.writer("s/t")

@@ -11,7 +11,7 @@ NAME = "s/t/0.#epoch.0"
 
 
 @pytest.mark.parametrize("lost_replies", [0, 1])
-def test_a_large_event_is_stored_once_between_its_neighbours(lost_replies: int) -> None:
+def test_large_event_is_stored_once_between_its_neighbours(lost_replies: int) -> None:
     @on_loop
     async def check(world) -> None:
         world.controller.create("s/t")
@@ -30,7 +30,7 @@ def test_a_large_event_is_stored_once_between_its_neighbours(lost_replies: int) 
 
 
 @on_loop
-async def test_a_large_event_moves_on_when_its_segment_is_sealed(world) -> None:
+async def test_large_event_moves_to_the_successor_of_a_sealed_segment(world) -> None:
     stream = world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"before", key="k")

@@ -1,4 +1,4 @@
-"""A channel to the controller that does not answer any more is left; one that answers somebody is not."""
+"""A controller channel that answers no call is replaced; one that answers some call is retained."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -42,13 +42,13 @@ class Path:
         number = self.made
         answers, questions = await asyncio.open_connection("127.0.0.1", self.port)
 
-        async def pump(source, target) -> None:
+        async def forward(source, target) -> None:
             while data := await source.read(65536):
                 if number > self.dead:
                     target.write(data)
             target.close()
 
-        await asyncio.gather(pump(reader, questions), pump(answers, writer))
+        await asyncio.gather(forward(reader, questions), forward(answers, writer))
 
 
 @asynccontextmanager
@@ -73,8 +73,8 @@ async def ask(client: ControllerClient, scope: str, seconds: float = 10.0) -> bo
     return (await client.call(client.stub.checkScopeExists, pb.ScopeInfo(scope=scope), seconds)).exists
 
 
-def test_a_channel_on_which_nothing_comes_is_left() -> None:
-    """Over a path that had died without a word, every call was tried on the same connection until patience ended."""
+def test_channel_without_replies_is_replaced_after_a_timeout() -> None:
+    """Over a dead path every call was retried on the same connection until the retry timeout."""
 
     async def go() -> None:
         async with controller() as (_, path, client):
@@ -93,8 +93,8 @@ def test_a_channel_on_which_nothing_comes_is_left() -> None:
     asyncio.run(go())
 
 
-def test_what_has_begun_on_a_channel_that_is_left_goes_on() -> None:
-    """One call takes long, and nothing else came in its time: the path is well, and what began late is answered."""
+def test_call_on_a_replaced_channel_completes() -> None:
+    """One call takes long, and no other was answered in its time: the path is alive, and a later call completes."""
 
     async def go() -> None:
         async with controller() as (made, _, client):
@@ -109,7 +109,7 @@ def test_what_has_begun_on_a_channel_that_is_left_goes_on() -> None:
     asyncio.run(go())
 
 
-def test_a_channel_on_which_others_are_answered_is_kept() -> None:
+def test_channel_that_answers_other_calls_is_retained() -> None:
     async def go() -> None:
         async with controller() as (made, path, client):
             assert await ask(client, "s")

@@ -1,4 +1,4 @@
-"""Marks (everything so far is durable) and acks (what came since the last one is)."""
+"""Flush barriers (everything so far is durable) and acks (what came since the last one is)."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ NAME = "s/t/0.#epoch.0"
 
 
 @on_loop
-async def test_marks_are_done_in_order_and_only_when_durable(world) -> None:
+async def test_barriers_complete_in_order_once_durable(world) -> None:
     world.controller.create("s/t", 3)
     world.store.ack_delay = 0.005
     writer = world.client.writer("s/t")
@@ -33,7 +33,7 @@ async def test_marks_are_done_in_order_and_only_when_durable(world) -> None:
 
 
 @on_loop
-async def test_an_ack_waits_for_its_own_events_alone(world) -> None:
+async def test_ack_waits_only_for_its_own_events(world) -> None:
     world.controller.create("s/t", 2)
     writer = world.client.writer("s/t")
     low, high = (next(k for k in map(str, range(100)) if (hash_key(k) < 0.5) is left) for left in (True, False))
@@ -60,8 +60,8 @@ async def test_an_ack_waits_for_its_own_events_alone(world) -> None:
 
 @pytest.mark.parametrize("segments", [1, 2])
 @on_loop
-async def test_acks_survive_a_scale(world, segments) -> None:
-    """What is placed anew is waited for by the acks of it, and by nobody less."""
+async def test_acks_complete_through_a_scale(world, segments) -> None:
+    """An ack waits for its events when they are placed again."""
     stream = world.controller.create("s/t", segments)
     middle, end = 0.5 / segments, 1 / segments
     writer = world.client.writer("s/t")
@@ -81,8 +81,8 @@ async def test_acks_survive_a_scale(world, segments) -> None:
 
 
 @on_loop
-async def test_a_mark_of_what_must_wait_for_acknowledgements_wakes_no_pump(world) -> None:
-    """A turn of the loop for each was a fifth of what a mark cost a busy writer."""
+async def test_barrier_schedules_no_dispatch_while_acknowledgements_are_due(world) -> None:
+    """A turn of the loop for each was a fifth of the cost of a barrier for a busy writer."""
     world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"warm")
@@ -112,8 +112,8 @@ async def test_a_mark_of_what_must_wait_for_acknowledgements_wakes_no_pump(world
 
 
 @on_loop
-async def test_marks_on_one_segment_are_placed_with_what_is_before_them(world) -> None:
-    """Framing what is between two marks by itself took a busy writer a fifth of its time."""
+async def test_barriers_on_one_segment_are_placed_with_their_batch(world) -> None:
+    """Framing each part between two barriers by itself took a busy writer a fifth of its time."""
     world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"warm")
@@ -127,7 +127,7 @@ async def test_marks_on_one_segment_are_placed_with_what_is_before_them(world) -
         writer.write(b"%d" % number)
         barriers.append(writer.flush_barrier() if number % 2 else writer.ack())
     nothing_more = writer.flush_barrier()
-    assert writer._intake == [b"%d" % number for number in range(5)], "taken by a mark, not by the pump"
+    assert writer._intake == [b"%d" % number for number in range(5)], "taken by a barrier, not by a dispatch"
     assert not any(barrier.done() for barrier in (*barriers, nothing_more))
     world.store.speak()
     order: list[tuple[int, int]] = []
@@ -142,7 +142,7 @@ async def test_marks_on_one_segment_are_placed_with_what_is_before_them(world) -
 
 
 @on_loop
-async def test_marks_that_are_not_placed_yet_fail_with_the_writer(world) -> None:
+async def test_unplaced_barriers_fail_with_the_writer(world) -> None:
     world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"1")
@@ -158,7 +158,7 @@ async def test_marks_that_are_not_placed_yet_fail_with_the_writer(world) -> None
 
 
 @on_loop
-async def test_a_lane_that_was_replaced_is_not_remembered_for_acks(world) -> None:
+async def test_replaced_appender_is_dropped_from_acks(world) -> None:
     stream = world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"1")

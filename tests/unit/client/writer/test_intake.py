@@ -1,4 +1,4 @@
-"""How much a writer gathers, before it looks at its bound and before it sends."""
+"""How much a writer batches before it checks its bound and before it sends."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.unit.client.world import on_loop, until
 
 
 @on_loop
-async def test_a_small_buffer_is_looked_at_after_as_little(world) -> None:
+async def test_small_buffer_makes_a_small_intake(world) -> None:
     world.controller.create("s/t")
     full = []
     for buffer_bytes, events in ((0, 65), (100 * 1024, 101), (1 << 25, 513)):
@@ -25,7 +25,7 @@ async def test_a_small_buffer_is_looked_at_after_as_little(world) -> None:
 
 
 @pytest.mark.parametrize(("segments", "at_once"), [(1, 1), (2, 2)])
-def test_only_where_there_is_one_segment_a_small_second_block_gathers(segments: int, at_once: int) -> None:
+def test_second_block_is_batched_with_one_segment_only(segments: int, at_once: int) -> None:
     @on_loop
     async def check(world) -> None:
         world.controller.create("s/t", segments)

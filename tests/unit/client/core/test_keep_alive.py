@@ -1,4 +1,4 @@
-"""What shows that a connection lives: bytes, either way, and not whole commands alone."""
+"""Keep-alive: bytes either way show that a connection lives, not whole commands alone."""
 
 import asyncio
 
@@ -73,8 +73,8 @@ def tick(connection: Connection, times: int = 1) -> None:
 
 
 @on_connection
-def test_a_reply_that_takes_long_to_arrive_is_waited_for(transport, connection) -> None:
-    """A link too slow for one reply in 40 s was given up each time, and the reply asked for anew."""
+def test_slow_reply_keeps_the_connection_alive(transport, connection) -> None:
+    """A link too slow for one reply in 40 s was aborted each time, and the request sent again."""
     step = len(REPLY) // 50
     for at in range(0, len(REPLY) - step, step):
         arrive(connection, REPLY[at : at + step])
@@ -86,7 +86,7 @@ def test_a_reply_that_takes_long_to_arrive_is_waited_for(transport, connection) 
 
 
 @on_connection
-def test_an_append_that_takes_long_to_be_sent_is_waited_for(transport, connection) -> None:
+def test_slow_send_keeps_the_connection_alive(transport, connection) -> None:
     transport.full = True
     connection.send([bytes(1_000_000)])
     for _ in range(50):
@@ -98,7 +98,7 @@ def test_an_append_that_takes_long_to_be_sent_is_waited_for(transport, connectio
 
 
 @pytest.mark.parametrize("written", [0, 1, 100_000])
-def test_what_only_waits_is_no_sign_of_life(written) -> None:
+def test_unsent_bytes_alone_do_not_keep_the_connection_alive(written) -> None:
     @on_connection
     def test(transport, connection) -> None:
         transport.full = True
@@ -113,7 +113,7 @@ def test_what_only_waits_is_no_sign_of_life(written) -> None:
 
 
 @on_connection
-def test_a_queue_that_grows_while_the_store_takes_from_it_is_a_sign_of_life(transport, connection) -> None:
+def test_growing_queue_that_drains_keeps_the_connection_alive(transport, connection) -> None:
     transport.full = True
     for _ in range(3 * DEAD_AFTER_KEEP_ALIVES):
         connection.send([b"x" * 2_000_000])
@@ -123,7 +123,7 @@ def test_a_queue_that_grows_while_the_store_takes_from_it_is_a_sign_of_life(tran
 
 
 @on_connection
-def test_a_store_that_takes_nothing_is_given_up_however_much_is_sent(transport, connection) -> None:
+def test_store_that_takes_nothing_aborts_the_connection(transport, connection) -> None:
     transport.full = True
     for _ in range(2 * DEAD_AFTER_KEEP_ALIVES):
         if not connection.closed:

@@ -1,4 +1,4 @@
-"""How a writer is left: whoever waits for it, or has not been told of its failure, learns of it."""
+"""Closing a writer: pending calls end, and a failure that was not reported yet is raised."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.unit.client.world import on_loop, until
 
 
 @on_loop
-async def test_closing_tells_a_failure_that_nobody_was_told_of(world) -> None:
+async def test_close_raises_an_unreported_failure(world) -> None:
     stream = world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"1")
@@ -26,7 +26,7 @@ async def test_closing_tells_a_failure_that_nobody_was_told_of(world) -> None:
 
 
 @on_loop
-async def test_an_error_of_the_block_is_not_hidden_by_the_writer_s(world) -> None:
+async def test_error_in_a_with_block_is_not_replaced_by_the_writers(world) -> None:
     for writer in (world.client.writer("s/none"), world.client.byte_writer("s/none")):
         with pytest.raises(ValueError, match="mine"):
             async with writer:
@@ -36,7 +36,7 @@ async def test_an_error_of_the_block_is_not_hidden_by_the_writer_s(world) -> Non
 
 
 @on_loop
-async def test_those_who_wait_learn_that_the_writer_was_left(world) -> None:
+async def test_abandon_fails_pending_flushes(world) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 1000.0
     writer = world.client.writer("s/t", buffer_bytes=0)
@@ -52,7 +52,7 @@ async def test_those_who_wait_learn_that_the_writer_was_left(world) -> None:
 
 
 @on_loop
-async def test_a_clean_close_wakes_those_who_drain(world) -> None:
+async def test_close_completes_pending_drains(world) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 0.05
     writer = world.client.writer("s/t", buffer_bytes=0)
@@ -64,7 +64,7 @@ async def test_a_clean_close_wakes_those_who_drain(world) -> None:
 
 
 @on_loop
-async def test_one_drain_that_is_cancelled_leaves_the_others(world) -> None:
+async def test_cancelled_drain_leaves_other_drains_waiting(world) -> None:
     world.controller.create("s/t")
     world.store.ack_delay = 0.05
     writer = world.client.writer("s/t", buffer_bytes=0)
@@ -77,7 +77,7 @@ async def test_one_drain_that_is_cancelled_leaves_the_others(world) -> None:
 
 
 @on_loop
-async def test_a_writer_that_outlives_its_client_tells_what_may_be_lost(world) -> None:
+async def test_close_after_the_client_closed_raises_invalid_if_events_may_be_lost(world) -> None:
     world.controller.create("s/t", 2)
     world.controller.create("s/b")
     done = [world.client.writer("s/t"), world.client.byte_writer("s/b")]
@@ -97,7 +97,7 @@ async def test_a_writer_that_outlives_its_client_tells_what_may_be_lost(world) -
 
 
 @on_loop
-async def test_whatever_happens_to_the_search_for_successors_the_writer_learns_it(world) -> None:
+async def test_error_in_the_search_for_successors_fails_the_writer(world) -> None:
     stream = world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"1")
@@ -115,7 +115,7 @@ async def test_whatever_happens_to_the_search_for_successors_the_writer_learns_i
 
 
 @on_loop
-async def test_what_makes_no_sense_is_refused(world) -> None:
+async def test_invalid_arguments_raise_invalid(world) -> None:
     world.controller.create("s/t")
     with pytest.raises(Invalid, match="0 or more"):
         world.client.writer("s/t", buffer_bytes=-1)
@@ -127,7 +127,7 @@ async def test_what_makes_no_sense_is_refused(world) -> None:
 
 
 @on_loop
-async def test_all_who_wait_for_a_byte_writer_are_woken(world) -> None:
+async def test_byte_writer_wakes_all_waiters(world) -> None:
     world.controller.create("s/b")
     world.store.ack_delay = 0.05
     writer = world.client.byte_writer("s/b")

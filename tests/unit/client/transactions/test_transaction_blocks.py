@@ -1,4 +1,4 @@
-"""How a transaction's block may end besides by its commit: nothing stays open and renewed that nobody will end."""
+"""Other ends of a transaction's block than its commit: none leaves a transaction open and renewed."""
 
 import asyncio
 
@@ -12,8 +12,8 @@ from tests.unit.client.world import until
 
 
 @on_node
-async def test_a_block_that_is_cancelled_while_it_commits_leaves_the_transaction_to_its_lease(made) -> None:
-    """It stayed open, and was renewed for up to a day: retention waits for it, and nobody can end it."""
+async def test_block_cancelled_during_commit_stops_lease_renewal(made) -> None:
+    """It stayed open, and was renewed for up to a day: retention waits for it, and no client can end it."""
     await made.client.create_stream("s/t")
     writer = made.client.transactional_writer("s/t")
     transaction = await writer.begin()
@@ -42,7 +42,7 @@ async def test_a_block_that_is_cancelled_while_it_commits_leaves_the_transaction
 
 
 @on_node
-async def test_a_block_whose_flush_fails_in_an_unforeseen_way_aborts(made) -> None:
+async def test_block_whose_flush_fails_aborts(made) -> None:
     await made.client.create_stream("s/t")
     transaction = await made.client.transactional_writer("s/t").begin()
 
@@ -58,7 +58,7 @@ async def test_a_block_whose_flush_fails_in_an_unforeseen_way_aborts(made) -> No
 
 
 @on_node
-async def test_a_block_whose_writer_was_closed_says_that_nothing_is_committed(made) -> None:
+async def test_block_of_a_closed_writer_raises_conflict(made) -> None:
     await made.client.create_stream("s/t")
     writer = made.client.transactional_writer("s/t")
     with pytest.raises(Conflict, match="is not committed: its writer was closed"):
