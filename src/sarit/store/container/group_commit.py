@@ -183,6 +183,9 @@ class GroupCommit:
                 frame, self._batch = self._batch, FrameBatch()
             else:
                 return
+            # Its pair is in `decode_frame`: a frame holds as many operations as its header says, and nothing else.
+            assert len(frame.operations) == len(frame.done), frame.number
+            assert frame.bytes <= MAX_FRAME_BYTES, frame.bytes
             frame.number = self._next_number
             self._next_number += 1
             frame.wall_ms = self._env.clock.wall_ms()
@@ -214,9 +217,8 @@ class GroupCommit:
             state.dirty.operations_applied(frame.charged_bytes)
         raised = call_each(frame.done, None)
         try:
-            self._on_durable(
-                frame.began, frame.bytes
-            )  # after the replies: it may release throttled appends, or refuse them
+            # After the replies: it may release throttled appends, or refuse them.
+            self._on_durable(frame.began, frame.bytes)
         except Exception as failure:
             raised = raised or failure
         for segment in woken:

@@ -82,6 +82,10 @@ async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
         state.applied_frame = frame.number
         if frame.number % _FRAMES_PER_TURN == 0:
             await asyncio.sleep(0)
+    # Replay moves both states together: nothing is in flight before the container serves.
+    for segment in state.segments.values():
+        assert not segment.in_flight, segment
+        assert segment.assigned_length == segment.length, segment
 
 
 async def delete_transients(container: Container) -> None:

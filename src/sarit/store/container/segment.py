@@ -1,4 +1,4 @@
-"""One segment in memory, its attributes, and its record in the index.
+"""One segment in memory: its state, its record in the index, its snapshot.
 
 A segment has two states.  *Assigned* is durable plus in flight: every check is made against
 it.  *Applied* is durable: every read is served from it.  An operation moves the assigned state
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Conflict, Corrupt, Invalid
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.env.ports import Buffer
-    from sarit.storage.layout import ChunkList
+    from sarit.storage.layout import ChunkList, Extent
 
 # The attribute that counts the events of a segment.  It is a field of the record, not a row of its own.
 EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
@@ -322,3 +322,63 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
     segment.assigned_sealed = segment.sealed = bool(flags & _SEALED)
     segment.created = segment.committed = segment.saved = True
     return segment
+
+
+class BlockSnapshot:
+    """A block at the snapshot: its offset and bytes then (until a chunk holds them), and the live block."""
+
+    __slots__ = ("block", "offset", "parts")
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.offset = block.offset
+        self.parts = block.parts
+
+    @property
+    def charged_bytes(self) -> int:
+        """What memory holds for the block while its bytes are in memory."""
+        return self.block.length + BLOCK_OVERHEAD_BYTES
+
+    def __repr__(self) -> str:
+        return f"<BlockSnapshot {self.block.length} bytes at {self.offset}>"
+
+
+@dataclass(slots=True)
+class SegmentSnapshot:
+    """One segment as it was at the snapshot's frame.
+
+    It belongs to the checkpoint, which notes in `extents` and `inlined` where the bytes of `blocks` are then."""
+
+    segment: Segment
+    gone: bool
+    merged: bool
+    record: bytes
+    length: int
+    start: int
+    blocks: list[BlockSnapshot]
+    attributes: dict[bytes, int]
+    entries: dict[bytes, Entry]
+    truncated: bool
+    extents: list[Extent] = field(default_factory=list)
+    inlined: list[Block] = field(default_factory=list)
+
+
+def copy_segment(segment: Segment, truncated: bool) -> SegmentSnapshot:
+    """Copy a segment for a checkpoint, which flushes its dirty attributes and entries from now on.
+
+    `truncated`: it was truncated since the snapshot before."""
+    gone = segment.deleted
+    attributes: dict[bytes, int] = {}
+    entries: dict[bytes, Entry] = {}
+    if not gone:
+        attributes = {key: segment.attributes[key].applied for key in segment.dirty_attributes}
+        segment.flushing_attributes = segment.dirty_attributes
+        segment.dirty_attributes = set()
+        if segment.table is not None:
+            entries = segment.table.flushing = segment.table.dirty
+            segment.table.dirty = {}
+    return SegmentSnapshot(
+        segment, gone, segment.merged_into is not None, b"" if gone else segment.record(),
+        segment.length, segment.start, list(map(BlockSnapshot, segment.tail)),
+        attributes, entries, truncated,
+    )  # fmt: skip

@@ -19,6 +19,7 @@ Invariants.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, assert_never
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
@@ -38,13 +39,13 @@ from sarit.store.container.operations import (
     Truncate,
     UpdateTable,
 )
-from sarit.store.container.segment import Attribute, Block, Segment
-from sarit.store.container.snapshot import Snapshot
+from sarit.store.container.segment import Attribute, Block, Segment, copy_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.env.ports import Buffer
+    from sarit.store.container.segment import SegmentSnapshot
 
 
 _NOBODY: tuple[Segment, ...] = ()
@@ -52,6 +53,47 @@ _NOBODY: tuple[Segment, ...] = ()
 
 class WrongEventNumber(Conflict):
     """The writer's stored event number is not the one its session has."""
+
+
+class Snapshot:
+    """The applied state of a container at one frame: what one checkpoint must make the index hold.
+
+    Making a snapshot copies nothing: it takes over the set of changed segments (`uncopied`).  A segment is copied
+    when it is about to change (`ContainerState.apply` sees to that), or when the checkpoint asks for the next ones
+    (`copy_next`), whichever comes first.  A copy holds references to bytes, never the bytes themselves."""
+
+    __slots__ = ("frame", "garbage", "next_segment_id", "operation_bytes", "segments", "truncated", "uncopied")
+
+    def __init__(
+        self,
+        frame: int,
+        next_segment_id: int,
+        changed: dict[int, Segment],
+        truncated: dict[int, Segment],
+        garbage: set[str],
+        operation_bytes: int,
+    ) -> None:
+        self.frame = frame
+        self.next_segment_id = next_segment_id
+        self.uncopied = changed
+        self.truncated = truncated
+        self.garbage = garbage
+        # Of the operations it covers: no longer dirty once the checkpoint is committed.
+        self.operation_bytes = operation_bytes
+        self.segments: dict[int, SegmentSnapshot] = {}
+
+    def __repr__(self) -> str:
+        return f"<Snapshot at frame {self.frame}: {len(self.segments)} segments, {len(self.uncopied)} not copied yet>"
+
+    def copy_next(self, limit: int) -> None:
+        """Copy up to `limit` segments that have not changed since."""
+        for segment in list(islice(self.uncopied.values(), limit)):
+            self.copy(segment)
+
+    def copy(self, segment: Segment) -> None:
+        """The copy-on-write hook: copy a segment before it changes, if it is in the snapshot and not copied yet."""
+        if self.uncopied.pop(segment.id, None) is not None:
+            self.segments[segment.id] = copy_segment(segment, truncated=segment.id in self.truncated)
 
 
 class ContainerState:
@@ -101,6 +143,7 @@ class ContainerState:
         """The snapshot is committed to the index."""
         assert snapshot is self._snapshot, (snapshot, self._snapshot)
         assert not snapshot.uncopied, snapshot
+        assert snapshot.frame <= self.applied_frame, snapshot  # the log is truncated up to there
         self.dirty.end_checkpoint(snapshot.operation_bytes)
         self._snapshot = None  # it refers to inlined bytes, which only the cache may retain now
 

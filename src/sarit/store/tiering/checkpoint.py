@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from sarit.store.container.container import Container
     from sarit.store.container.operations import Entry
-    from sarit.store.container.snapshot import BlockSnapshot, SegmentSnapshot, Snapshot
+    from sarit.store.container.segment import BlockSnapshot, SegmentSnapshot
+    from sarit.store.container.state import Snapshot
 
 _SEGMENTS_PER_TURN = 200
 _TABLE_KEYS_PER_READ = 500

@@ -57,8 +57,8 @@ from sarit.store.tiering.early_reclaim import EarlyReclaim
 
 if TYPE_CHECKING:
     from sarit.store.container.container import Container
-    from sarit.store.container.segment import Segment
-    from sarit.store.container.snapshot import BlockSnapshot, SegmentSnapshot, Snapshot
+    from sarit.store.container.segment import BlockSnapshot, Segment, SegmentSnapshot
+    from sarit.store.container.state import Snapshot
 
 _log = logging.getLogger(__name__)
 
