@@ -29,7 +29,7 @@ def limited(soft: str, hard: str, *command: str) -> tuple[str, ...]:
     return ("prlimit", f"--nofile={soft}:{hard}", *command)
 
 
-def test_two_thousand_connections_and_some_that_misbehave(tmp_path) -> None:
+def test_two_thousand_connections_are_served_while_some_misbehave(tmp_path) -> None:
     """The node was given 1,024 descriptors by its shell, and takes what it may have beyond."""
     more_descriptors(CONNECTIONS + 300)
     command = limited("1024", "", sys.executable, str(SHORT_TIMEOUTS))

@@ -9,11 +9,11 @@ with the check of the number in `ContainerState.append`, is what makes appends e
     OPEN        appends go to the container: through the append gate, then in one step, without an await, through the
                 check and the assignment of an offset to the group commit.
     FENCED      another connection has set the writer up and owns the attribute.  Appends still go to the container,
-                which refuses them behind everything before them: the client learns it in order.
+                which refuses them after everything before them: the client gets its answers in order.
     REPLACED    the connection has set the writer up again.
     MISSING     the segment does not exist (any more): the connection answers each append so.
     REFUSED     the client has its answer, to the set-up or to an append; what it sent before it knew is dropped.
-    CLOSED      the connection is gone, or whoever opened the session needs it no more.
+    CLOSED      the connection ended, or the code that opened the session does not need it any more.
 
 The last four are the ends.  `TRANSITIONS` is the whole machine: a pair of state and event that is not in it is a bug.
 An append and its acknowledgement change no state, so they are not events: no look-up for each append.
@@ -86,7 +86,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.FENCED, Event.SET_UP_AGAIN): State.REPLACED,
     (State.FENCED, Event.APPEND_REFUSED): State.REFUSED,
     (State.FENCED, Event.CLOSE): State.CLOSED,
-    # The replaced set-up goes on, and ends so or so.
+    # A replaced set-up continues, and may end either way.
     (State.REPLACED, Event.SET_UP): State.REPLACED,
     (State.REPLACED, Event.SET_UP_REFUSED): State.REPLACED,
     (State.REPLACED, Event.SEGMENT_MISSING): State.REPLACED,
@@ -178,7 +178,7 @@ class WriterSession:
     def _give_up(self) -> None:
         self.segment.pins -= 1
         assert self.segment.pins >= 0, self.segment
-        assert self.attribute.owner is self, self  # only `set_up` gives an owner, and only here it goes
+        assert self.attribute.owner is self, self  # `set_up` alone sets an owner, and this alone removes it
         self.attribute.owner = None
 
     # -- set-up -------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class WriterSession:
             segment.pins += 1
 
     def refuse_set_up(self) -> None:
-        """The client is told that it cannot be set up."""
+        """The writer cannot be set up, and the client gets that answer."""
         self._move(Event.SET_UP_REFUSED)
 
     def segment_missing(self) -> None:
@@ -246,7 +246,7 @@ class WriterSession:
             else:
                 self.refuse(append, error)
 
-        if container.failure is None:  # else its charge is forgotten, and would be charged for ever to nobody
+        if container.failure is None:  # else its charge was removed, and nobody would remove this one
             container.budget.report(container.number, container.state.dirty)
         try:
             container.group_commit.add(operation, done)
@@ -265,11 +265,11 @@ class WriterSession:
         self._move(Event.SET_UP_AGAIN)
 
     def append_refused(self) -> None:
-        """The client is told that the segment is sealed or missing: it sends nothing more that it expects stored."""
+        """An append was refused because the segment is sealed or missing, and the client gets that answer."""
         self._move(Event.APPEND_REFUSED)
 
     def close(self) -> None:
-        """The connection is gone, or the session is needed no more."""
+        """The connection ended, or the session is not needed any more."""
         self._move(Event.CLOSE)
 
 

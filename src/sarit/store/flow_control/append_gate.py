@@ -1,7 +1,7 @@
 """The append gate of one container: appends that wait while the node is over its append limit.
 
 Theory of operation.  The gate is closed while the node is over its limit (`MemoryBudget.over_append_limit`) or appends
-are in the gate's `queue`.  A session looks at both before each append: attributes, no call.  While the gate is closed,
+are in the gate's `queue`.  A session reads both before each append: attributes, no call.  While the gate is closed,
 the session hands the append to `throttle`, and its acknowledgement waits with it: writers slow down, none is refused,
 nothing is lost.
 
@@ -13,7 +13,7 @@ nothing is lost.
   when appends are left.  The container also calls `release` directly when it has freed memory itself.
 - Ended sessions.  No append of an ended session can be accepted, but as long as the node is over its limit nothing
   would release it, and every client that reconnects sends its appends again.  So `sweep_ended` submits them at once,
-  which refuses them.  A sweep looks at the whole queue, maybe a million appends, and clients often give up together:
+  which refuses them.  A sweep scans the whole queue, maybe a million appends, and clients often give up together:
   sweeps are APPEND_GATE_SWEEP_SECONDS apart.
 - The end.  The gate of a container that failed is open for good: nothing would release it, and the container
   refuses whatever comes.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """Where a throttled append came from, and goes on to."""
+    """The session of a throttled append."""
 
     @property
     def is_open(self) -> bool:
@@ -54,7 +54,7 @@ class AppendGate:
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        # For others to look at only.
+        # Read-only for others.
         self.queue: deque[tuple[Session, Append, int | None]] = deque()
         self._sweep_scheduled = False
         self._failed = False

@@ -10,8 +10,8 @@ nobody's control plane.  But what no checkpoint covers stays in memory and in th
 Seals, truncations and deletions free memory, and the system's own tables record what is to be deleted: none of them
 ever waits.
 
-Nobody polls.  `MemoryBudget` notifies when the node is below the limit again.  Nothing tells when the disk has space
-again; the store calls `recheck` on the timer that looks at the disk.
+There is no polling for memory: `MemoryBudget` notifies when the node is below the limit again.  Nothing notifies when
+the disk has space again, so the store calls `recheck` on its disk timer.
 
 An operation that waited for CONTROL_LIMIT_TIMEOUT_SECONDS raises Unavailable, which ends its connection.  The protocol
 has no reply for it.  After WrongHost only the Java client would retry; a table of the Rust client would report an error

@@ -8,7 +8,7 @@ decides what the client is answered.
 - The client sends on until it has read that its segment is sealed or missing, or that its set-up was refused.  So
   ended writers are remembered, the latest MAX_WRITERS_PER_CONNECTION of them: their appends are answered with
   NoSuchSegment, or dropped when the client has its answer already.
-- An append of an unknown writer ends the connection: if it were dropped, its client would wait for the answer for ever.
+- An append of an unknown writer ends the connection: if it were dropped, its client would wait for an answer for ever.
 """
 
 from __future__ import annotations

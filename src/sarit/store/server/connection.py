@@ -55,13 +55,13 @@ _APPEND_FAMILY = frozenset((1, 5, 89))
 
 
 class ConnectionRegistry(Protocol):
-    """Whoever keeps the list of open connections."""
+    """The list of open connections."""
 
     def connection_opened(self, connection: StoreConnection) -> None:
         """It can be written to; called once."""
 
     def connection_closed(self, connection: StoreConnection) -> None:
-        """The transport is gone; called once."""
+        """The transport is closed; called once."""
 
 
 class StoreConnection(asyncio.BufferedProtocol):
@@ -151,7 +151,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._flush()
             self.closed = True
             self._transport.close()
-            # The transport waits until the client has taken all that was sent, for ever if need be.
+            # The transport waits until the client has taken all that was sent, without a limit of its own.
             self._closing = self._loop.call_later(CONNECTION_CLOSE_SECONDS, self._transport.abort)
 
     def memory(self) -> ConnectionMemory:
@@ -307,7 +307,7 @@ class StoreConnection(asyncio.BufferedProtocol):
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._request_bytes -= self._tasks.pop(task)
         if task.cancelled():
-            self.close()  # only the connection's end cancels; else the client would wait for its reply for ever
+            self.close()  # only the connection's end cancels; otherwise the client would wait for its reply for ever
         elif task.exception() is not None:
             _log.error("connection %s: a request failed", self._peer, exc_info=task.exception())
             self.close("met a bug in the server")

@@ -128,7 +128,7 @@ class ReadHandler:
     async def _read_in_task(self, reads: Reads, command: wire.ReadSegment) -> None:
         try:
             async with self._connection.reply_semaphore.slot(CHUNK_READ_MEMORY_BYTES):
-                # After the wait: nothing keeps the segment in memory during it.
+                # Found after the wait: the segment may be evicted during it.
                 segment = await reads.find(command.segment)
                 result = reads.from_memory(segment, command.offset, _limit(command))
                 if result is None:

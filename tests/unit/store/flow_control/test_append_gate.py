@@ -1,4 +1,4 @@
-"""Appends held back for room: they go with their connection, and none passes that would not have passed at once."""
+"""Throttled appends: they end with their connection, and none is accepted that would have been refused at once."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -18,8 +18,8 @@ LIMITS = replace(
 
 
 @asynccontextmanager
-async def exhausted():
-    """A server without room for appends."""
+async def over_limit():
+    """A server over its append limit."""
     async with serving(World(limits=LIMITS)) as server:
         container = server.store.container(SEGMENT)
         for name in (SEGMENT, OTHER):
@@ -35,8 +35,8 @@ async def until(true):
             await asyncio.sleep(0)
 
 
-async def held_back(server, container, *segments):
-    """A client whose appends to `segments`, one after the other by the same writer, are held back."""
+async def throttled_client(server, container, *segments):
+    """A client whose appends to `segments`, one after the other by the same writer, are throttled."""
     client = await server.client()
     before = container.throttled
     for number, segment in enumerate(segments, 1):
@@ -47,13 +47,13 @@ async def held_back(server, container, *segments):
     return client
 
 
-def test_what_a_client_left_is_not_kept():
-    """One that reconnects sends it again: what waited grew with each connection, without a bound."""
+def test_throttled_appends_of_a_closed_connection_are_refused():
+    """A client that reconnects sends it again: the queue grew with each connection, without a bound."""
 
     async def main():
-        async with exhausted() as (server, container):
+        async with over_limit() as (server, container):
             for _ in range(5):
-                client = await held_back(server, container, SEGMENT)
+                client = await throttled_client(server, container, SEGMENT)
                 assert container.throttled == 1
                 client.writer.close()
                 await until(lambda: container.throttled == 0)
@@ -61,23 +61,23 @@ def test_what_a_client_left_is_not_kept():
     run(main())
 
 
-def test_nor_what_its_writer_had_left_before_for_another_segment():
+def test_throttled_appends_of_a_replaced_session_are_refused_with_the_connection():
     async def main():
-        async with exhausted() as (server, container):
-            client = await held_back(server, container, SEGMENT, OTHER)
+        async with over_limit() as (server, container):
+            client = await throttled_client(server, container, SEGMENT, OTHER)
             client.writer.close()
             await until(lambda: container.throttled == 0)
 
     run(main())
 
 
-def test_what_others_have_waiting_stays_in_its_order():
+def test_sweep_keeps_the_order_of_open_sessions():
     async def main():
-        async with exhausted() as (server, container):
+        async with over_limit() as (server, container):
             writer = Writer(server.store, SEGMENT, b"o" * 16)
             await writer.set_up()
             writer.append(b"first", 1)
-            client = await held_back(server, container, SEGMENT)
+            client = await throttled_client(server, container, SEGMENT)
             writer.append(b"second", 2)
             client.writer.close()
             await until(lambda: container.throttled == 2)
@@ -89,11 +89,11 @@ def test_what_others_have_waiting_stays_in_its_order():
     run(main())
 
 
-def test_an_event_number_that_goes_back_among_those_held_back_ends_the_connection():
-    """Nothing had a number yet when it came: what it repeats of the one before was stored twice."""
+def test_decreasing_event_number_among_throttled_appends_ends_the_connection():
+    """When it came, the append before it had no number yet: what it repeats of that one was stored twice."""
 
     async def main():
-        async with exhausted() as (server, container):
+        async with over_limit() as (server, container):
             client = await server.client()
             await client.ask(wire.SetupAppend(2, WRITER, SEGMENT, ""))
             client.send(append_end(b"five", 1, 5), append_end(b"four", 1, 4))
@@ -108,11 +108,11 @@ def test_an_event_number_that_goes_back_among_those_held_back_ends_the_connectio
     run(main())
 
 
-def test_many_connections_that_end_look_through_what_is_held_back_once():
-    """Each looked through all of it: with a million held back, the node stood still when many clients gave up."""
+def test_many_closed_connections_cause_one_sweep():
+    """Each scanned the whole queue: with a million throttled, the node stalled when many clients gave up."""
 
     async def main():
-        async with exhausted() as (server, container):
+        async with over_limit() as (server, container):
             clients = []
             for number in range(20):
                 clients.append(await server.client())

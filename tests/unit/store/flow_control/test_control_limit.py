@@ -1,4 +1,4 @@
-"""Changes that are no appends wait for room, too, and what makes room never does."""
+"""Control operations wait at the control limit; those that free memory never do."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ VALUE = b"v" * 1000
 
 @asynccontextmanager
 async def serving():
-    """A store with a segment and two tables, all of it in the index."""
+    """A store with a segment and two tables, all of them in the index."""
     world = World(limits=LIMITS)
     store = await world.start()
     await store.container(NAME).create(NAME)
@@ -44,7 +44,7 @@ def put(store, table, key=b"k", value=VALUE):
     return store.tables(table).update(table, [(key, value, NO_VERSION)])
 
 
-async def make_room(store):
+async def free_memory(store):
     await store.opened()[0].flusher.checkpoint()
 
 
@@ -56,7 +56,7 @@ CHANGES = {
 }
 
 
-def test_updates_of_a_table_are_held_back_until_a_checkpoint_covers_them():
+def test_table_updates_wait_at_the_control_limit_until_a_checkpoint_covers_them():
     async def main():
         async with serving() as (_, store):
             updates = [asyncio.ensure_future(put(store, TABLE, b"the same key")) for _ in range(10)]
@@ -71,15 +71,15 @@ def test_updates_of_a_table_are_held_back_until_a_checkpoint_covers_them():
             waiting = asyncio.ensure_future(put(store, TABLE, b"the same key"))
             await asyncio.sleep(0.1)
             assert not waiting.done()
-            await make_room(store)
+            await free_memory(store)
             await waiting
-            assert store.budget.charged_bytes == each, "that of the last one"
+            assert store.budget.charged_bytes == each, "the charge of the last one"
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_they_go_on_where_appends_wait_and_for_a_quarter_more(change):
+def test_control_operations_continue_for_a_quarter_above_the_append_limit(change):
     async def main():
         async with serving() as (_, store):
             writer = Writer(store, NAME)
@@ -91,7 +91,7 @@ def test_they_go_on_where_appends_wait_and_for_a_quarter_more(change):
             await CHANGES[change](store)
             await store.container(NAME).set_policy(NAME, 0, 0)
             store.opened()[0].container.state.dirty.add_operation(BOUND // 4)
-            await store.container(NAME).set_policy(NAME, 0, 0)  # no need to wait for it, and it tells the budget
+            await store.container(NAME).set_policy(NAME, 0, 0)  # it never waits, and it reports to the budget
             assert store.budget.over_control_limit
             await put(store, SYSTEM)
             waiting = asyncio.ensure_future(put(store, TABLE))
@@ -102,14 +102,14 @@ def test_they_go_on_where_appends_wait_and_for_a_quarter_more(change):
             await store.container(NAME).delete(NAME)
             assert not waiting.done()
             store.opened()[0].container.state.dirty.add_operation(-(BOUND // 4))
-            await make_room(store)
+            await free_memory(store)
             await waiting
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_who_waits_too_long_is_told_unavailable(change, monkeypatch):
+def test_control_operation_that_waits_too_long_raises_unavailable(change, monkeypatch):
     async def main():
         async with serving() as (_, store):
             state = store.opened()[0].container.state
@@ -120,14 +120,14 @@ def test_who_waits_too_long_is_told_unavailable(change, monkeypatch):
             with pytest.raises(Unavailable, match="wait for memory or disk space"):
                 await waiting
             state.dirty.add_operation(-2 * BOUND)
-            await make_room(store)
+            await free_memory(store)
             await CHANGES[change](store)
 
     asyncio.run(main())
 
 
-def test_a_disk_filled_by_updates_of_tables_is_given_back():
-    """They were taken until the log failed for want of a file, and could not be opened for want of one."""
+def test_disk_filled_by_table_updates_is_freed_by_a_checkpoint():
+    """They were accepted until the log failed for lack of a file, and could not be opened for the same reason."""
 
     async def main():
         machine = Machine(1, capacity_bytes=12 * FILE_BYTES)
@@ -146,11 +146,11 @@ def test_a_disk_filled_by_updates_of_tables_is_given_back():
                 done += 1
         assert machine.disk.used_bytes() > 11 * FILE_BYTES
         await put(store, SYSTEM)
-        assert store.container(TABLE).log.epoch == epoch, "the log is what it was"
+        assert store.container(TABLE).log.epoch == epoch, "the log did not fail"
         waiting = asyncio.ensure_future(put(store, TABLE, value=b"at last"))
         await asyncio.sleep(1)
         assert not waiting.done()
-        await make_room(store)
+        await free_memory(store)
         await waiting
         (entry,) = await store.tables(TABLE).get(TABLE, [b"k"])
         assert entry.value == b"at last"
@@ -159,7 +159,7 @@ def test_a_disk_filled_by_updates_of_tables_is_given_back():
     simulate(main)
 
 
-def test_what_the_log_holds_counts_again_after_a_crash():
+def test_charge_is_the_same_after_a_crash():
     async def main():
         async with serving() as (world, store):
             for number in range(20):
@@ -169,14 +169,14 @@ def test_what_the_log_holds_counts_again_after_a_crash():
             assert held > 20 * (len(VALUE) + BLOCK_OVERHEAD_BYTES)
             again = await world.crash(store)
             assert again.budget.charged_bytes == held
-            await make_room(again)
+            await free_memory(again)
             assert again.budget.charged_bytes == 0
             await again.stop()
 
     asyncio.run(main())
 
 
-def test_what_came_while_a_checkpoint_was_made_is_covered_by_the_next():
+def test_changes_during_a_checkpoint_are_covered_by_the_next_one():
     async def main():
         async with serving() as (world, store):
             writer = Writer(store, NAME)
@@ -191,11 +191,11 @@ def test_what_came_while_a_checkpoint_was_made_is_covered_by_the_next():
                 await write(*arguments)
 
             world.storage.write = meanwhile
-            await make_room(store)
+            await free_memory(store)
             assert (
                 len(VALUE) + BLOCK_OVERHEAD_BYTES < store.budget.charged_bytes < 2 * len(VALUE) + BLOCK_OVERHEAD_BYTES
             )
-            await make_room(store)
+            await free_memory(store)
             assert store.budget.charged_bytes == 0
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""What many requests at once on one connection make the store hold: weighed, and bounded."""
+"""The memory of many requests and replies of one connection: counted, and bounded."""
 
 import asyncio
 
@@ -20,19 +20,19 @@ from tests.unit.store.harness import WRITER
 from tests.unit.store.server.test_connection import SEGMENT, append_end, raw, ready, run, serving
 
 ASKED = 100
-# What the line to the client holds, in the kernel too, and what waits to get into it.
+# Replies in the buffers of both sockets and of the transport, and those that wait for a reply slot.
 MOST_MADE = 60
 TABLE = "s/x_kvtable/0.#epoch.0"
 
 
-def deaf(client, *commands):
-    """Send, and take no reply."""
+def send_without_reading(client, *commands):
+    """Send, and take no replies."""
     client.reader._transport.pause_reading()
     client.send(*commands)
 
 
 async def settled(server, client, true):
-    """The server did what it does for `client`, which takes nothing."""
+    """Wait until `true()`, and until the server has nothing more to do for `client`, which takes no replies."""
     other = await server.client()
     async with asyncio.timeout(20):
         while not true():
@@ -51,8 +51,8 @@ async def take_all(client, count):
     return [(await client.reply(20)).request_id for _ in range(count)]
 
 
-def test_reads_from_chunks_for_a_client_that_takes_none(monkeypatch):
-    """250 of them at once read 1 GB ahead."""
+def test_chunk_reads_are_bounded_for_a_client_that_takes_no_replies(monkeypatch):
+    """250 of them at once used to read 1 GB ahead."""
     made = []
 
     async def from_chunks(self, segment, offset, limit):
@@ -66,7 +66,7 @@ def test_reads_from_chunks_for_a_client_that_takes_none(monkeypatch):
             await client.reply()
             monkeypatch.setattr(Reads, "from_memory", lambda *_: None)
             monkeypatch.setattr(Reads, "from_chunks", from_chunks)
-            deaf(client, *(wire.ReadSegment(SEGMENT, 0, MIB, "", number) for number in range(ASKED)))
+            send_without_reading(client, *(wire.ReadSegment(SEGMENT, 0, MIB, "", number) for number in range(ASKED)))
             connection = connection_of(server, client)
             await settled(server, client, lambda: connection.paused and len(made) > 8)
             assert len(made) < MOST_MADE
@@ -76,7 +76,7 @@ def test_reads_from_chunks_for_a_client_that_takes_none(monkeypatch):
     run(main())
 
 
-def test_what_readers_ask_for_is_not_copied_and_little_is_no_view_of_much(monkeypatch):
+def test_large_reads_are_not_copied_and_small_reads_are_no_views_of_a_block(monkeypatch):
     block = memoryview(bytes(2 * MIB))
     sent = []
     send_parts = StoreConnection.send_parts
@@ -104,7 +104,7 @@ def test_what_readers_ask_for_is_not_copied_and_little_is_no_view_of_much(monkey
     assert [len(part) for part in sent] == [READ_BYTES, READ_BYTES // 2]
 
 
-def test_pages_of_tables_for_a_client_that_takes_none(monkeypatch):
+def test_table_pages_are_bounded_for_a_client_that_takes_no_replies(monkeypatch):
     made = []
     get = Tables.get
 
@@ -118,7 +118,9 @@ def test_pages_of_tables_for_a_client_that_takes_none(monkeypatch):
             await client.ask(wire.CreateTableSegment(3, TABLE, "", False, 0, 0))
             await client.ask(wire.UpdateTableEntries(4, TABLE, "", (wire.TableEntry(b"k", -1, bytes(900_000)),), -1))
             monkeypatch.setattr(Tables, "get", counting)
-            deaf(client, *(wire.ReadTable(n, TABLE, "", (wire.TableKey(b"k", 0),)) for n in range(ASKED)))
+            send_without_reading(
+                client, *(wire.ReadTable(n, TABLE, "", (wire.TableKey(b"k", 0),)) for n in range(ASKED))
+            )
             connection = connection_of(server, client)
             await settled(server, client, lambda: connection.paused and len(made) > 8)
             assert len(made) < MOST_MADE
@@ -128,8 +130,8 @@ def test_pages_of_tables_for_a_client_that_takes_none(monkeypatch):
     run(main())
 
 
-def test_requests_that_wait_count_by_their_bytes(monkeypatch):
-    """A thousand may wait, of 16 MiB each."""
+def test_waiting_requests_count_by_their_bytes(monkeypatch):
+    """A thousand of 16 MiB each may wait."""
     go_on = asyncio.Event()
     update = Tables.update
 
@@ -155,7 +157,7 @@ def test_requests_that_wait_count_by_their_bytes(monkeypatch):
     run(main())
 
 
-def test_small_appends_count_by_what_memory_holds_for_them():
+def test_small_appends_count_by_their_memory():
     async def main():
         async with serving() as server:
             client = await ready(server)
@@ -174,7 +176,7 @@ def test_small_appends_count_by_what_memory_holds_for_them():
     run(main())
 
 
-def test_what_requests_and_replies_weigh():
+def test_memory_cost_of_requests_and_replies():
     keys = tuple(wire.TableKey(b"k", 0) for _ in range(3))
     read = wire.ReadTable(1, TABLE, "", keys)
     assert request_bytes(read, 500) == REQUEST_OVERHEAD_BYTES + 500 + 3 * BLOCK_OVERHEAD_BYTES
@@ -185,7 +187,7 @@ def test_what_requests_and_replies_weigh():
     assert MAX_REQUESTS_PER_CONNECTION * REQUEST_OVERHEAD_BYTES < MAX_CONNECTION_UNACKED_BYTES
 
 
-def test_what_stands_behind_an_append_in_its_frame_is_not_kept():
+def test_append_does_not_retain_the_rest_of_its_frame():
     payload = append_end(b"data", 1, 1)[8:] + bytes(1 << 20)
     (part,) = AppendAssembler().block_end(memoryview(payload)).parts
     assert bytes(part) == b"data"
@@ -203,7 +205,7 @@ def test_what_stands_behind_an_append_in_its_frame_is_not_kept():
     run(main())
 
 
-def test_replies_made_after_the_end_are_not_kept():
+def test_replies_after_close_are_not_retained():
     async def main():
         async with serving() as server:
             client = await ready(server)

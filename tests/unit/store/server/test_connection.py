@@ -1,4 +1,4 @@
-"""The wire server over real sockets on twins: the protocol's rules, bad input, and bounds."""
+"""The store's listener over real sockets on in-memory storage: protocol rules, bad input, bounds."""
 
 import asyncio
 import struct
@@ -21,7 +21,7 @@ ATTRIBUTE = b"a" * 16
 
 
 class Client:
-    """A bare client: sends frames, takes replies in order."""
+    """A bare client: sends frames, receives replies in order."""
 
     def __init__(self, reader, writer):
         self.reader, self.writer = reader, writer
@@ -94,7 +94,7 @@ async def ready(server, **options):
     return client
 
 
-def test_appends_in_both_styles_and_reads():
+def test_appends_of_both_clients_are_read_back():
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -113,7 +113,7 @@ def test_appends_in_both_styles_and_reads():
     run(main())
 
 
-def test_a_read_at_the_tail_waits_for_bytes_then_for_the_seal():
+def test_tail_read_waits_for_bytes_then_for_the_seal():
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -135,7 +135,7 @@ def test_a_read_at_the_tail_waits_for_bytes_then_for_the_seal():
     run(main())
 
 
-def test_errors_name_the_offset_asked_for():
+def test_error_replies_name_the_requested_offset():
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -153,7 +153,7 @@ def test_errors_name_the_offset_asked_for():
     run(main())
 
 
-def test_a_wrong_event_number_is_answered_and_the_connection_closed():
+def test_wrong_event_number_is_answered_and_closes_the_connection():
     async def main():
         async with serving() as server:
             first = await ready(server)
@@ -172,7 +172,7 @@ def test_a_wrong_event_number_is_answered_and_the_connection_closed():
     run(main())
 
 
-def test_conditional_appends():
+def test_conditional_append_at_a_wrong_offset_is_refused():
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -187,7 +187,7 @@ def test_conditional_appends():
     run(main())
 
 
-def test_appends_to_a_sealed_segment_are_refused_after_what_came_before():
+def test_appends_to_a_sealed_segment_are_refused_after_earlier_acknowledgements():
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -204,7 +204,7 @@ def test_appends_to_a_sealed_segment_are_refused_after_what_came_before():
 
 
 @pytest.mark.parametrize(("version", "expected"), [(15, wire.AppendSetup), (16, wire.NoSuchSegment)])
-def test_set_up_on_a_missing_segment(version, expected):
+def test_set_up_on_a_missing_segment_is_answered_by_client_version(version, expected):
     async def main():
         async with serving() as server:
             c = await server.client(version=version)
@@ -216,7 +216,7 @@ def test_set_up_on_a_missing_segment(version, expected):
     run(main())
 
 
-def test_a_large_event_by_a_transient_segment_that_goes_with_its_connection():
+def test_transient_segment_is_deleted_with_its_connection():
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -281,7 +281,7 @@ def test_attributes_and_tables_over_the_wire():
     ],
     ids=["http", "cut short", "unknown type", "too long", "negative length", "a reply", "no events", "two blocks"],
 )
-def test_bad_input_ends_its_connection_with_one_line_and_nothing_else(bad, caplog):
+def test_bad_input_ends_only_its_connection_with_one_log_line(bad, caplog):
     async def main():
         async with serving() as server:
             good = await ready(server)
@@ -295,7 +295,7 @@ def test_bad_input_ends_its_connection_with_one_line_and_nothing_else(bad, caplo
     run(main())
 
 
-def test_an_event_number_that_goes_back_ends_the_connection():
+def test_decreasing_event_number_ends_the_connection():
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -307,7 +307,7 @@ def test_an_event_number_that_goes_back_ends_the_connection():
     run(main())
 
 
-def test_many_connections_at_once():
+def test_many_connections_are_served_at_once():
     async def main():
         async with serving() as server:
             clients = await asyncio.gather(*(server.client() for _ in range(500)))
@@ -319,7 +319,7 @@ def test_many_connections_at_once():
     run(main())
 
 
-def test_a_reader_that_never_reads_is_bounded():
+def test_replies_to_a_client_that_never_reads_are_bounded():
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -327,21 +327,21 @@ def test_a_reader_that_never_reads_is_bounded():
                 c.send(append_end(b"x" * 1_000_000, 1, number))
             for _ in range(8):
                 await c.reply()
-            deaf = await server.client()
-            deaf.reader._transport.pause_reading()
+            slow = await server.client()
+            slow.reader._transport.pause_reading()
             for request in range(400):
-                deaf.send(wire.ReadSegment(SEGMENT, 0, 1_000_000, "", request))
+                slow.send(wire.ReadSegment(SEGMENT, 0, 1_000_000, "", request))
             await asyncio.sleep(0.3)
             (connection,) = [x for x in server.server._connections if x.paused]
             assert connection._transport.get_write_buffer_size() < 24_000_000
             c.send(append_end(b"y", 1, 9))
             assert (await c.reply()).event_number == 9
-            deaf.writer.transport.abort()
+            slow.writer.transport.abort()
 
     run(main())
 
 
-def test_a_failed_container_closes_its_writers_connections_and_nobody_is_told_success():
+def test_failed_container_closes_its_writers_connections_without_acknowledgement():
     async def main():
         world = World()
         async with serving(world) as server:

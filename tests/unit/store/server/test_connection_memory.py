@@ -1,4 +1,4 @@
-"""What a client makes the store hold before it can be stored: counted, and bounded."""
+"""The memory of what a client sends before it can be stored: counted, and bounded."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from sarit.wire import commands as wire
 from tests.unit.store.server.test_connection import SEGMENT, WRITER, append_end, raw, ready, run, serving
 
 
-def test_a_block_that_waits_for_its_end_is_held_and_told_of(caplog):
+def test_open_append_block_counts_as_connection_memory_and_stalls(caplog):
     async def main():
         async with serving() as server:
             client = await ready(server)
@@ -26,8 +26,8 @@ def test_a_block_that_waits_for_its_end_is_held_and_told_of(caplog):
     assert "of a frame and stalled" in line
 
 
-def test_appends_that_wait_for_a_set_up_are_bounded(monkeypatch):
-    """A store that takes long to set up a writer does not read on and on."""
+def test_appends_pending_on_a_set_up_are_bounded(monkeypatch):
+    """A store that takes long to set up a writer stops reading."""
     go_on = asyncio.Event()
     set_up = Container.set_up_writer
 
@@ -57,7 +57,7 @@ def test_appends_that_wait_for_a_set_up_are_bounded(monkeypatch):
     run(main())
 
 
-def test_an_event_number_that_goes_back_while_the_writer_is_set_up_ends_the_connection(caplog):
+def test_decreasing_event_number_during_a_set_up_ends_the_connection(caplog):
     async def main():
         async with serving() as server:
             client = await ready(server)
@@ -71,8 +71,8 @@ def test_an_event_number_that_goes_back_while_the_writer_is_set_up_ends_the_conn
     assert "broke the protocol: event number 4 came after 5" in line
 
 
-def test_what_waits_for_the_disk_is_bounded_over_all_connections(monkeypatch):
-    """Of many connections each is read no more at less, and again when the others have gone."""
+def test_unacked_appends_are_bounded_over_all_connections(monkeypatch):
+    """With more connections the limit of each is lower; it rises again when the others have closed."""
     monkeypatch.setattr(connection_reaper, "MAX_CONNECTIONS_MEMORY_BYTES", 16 * MIB)
 
     async def main():

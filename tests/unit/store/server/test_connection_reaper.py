@@ -1,4 +1,4 @@
-"""Connections that hold memory and stand still are ended; those that are only slow are not."""
+"""Connections that hold memory and make no progress are ended; slow ones are not."""
 
 from dataclasses import dataclass, field
 
@@ -28,7 +28,7 @@ def ended(reaper, held, now):
     return [connection for connection, _ in reaper.select(held, now)]
 
 
-def test_replies_not_taken():
+def test_connection_with_untaken_replies_is_ended_after_the_time_limit():
     reaper, client = ConnectionReaper(60), Held(unsent=100)
     assert ended(reaper, [client], 0) == []
     assert ended(reaper, [client], 59) == []
@@ -37,14 +37,14 @@ def test_replies_not_taken():
     assert reason == "did not take 100 bytes of replies for 60 s"
 
 
-def test_half_a_frame_and_silence():
+def test_connection_with_an_incomplete_frame_is_ended_after_the_time_limit():
     reaper, client = ConnectionReaper(60), Held(half=100, reads=3)
     reaper.select([client], 0)
     ((_, reason),) = reaper.select([client], 61)
     assert reason == "sent 100 bytes of a frame and stalled for 61 s"
 
 
-def test_slow_is_not_still():
+def test_slow_connection_is_not_ended():
     reaper, reader, writer = ConnectionReaper(60), Held(unsent=1000), Held(half=10)
     for now in range(0, 600, 50):
         assert ended(reaper, [reader, writer], now) == []
@@ -54,20 +54,20 @@ def test_slow_is_not_still():
     assert ended(reaper, [reader, writer], 660) == [reader, writer]
 
 
-def test_more_replies_than_taken_is_standing_still():
+def test_connection_whose_replies_grow_faster_than_taken_is_stalled():
     reaper, client = ConnectionReaper(60), Held(unsent=100)
     reaper.select([client], 0)
     client.unsent = 200
     assert ended(reaper, [client], 60) == [client]
 
 
-def test_who_is_not_read_from_cannot_finish_a_frame():
+def test_paused_connection_is_not_blamed_for_an_incomplete_frame():
     reaper, client = ConnectionReaper(60), Held(half=100, paused=True)
     reaper.select([client], 0)
     assert ended(reaper, [client], 100) == []
 
 
-def test_a_pause_that_ends_begins_anew():
+def test_progress_restarts_the_stall_timer():
     reaper, client = ConnectionReaper(60), Held(unsent=100)
     reaper.select([client], 0)
     client.unsent = 0
@@ -78,7 +78,7 @@ def test_a_pause_that_ends_begins_anew():
     assert ended(reaper, [client], 110) == [client]
 
 
-def test_the_bound_of_all_takes_the_stillest_first():
+def test_over_the_memory_bound_the_longest_stalled_is_ended_first():
     reaper = ConnectionReaper(60, max_bytes=250)
     old, young, small = Held(unsent=100), Held(half=100), Held(unsent=10)
     assert ended(reaper, [old], 0) == []
@@ -90,21 +90,21 @@ def test_the_bound_of_all_takes_the_stillest_first():
     assert ended(reaper, [young, small, third], 15) == []
 
 
-def test_the_gone_are_forgotten():
+def test_closed_connections_are_forgotten():
     reaper, client = ConnectionReaper(60), Held(unsent=100)
     reaper.select([client], 0)
     assert reaper.select([], 5) == []
     assert "0 connections" in repr(reaper)
 
 
-def test_shares_shrink_with_the_number_of_connections():
+def test_unsent_limit_shrinks_with_the_number_of_connections():
     assert unsent_limit(1) == unsent_limit(128) == 8 * MIB
     assert unsent_limit(129) == 4 * MIB
     assert unsent_limit(10_000) == 256 * KIB
     assert all(unsent_limit(count) * count <= MAX_CONNECTIONS_MEMORY_BYTES for count in range(1, 4000, 7))
 
 
-def test_shares_in_appends_shrink_alike():
+def test_unacked_limit_shrinks_with_the_number_of_connections():
     assert unacked_limit(1) == unacked_limit(32) == 32 * MIB
     assert unacked_limit(33) == 16 * MIB
     assert unacked_limit(10_000) == 256 * KIB

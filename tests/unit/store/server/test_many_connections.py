@@ -1,4 +1,4 @@
-"""2,000 connections at once, some that misbehave: the rest are served on, memory is bounded, the log is short."""
+"""2,000 connections at once, some of which misbehave: the rest are served, memory is bounded, the log is short."""
 
 import asyncio
 import resource
@@ -10,17 +10,17 @@ from sarit.wire import commands as wire
 from tests.unit.store.server.test_connection import SEGMENT, append_end, ready, run, serving
 
 CONNECTIONS = 2000
-DEAF = 100
+SLOW = 100
 HALF = 100
 GARBAGE = 50
 READ_BYTES = 1_000_000
-SERVED_SECONDS = 15  # far below what would be a stall, far above what a busy machine takes
-GROWTH_BYTES = 400 << 20  # about 1.5 MB for each that takes nothing
+SERVED_SECONDS = 15  # far below a stall, far above what a busy machine needs
+GROWTH_BYTES = 400 << 20  # about 1.5 MB for each that takes no replies
 
 
 @pytest.fixture(autouse=True)
 def descriptors():
-    """Two for each connection, as both ends are in this process."""
+    """Allow two for each connection: both ends are in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * CONNECTIONS + 200
     if hard not in (resource.RLIM_INFINITY,) and hard < wanted:
@@ -35,7 +35,7 @@ def resident_bytes():
 
 
 async def serve_on(writer, reader, first):
-    """One writes, one reads: how long the slowest of 20 events took, seconds."""
+    """Write and read 20 events; how long the slowest took, in seconds."""
     loop, slowest = asyncio.get_running_loop(), 0.0
     for number in range(first, first + 20):
         begun = loop.time()
@@ -47,7 +47,7 @@ async def serve_on(writer, reader, first):
     return slowest
 
 
-def test_two_thousand_connections_and_some_that_misbehave(caplog):
+def test_two_thousand_connections_are_served_while_some_misbehave(caplog):
     async def main():
         async with serving() as server:
             good = await ready(server)
@@ -56,12 +56,16 @@ def test_two_thousand_connections_and_some_that_misbehave(caplog):
                 good.send(append_end(b"x" * READ_BYTES, 1, number))
             for _ in range(8):
                 await good.reply()
-            crowd = await asyncio.gather(*(server.client() for _ in range(CONNECTIONS - 2)))
+            clients = await asyncio.gather(*(server.client() for _ in range(CONNECTIONS - 2)))
             assert len(server.server._connections) == CONNECTIONS
             before = resident_bytes()
-            deaf, half, garbage = crowd[:DEAF], crowd[DEAF : DEAF + HALF], crowd[-GARBAGE:]
-            quiet = crowd[DEAF + HALF : -GARBAGE]
-            for one in deaf:
+            slow, half, garbage = (
+                clients[:SLOW],
+                clients[SLOW : SLOW + HALF],
+                clients[-GARBAGE:],
+            )
+            quiet = clients[SLOW + HALF : -GARBAGE]
+            for one in slow:
                 one.reader._transport.pause_reading()
                 one.send(*(wire.ReadSegment(SEGMENT, 0, READ_BYTES, "", request) for request in range(50)))
             for one in half:
@@ -72,19 +76,23 @@ def test_two_thousand_connections_and_some_that_misbehave(caplog):
             assert resident_bytes() - before < GROWTH_BYTES
             replies = await asyncio.gather(*(one.ask(wire.KeepAlive()) for one in quiet))
             assert replies == [wire.KeepAlive()] * len(quiet)
-            now = asyncio.get_running_loop().time()  # the clock of the server, which looks by itself too
+            now = asyncio.get_running_loop().time()  # the clock of the server, whose reaper runs on its timer, too
             server.server.reap(now)
             await asyncio.sleep(0.1)
             server.server.reap(now + 61)
-            while len(server.server._connections) > CONNECTIONS - DEAF - HALF - GARBAGE:
+            while len(server.server._connections) > CONNECTIONS - SLOW - HALF - GARBAGE:
                 await asyncio.sleep(0.01)
-            assert len(server.server._connections) == CONNECTIONS - DEAF - HALF - GARBAGE
+            assert len(server.server._connections) == CONNECTIONS - SLOW - HALF - GARBAGE
             assert await serve_on(good, reader, 29) < SERVED_SECONDS
-            for one in crowd:
+            for one in clients:
                 one.writer.transport.abort()
         lines = [r.getMessage() for r in caplog.records if r.name.startswith("sarit.store")]
-        assert len(lines) == DEAF + HALF + GARBAGE
-        for words, count in (("did not take", DEAF), ("of a frame and stalled", HALF), ("broke the protocol", GARBAGE)):
+        assert len(lines) == SLOW + HALF + GARBAGE
+        for words, count in (
+            ("did not take", SLOW),
+            ("of a frame and stalled", HALF),
+            ("broke the protocol", GARBAGE),
+        ):
             assert sum(words in line for line in lines) == count
 
     run(main())

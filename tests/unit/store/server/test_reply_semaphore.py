@@ -1,4 +1,4 @@
-"""Who makes replies, in which order, and what is left by those who gave up."""
+"""Which requests get a slot for their reply, in which order, also after cancellations."""
 
 import asyncio
 
@@ -6,18 +6,18 @@ from sarit.store.server.reply_semaphore import ReplySemaphore
 
 
 class Queue:
-    """Tasks that stay inside until they are told to leave."""
+    """Tasks that keep their slot until `leave`."""
 
     def __init__(self, max_bytes):
         self.reply_semaphore = ReplySemaphore(max_bytes)
         self.inside = []
         self.tasks = {}
 
-    async def come(self, name, held_bytes):
+    async def come(self, name, reply_bytes):
         leave = asyncio.Event()
 
         async def work():
-            async with self.reply_semaphore.slot(held_bytes):
+            async with self.reply_semaphore.slot(reply_bytes):
                 self.inside.append(name)
                 try:
                     await leave.wait()
@@ -40,27 +40,27 @@ async def settled():
         await asyncio.sleep(0)
 
 
-def test_in_the_order_they_came_as_far_as_there_is_room():
+def test_slots_are_granted_in_order_up_to_the_limit():
     async def main():
         queue = Queue(10)
         for name, size in (("a", 6), ("b", 4), ("c", 8), ("d", 1), ("e", 99)):
             await queue.come(name, size)
         assert queue.inside == ["a", "b"]
         await queue.leave("b")
-        assert queue.inside == ["a"]  # d is behind c
+        assert queue.inside == ["a"]  # d waits after c
         await queue.leave("a")
         assert queue.inside == ["c", "d"]
         await queue.leave("c")
         assert queue.inside == ["d"]
         await queue.leave("d")
-        assert queue.inside == ["e"]  # alone, whatever it holds
+        assert queue.inside == ["e"]  # alone, whatever its size
         await queue.leave("e")
         assert repr(queue.reply_semaphore) == "<ReplySemaphore, 0 bytes acquired, 0 waiting>"
 
     asyncio.run(main())
 
 
-def test_nobody_while_it_is_closed():
+def test_no_slot_is_granted_while_paused():
     async def main():
         queue = Queue(10)
         queue.reply_semaphore.pause()
@@ -76,16 +76,16 @@ def test_nobody_while_it_is_closed():
     asyncio.run(main())
 
 
-def test_who_is_cancelled_leaves_its_place_to_those_behind():
+def test_cancelled_waiter_passes_its_slot_on():
     async def main():
         queue = Queue(10)
         for name in "abcd":
             await queue.come(name, 10)
-        queue.cancel("c")  # waits in the middle
+        queue.cancel("c")  # in the middle of the queue
         queue.tasks["a"][1].set()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        queue.cancel("b")  # let in, and does not know it yet
+        queue.cancel("b")  # granted, but its task has not run yet
         await settled()
         assert queue.inside == ["d"]
         await queue.leave("d")
@@ -94,7 +94,7 @@ def test_who_is_cancelled_leaves_its_place_to_those_behind():
     asyncio.run(main())
 
 
-def test_who_is_cancelled_at_the_head_lets_a_smaller_one_pass():
+def test_cancelled_head_lets_a_smaller_request_pass():
     async def main():
         queue = Queue(10)
         for name, size in (("a", 5), ("b", 9), ("c", 5)):

@@ -1,4 +1,4 @@
-"""Who is set up as a writer, and what of an older session stays."""
+"""Setting up a writer, and what remains of its older sessions."""
 
 import asyncio
 from dataclasses import replace
@@ -23,7 +23,7 @@ async def until(condition):
 
 
 class HeldFrames:
-    """Keeps what goes to a container's log until it is let through, one frame at a time."""
+    """Delays what goes to a container's log until it is let through, one frame at a time."""
 
     def __init__(self, container):
         self._log, self._append, self._frames = container.log, container.log.append, []
@@ -41,8 +41,8 @@ class HeldFrames:
             self.let_through()
 
 
-def test_a_writer_that_reconnects_gets_the_number_the_segment_has_then(monkeypatch):
-    """Its attribute leaves memory while its set-up waits for what others have in flight."""
+def test_set_up_answers_the_latest_number_though_its_attribute_was_evicted(monkeypatch):
+    """Its attribute leaves memory while its set-up waits for the appends of others in flight."""
     monkeypatch.setattr(metadata, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 4)
 
     async def come_and_go(store, numbers):
@@ -101,7 +101,7 @@ class Connection:
     def __init__(self):
         self.tasks, self.replies = [], []
 
-    def spawn(self, work, held_bytes):
+    def spawn(self, work, memory_bytes):
         self.tasks.append(asyncio.ensure_future(work))
         return self.tasks[-1]
 
@@ -126,7 +126,7 @@ def pins(container):
     return {name: segment.pins for name, segment in container.state.names.items()}
 
 
-def test_a_set_up_for_another_segment_behind_one_under_way_ends_that_session():
+def test_set_up_on_another_segment_replaces_the_one_in_progress():
     async def main():
         container, connection, appends = await with_segments()
         for request, name in enumerate((SEGMENT, OTHER, SEGMENT, OTHER)):
@@ -140,7 +140,7 @@ def test_a_set_up_for_another_segment_behind_one_under_way_ends_that_session():
     asyncio.run(main())
 
 
-def test_after_a_refused_set_up_nothing_is_appended_to_the_segment_before():
+def test_refused_set_up_ends_the_session_on_the_segment_before():
     async def main():
         container, connection, appends = await with_segments()
         appends.set_up(wire.SetupAppend(1, WRITER, SEGMENT, ""))
@@ -155,8 +155,8 @@ def test_after_a_refused_set_up_nothing_is_appended_to_the_segment_before():
     asyncio.run(main())
 
 
-def test_a_number_that_is_repeated_may_leave_memory_while_its_append_is_in_flight(monkeypatch):
-    """What is assigned to the writer is what is applied, so it looks idle; applying the append failed the container."""
+def test_attribute_of_a_repeated_number_can_be_evicted_during_its_append(monkeypatch):
+    """Assigned and applied numbers are equal, so it seemed idle; applying the append then failed the container."""
     monkeypatch.setattr(metadata, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 4)
 
     async def main():

@@ -1,9 +1,9 @@
-"""Writers whose segment is gone, and writers that nobody knows: what stays of them, and what they are told."""
+"""Writers whose segment is deleted or merged, and unknown writers: their sessions and their answers."""
 
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
-from sarit.store.server import append_handler as append_requests
+from sarit.store.server import append_handler
 from sarit.wire import commands as wire
-from tests.unit.store.flow_control.test_append_gate import OTHER, exhausted, until
+from tests.unit.store.flow_control.test_append_gate import OTHER, over_limit, until
 from tests.unit.store.server.test_connection import SEGMENT, WRITER, append_end, ready, run, serving
 
 
@@ -24,8 +24,8 @@ async def in_transactions(client, numbers):
         await client.reply()
 
 
-def test_sessions_end_with_their_transactions():
-    """Each kept its segment in memory, as long as the client kept its connection."""
+def test_sessions_end_when_their_transaction_segments_end():
+    """Each session pinned its segment in memory until the client closed its connection."""
 
     async def main():
         async with serving() as server:
@@ -48,7 +48,7 @@ def test_sessions_end_with_their_transactions():
     run(main())
 
 
-def test_a_writer_whose_segment_went_may_be_set_up_for_another():
+def test_writer_of_a_deleted_segment_can_be_set_up_on_another():
     async def main():
         async with serving() as server:
             client = await ready(server)
@@ -62,9 +62,9 @@ def test_a_writer_whose_segment_went_may_be_set_up_for_another():
     run(main())
 
 
-def test_appends_that_wait_when_their_segment_goes_are_answered():
+def test_throttled_appends_are_answered_once_when_their_segment_is_deleted():
     async def main():
-        async with exhausted() as (server, container):
+        async with over_limit() as (server, container):
             client = await server.client()
             await client.ask(wire.SetupAppend(2, WRITER, SEGMENT, ""))
             client.send(append_end(b"x", 1, 1), append_end(b"y", 1, 2))
@@ -83,8 +83,8 @@ def test_appends_that_wait_when_their_segment_goes_are_answered():
     run(main())
 
 
-def test_an_append_of_a_writer_that_was_never_set_up_ends_the_connection(caplog):
-    """Passed over, its client would wait for the answer for ever."""
+def test_append_of_an_unknown_writer_ends_the_connection(caplog):
+    """If it were dropped, its client would wait for the answer for ever."""
 
     async def main():
         async with serving() as server:
@@ -97,7 +97,7 @@ def test_an_append_of_a_writer_that_was_never_set_up_ends_the_connection(caplog)
     assert "an append came of writer 6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e, which was never set up" in line
 
 
-def test_what_a_writer_sent_before_it_knew_of_its_refusal_is_passed_over():
+def test_appends_sent_before_the_refusal_was_read_are_dropped():
     async def main():
         async with serving() as server:
             client = await ready(server)
@@ -110,13 +110,13 @@ def test_what_a_writer_sent_before_it_knew_of_its_refusal_is_passed_over():
     run(main())
 
 
-def test_writers_of_one_connection_are_bounded(monkeypatch, caplog):
-    monkeypatch.setattr(append_requests, "MAX_WRITERS_PER_CONNECTION", 3)
+def test_writers_per_connection_are_bounded(monkeypatch, caplog):
+    monkeypatch.setattr(append_handler, "MAX_WRITERS_PER_CONNECTION", 3)
 
     async def main():
         async with serving() as server:
             client = await ready(server)
-            for number in range(10):  # refused ones are forgotten
+            for number in range(10):  # of refused ones the latest are remembered
                 await client.ask(wire.SetupAppend(2, writer_of(number), "s/gone/0.#epoch.0", ""))
             (connection,) = server.server._connections
             assert len(connection._appends._ended) == 3
@@ -132,7 +132,7 @@ def test_writers_of_one_connection_are_bounded(monkeypatch, caplog):
     assert line.endswith("it has set up 3 writers, the most allowed")
 
 
-def test_transient_segments_that_were_merged_are_forgotten_and_none_is_left_behind():
+def test_merged_transient_segments_are_forgotten_and_unmerged_ones_deleted():
     async def main():
         async with serving() as server:
             client = await ready(server)
@@ -162,15 +162,15 @@ def test_transient_segments_that_were_merged_are_forgotten_and_none_is_left_behi
 
 
 def hold(logs):
-    """Keep what goes to the logs: a list of (log, arguments)."""
+    """Delay what goes to the logs: a list of (log, arguments)."""
     waiting = []
     for log in logs:
         log.append = lambda number, parts, done, log=log: waiting.append((log, (number, list(parts), done)))
     return waiting
 
 
-def test_the_end_of_a_segment_is_told_to_who_set_the_writer_up_last():
-    """The connection before learns it by its next append."""
+def test_segment_deletion_ends_the_session_that_owns_the_writer():
+    """The connection that set it up before learns it by its next append."""
 
     async def main():
         async with serving() as server:

@@ -1,4 +1,4 @@
-"""Reads that wait: for bytes, and for a client that takes replies again."""
+"""Reads that wait for bytes, or for a client that takes replies again."""
 
 import asyncio
 from dataclasses import replace
@@ -22,7 +22,7 @@ BY_HAND = replace(
 
 
 class Connection:
-    """A client that takes replies while its gate is open."""
+    """A connection whose client takes replies while `gate` is set."""
 
     closed = False
 
@@ -50,7 +50,7 @@ class Connection:
             self.gate.clear()
             self.reply_semaphore.pause()
 
-    def spawn(self, work, held_bytes):
+    def spawn(self, work, memory_bytes):
         return asyncio.ensure_future(work)
 
     def send(self, frame):
@@ -61,8 +61,8 @@ class Connection:
         self.send(b"".join(map(bytes, parts)))
 
 
-async def parked_behind_replies():
-    """A read at the tail of a segment that holds "one", of a client that takes no replies."""
+async def parked_read():
+    """A read at the tail of a segment that holds "one", from a client that takes no replies."""
     store = await World(BY_HAND).start()
     container = store.container(SEGMENT)
     await container.create(SEGMENT)
@@ -86,11 +86,11 @@ async def evicted(store):
     assert SEGMENT not in container.state.names
 
 
-def test_a_tail_read_waits_on_the_segment_that_is_in_memory_then():
-    """While its client took no replies, the segment left memory: appends went to another object and woke nobody."""
+def test_tail_read_waits_on_the_segment_object_in_memory_when_it_parks():
+    """While its client took no replies, the segment was evicted: appends went to another object and woke nobody."""
 
     async def main():
-        store, connection = await parked_behind_replies()
+        store, connection = await parked_read()
         await evicted(store)
         connection.take(replies=True)
         container = store.container(SEGMENT)
@@ -107,9 +107,9 @@ def test_a_tail_read_waits_on_the_segment_that_is_in_memory_then():
     asyncio.run(main())
 
 
-def test_a_read_whose_client_stops_taking_replies_while_it_is_looked_for_waits_again():
+def test_read_waits_again_when_its_client_stops_taking_replies_during_the_load():
     async def main():
-        store, connection = await parked_behind_replies()
+        store, connection = await parked_read()
         await evicted(store)
         find, looked = store.reads(SEGMENT).find, []
 
@@ -137,8 +137,8 @@ def test_a_read_whose_client_stops_taking_replies_while_it_is_looked_for_waits_a
     asyncio.run(main())
 
 
-def test_reads_without_news_are_answered_when_each_has_waited_long_enough(monkeypatch):
-    """One timer serves the reads of a connection: it is set anew for those that came later."""
+def test_parked_reads_are_answered_empty_at_their_own_deadlines(monkeypatch):
+    """One timer serves all reads of a connection: it is set again for the later ones."""
     wait = 0.05
     monkeypatch.setattr("sarit.store.server.read_handler.PARKED_READ_SECONDS", wait)
 
@@ -177,7 +177,7 @@ def test_reads_without_news_are_answered_when_each_has_waited_long_enough(monkey
     asyncio.run(main())
 
 
-def test_reads_of_a_closed_connection_are_forgotten(monkeypatch):
+def test_parked_reads_of_a_closed_connection_are_dropped(monkeypatch):
     monkeypatch.setattr("sarit.store.server.read_handler.PARKED_READ_SECONDS", 0.02)
 
     async def main():

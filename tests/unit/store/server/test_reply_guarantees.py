@@ -1,4 +1,4 @@
-"""A request ends with its reply or with its connection, whatever happens to others: no client waits for ever."""
+"""Every request ends with its reply or with its connection: no client waits for ever."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ OTHER = b"v" * 16
 
 
 class Gate:
-    """Holds the answers of `MemoryIndex.get` back while it is shut."""
+    """Delays the answers of `MemoryIndex.get` while it is closed."""
 
     def __init__(self, monkeypatch):
         self.open = asyncio.Event()
@@ -42,14 +42,14 @@ class Gate:
 
 
 async def cold(world, *names):
-    """A store that has the segments in its index alone."""
+    """A store that has the segments in its index only."""
     store = await world.start()
     for name in names:
         await store.container(name).create(name)
     await store.stop()
 
 
-def test_a_loader_that_is_cancelled_takes_nobody_with_it(monkeypatch):
+def test_cancelled_load_does_not_cancel_its_other_waiters(monkeypatch):
     async def main():
         world = World()
         await cold(world, SEGMENT)
@@ -70,7 +70,7 @@ def test_a_loader_that_is_cancelled_takes_nobody_with_it(monkeypatch):
     run(main())
 
 
-def test_a_connection_that_ends_takes_no_reply_of_another_with_it(monkeypatch):
+def test_closed_connection_loses_no_reply_of_another(monkeypatch):
     async def main():
         world = World()
         await cold(world, SEGMENT)
@@ -91,7 +91,7 @@ def test_a_connection_that_ends_takes_no_reply_of_another_with_it(monkeypatch):
     run(main())
 
 
-def test_appends_after_a_refused_set_up_are_dropped_and_the_connection_lives():
+def test_appends_after_a_refused_set_up_are_dropped_and_the_connection_stays_open():
     async def main():
         async with serving() as server:
             c = await server.client()
@@ -103,7 +103,7 @@ def test_appends_after_a_refused_set_up_are_dropped_and_the_connection_lives():
     run(main())
 
 
-def test_appends_held_behind_two_set_ups_keep_their_order(monkeypatch):
+def test_appends_pending_on_two_set_ups_keep_their_order(monkeypatch):
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -122,7 +122,7 @@ def test_appends_held_behind_two_set_ups_keep_their_order(monkeypatch):
             await c.ask(wire.KeepAlive())
             gates[0].set()
             assert (await c.reply()).request_id == 1
-            c.send(append_end(b"b", 1, 2, writer=OTHER))  # behind "a", which is held
+            c.send(append_end(b"b", 1, 2, writer=OTHER))  # after "a", which is pending
             await c.ask(wire.KeepAlive())
             gates[1].set()
             assert await c.reply() == wire.AppendSetup(2, SEGMENT, OTHER, NULL_ATTRIBUTE_VALUE)
@@ -134,7 +134,7 @@ def test_appends_held_behind_two_set_ups_keep_their_order(monkeypatch):
     run(main())
 
 
-def test_a_set_up_refused_before_another_one_keeps_what_the_other_holds(monkeypatch):
+def test_refused_set_up_leaves_pending_appends_to_its_successor(monkeypatch):
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -150,7 +150,7 @@ def test_a_set_up_refused_before_another_one_keeps_what_the_other_holds(monkeypa
     run(main())
 
 
-def test_reading_goes_on_when_what_filled_the_bound_is_refused():
+def test_reading_resumes_when_the_appends_over_the_limit_are_refused():
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -170,7 +170,7 @@ def test_reading_goes_on_when_what_filled_the_bound_is_refused():
     run(main())
 
 
-def test_a_container_that_fails_during_a_set_up_ends_the_connection(monkeypatch):
+def test_container_failure_during_a_set_up_ends_the_connection(monkeypatch):
     async def main():
         world = World()
         await cold(world, SEGMENT)
@@ -187,7 +187,7 @@ def test_a_container_that_fails_during_a_set_up_ends_the_connection(monkeypatch)
     run(main())
 
 
-def test_a_container_that_fails_while_a_tail_read_looks_for_its_segment_ends_the_connection(monkeypatch):
+def test_container_failure_while_a_tail_read_loads_its_segment_ends_the_connection(monkeypatch):
     async def main():
         world = World()
         await cold(world, SEGMENT)
@@ -204,7 +204,7 @@ def test_a_container_that_fails_while_a_tail_read_looks_for_its_segment_ends_the
     run(main())
 
 
-def test_a_dead_container_refuses_appends_also_when_the_bound_is_reached():
+def test_failed_container_refuses_appends_also_over_the_append_limit():
     async def main():
         world = World()
         store = await world.start()
@@ -220,7 +220,7 @@ def test_a_dead_container_refuses_appends_also_when_the_bound_is_reached():
     run(main())
 
 
-def test_a_request_that_is_cancelled_by_others_ends_the_connection(monkeypatch):
+def test_cancelled_request_ends_the_connection(monkeypatch):
     async def main():
         async with serving() as server:
             c = await ready(server)
@@ -235,7 +235,7 @@ def test_a_request_that_is_cancelled_by_others_ends_the_connection(monkeypatch):
     run(main())
 
 
-def test_held_back_appends_are_released_though_the_room_on_the_disk_cannot_be_told(caplog):
+def test_throttled_appends_are_released_when_free_space_is_unknown(caplog):
     async def main():
         world = World()
         store = await world.start()
@@ -274,7 +274,7 @@ def test_held_back_appends_are_released_though_the_room_on_the_disk_cannot_be_to
     run(main())
 
 
-def test_background_work_that_dies_is_told(caplog):
+def test_background_task_that_dies_is_logged(caplog):
     async def main():
         store = await World().start()
 
@@ -289,7 +289,7 @@ def test_background_work_that_dies_is_told(caplog):
     assert "restart the node" in caplog.text
 
 
-def test_a_connection_that_is_closed_and_takes_nothing_is_ended(monkeypatch):
+def test_closed_connection_that_takes_nothing_is_aborted(monkeypatch):
     async def main():
         monkeypatch.setattr("sarit.store.server.connection.CONNECTION_CLOSE_SECONDS", 0.1)
         async with serving() as server:
@@ -298,10 +298,10 @@ def test_a_connection_that_is_closed_and_takes_nothing_is_ended(monkeypatch):
                 c.send(append_end(b"x" * 1_000_000, 1, number))
             for _ in range(8):
                 await c.reply()
-            deaf = await server.client()
-            deaf.reader._transport.pause_reading()
+            slow = await server.client()
+            slow.reader._transport.pause_reading()
             for request in range(40):
-                deaf.send(wire.ReadSegment(SEGMENT, 0, 1_000_000, "", request))
+                slow.send(wire.ReadSegment(SEGMENT, 0, 1_000_000, "", request))
             while not any(connection.paused for connection in server.server._connections):
                 await asyncio.sleep(0.01)
             (connection,) = [x for x in server.server._connections if x.paused]
@@ -309,18 +309,18 @@ def test_a_connection_that_is_closed_and_takes_nothing_is_ended(monkeypatch):
             async with asyncio.timeout(5):
                 while connection in server.server._connections:
                     await asyncio.sleep(0.01)
-            deaf.writer.transport.abort()
+            slow.writer.transport.abort()
 
     run(main())
 
 
-@pytest.mark.parametrize("kind", ["deaf", "half a frame"])
-def test_connections_that_stand_still_are_ended_with_one_line(kind, caplog):
+@pytest.mark.parametrize("kind", ["takes no replies", "half a frame"])
+def test_stalled_connections_are_ended_with_one_log_line(kind, caplog):
     async def main():
         async with serving() as server:
             c = await ready(server)
             still = await server.client()
-            if kind == "deaf":
+            if kind == "takes no replies":
                 for number in range(1, 9):
                     c.send(append_end(b"x" * 1_000_000, 1, number))
                 for _ in range(8):
@@ -335,7 +335,7 @@ def test_connections_that_stand_still_are_ended_with_one_line(kind, caplog):
                 while not any(x.memory().incomplete_frame_bytes for x in server.server._connections):
                     await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
-            now = asyncio.get_running_loop().time()  # the clock of the server, which looks by itself too
+            now = asyncio.get_running_loop().time()  # the clock of the server, whose reaper runs on its timer, too
             server.server.reap(now)
             server.server.reap(now + 50)
             assert len(server.server._connections) == 2
@@ -346,6 +346,6 @@ def test_connections_that_stand_still_are_ended_with_one_line(kind, caplog):
             still.writer.transport.abort()
         lines = [r.getMessage() for r in caplog.records if r.name == "sarit.store.server.connection"]
         assert len(lines) == 1, lines
-        assert ("did not take" if kind == "deaf" else "of a frame and stalled") in lines[0]
+        assert ("did not take" if kind == "takes no replies" else "of a frame and stalled") in lines[0]
 
     run(main())
