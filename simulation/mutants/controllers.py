@@ -12,7 +12,7 @@ from sarit.controller.background.watermarks import Watermarks
 from sarit.controller.model import codec, retention, watermarks
 from sarit.controller.model.cuts import upper_bound
 from sarit.controller.streams import Streams
-from sarit.controller.transactions.transactions import LiveTransactions, Transactions
+from sarit.controller.transactions.commit_worker import CommitWorkers, LiveTransactions
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
@@ -96,7 +96,7 @@ def commit_order_from_two_snapshots() -> Iterator[None]:
         out = [(keys.transaction_of(k), codec.decode_transaction(value.value), value.version) for k, value in rows]
         return LiveTransactions(out, out)
 
-    with patched(Transactions, Transactions.live, wrong):
+    with patched(CommitWorkers, CommitWorkers.live, wrong):
         yield
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NODE_HOST: Final = "127.0.0.1"
 CLIENT_HOST: Final = "127.0.0.2"
 # What no fault excuses.  (A failed sync is reported as an error of one line, without a traceback.)
-_ALARMS: Final = (" CRITICAL ", "Traceback (most recent call last)", "met a bug", "never retrieved")
+_ALARMS: Final = (" CRITICAL ", "Traceback (most recent call last)", "unexpected error", "by a bug", "never retrieved")
 _FAKE_TIME: Final = ("/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1")
 
 

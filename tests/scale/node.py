@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _RESIDENT: Final = re.compile(r"VmRSS:\s+(\d+) kB")
 _THREADS: Final = re.compile(r"Threads:\s+(\d+)")
 _KB: Final = 1024
-_ALARMS: Final = (" CRITICAL ", "Traceback (most recent call last)", "met a bug", "never retrieved")
+_ALARMS: Final = (" CRITICAL ", "Traceback (most recent call last)", "unexpected error", "by a bug", "never retrieved")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Reads and changes the controller's records by compare-and-set; lists them in pages by name.
 
-Nothing is trusted that was read before: every question reads the table.  What is kept is only what cannot be wrong:
-the incarnation of a scope (a table of a past one does not exist: then it is looked up anew), and the value that a
-record of some version decodes to.
+Every query reads the table.  Only two things are cached, and neither can become wrong: the incarnation of a scope (the
+table of a past one does not exist, and then it is read again), and the decoded value of a record of some version.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Catalog:
         self._decoded: OrderedDict[tuple[str, bytes], tuple[int, Any]] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<Catalog {len(self._scopes)} scopes known, {len(self._decoded)} records decoded>"
+        return f"<Catalog {len(self._scopes)} scopes cached, {len(self._decoded)} records decoded>"
 
     async def start(self) -> None:
         """Create the controller's own tables where they are missing."""
@@ -73,7 +72,7 @@ class Catalog:
         return await self.scope(scope) is not None
 
     async def list_scopes(self, token: str) -> list[str]:
-        """A page of scopes behind `token`, by name."""
+        """A page of scopes after `token`, by name."""
         start = token.encode() + b"\0" if token else b""
         rows = await self._scan_all(keys.SCOPES_TABLE, start, None, PAGE)
         return [key.decode() for key, _ in rows]
@@ -111,18 +110,18 @@ class Catalog:
     async def scan(
         self, scope: str, prefix: bytes, after: bytes = b"", limit: int = 0
     ) -> list[tuple[bytes, TableValue]]:
-        """Up to `limit` (else PAGE) records behind a prefix and the key `after`; fewer only at the end."""
+        """Up to `limit` (else PAGE) records with a prefix, after the key `after`; fewer only at the end."""
         start = max(prefix, after + b"\0") if after else prefix
         end = keys.after_prefix(prefix)
         return await self._in_scope(scope, lambda table: self._scan_all(table, start, end, limit or PAGE))
 
     async def scan_once(self, scope: str, prefix: bytes, after: bytes = b"") -> list[tuple[bytes, TableValue]]:
-        """As `scan`, but what one look at the table gives: all of one moment; nothing at the end only."""
+        """As `scan`, but one read of the table, hence a consistent snapshot; empty only at the end."""
         start, end = max(prefix, after + b"\0") if after else prefix, keys.after_prefix(prefix)
         return await self._in_scope(scope, lambda table: self.tables.scan(table, start, end, PAGE))
 
     async def page(self, scope: str, prefix: bytes, token: str) -> list[str]:
-        """Some next names behind a prefix after `token`, without what is being deleted; none only at the end."""
+        """Some names with a prefix after `token`, without those being deleted; none only at the end."""
         after = prefix + token.encode() if token else b""
         while rows := await self.scan_once(scope, prefix, after):  # a thousand records may be large
             after = rows[-1][0]
@@ -134,7 +133,7 @@ class Catalog:
     async def _scan_all(
         self, table: str, start: bytes, end: bytes | None, limit: int
     ) -> list[tuple[bytes, TableValue]]:
-        """Scan on over short pages: a store may give fewer than asked for."""
+        """Repeat scans until `limit`: a store may return fewer entries than requested."""
         out: list[tuple[bytes, TableValue]] = []
         while len(out) < limit:
             rows = await self.tables.scan(table, start, end, limit - len(out))
@@ -159,7 +158,7 @@ class Catalog:
         """A stream's record from its value; decoded once per version."""
         key = (name.scope, name.stream.encode())
         known = self._decoded.get(key)
-        # The table's versions begin anew with the scope: compare what a version alone cannot tell.
+        # Versions start again with each incarnation of a scope, so the version alone does not identify the value.
         if known is not None and known[0] == value.version and known[1][0] == value.value:
             self._decoded.move_to_end(key)
             return Found(known[1][1], value.version)
@@ -194,65 +193,66 @@ class Catalog:
         """All epochs from the one that created the first of `segments` on.  Raises Invalid for a negative id."""
         return await self.epochs(name, record, min(map(creation_epoch, segments), default=0))
 
-    # -- hints ------------------------------------------------------------------------------------
+    # -- pending-work index ------------------------------------------------------------------------------------
 
     async def index_pending(self, key: bytes, *, fresh: bool = False) -> None:
-        """Remember that there may be something to do.  `fresh`: nobody ever said so under this key."""
+        """Enter work that is about to begin.  `fresh`: this key was never in the index."""
         await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, b"\x01", NO_VERSION, fresh)])
 
     async def remove_pending(self, entries: Sequence[bytes]) -> None:
-        """There is nothing more to do."""
+        """Remove entries of work that is complete."""
         if entries:
             await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, None, NO_VERSION) for key in entries])
 
     async def remove_pending_if_unchanged(self, entry: bytes, version: int) -> None:
-        """There is nothing more to do, unless somebody said so again since the hint was of this version."""
+        """Remove an entry, unless it was written again since this version."""
         with suppress(Conflict):
             await self.tables.update(keys.WORK_TABLE, [TableUpdate(entry, None, version)])
 
     async def pending_work(self, start: bytes = b"", end: bytes | None = None) -> list[tuple[bytes, int]]:
-        """What there may be to do, from one hint to another, each with the version of its entry."""
+        """The entries from `start` to `end`, each with its version."""
         out: list[tuple[bytes, int]] = []
         while rows := await self.tables.scan(keys.WORK_TABLE, start, end, PAGE):
             out += ((key, value.version) for key, value in rows)
             start = rows[-1][0] + b"\0"
         return out
 
-    # -- streams that need a look now and then ------------------------------------------------------
+    # -- maintenance index --------------------------------------------------------------------------
 
     async def index_for_maintenance(self, kind: bytes, name: StreamName) -> None:
-        """Remember that a stream needs a look now and then; written anew, so that no removal under way strikes it.
+        """Enter a stream that needs periodic maintenance.
 
-        Raises Invalid for what no stream can be called."""
+        An entry that exists is written again: its version rises, so that a concurrent removal fails.  Raises Invalid
+        for a name that no stream can have."""
         StreamName.parse(str(name))
         await self.tables.update(
             keys.MAINTENANCE_TABLE, [TableUpdate(keys.maintenance_key(kind, name), b"\x01", NO_VERSION)]
         )
 
     async def remove_from_maintenance(self, kind: bytes, name: StreamName, version: int) -> None:
-        """It needs none any more, unless somebody said so since it was of this version."""
+        """Remove an entry, unless it was written again since this version."""
         with suppress(Conflict):
             await self.tables.update(
                 keys.MAINTENANCE_TABLE, [TableUpdate(keys.maintenance_key(kind, name), None, version)]
             )
 
     async def maintained_streams(self, kind: bytes) -> list[tuple[StreamName, int]]:
-        """The streams of one kind, each with the version of its entry."""
+        """The entries of one kind, each with its version."""
         out: list[tuple[StreamName, int]] = []
         start, end = kind, keys.after_prefix(kind)
         while rows := await self.tables.scan(keys.MAINTENANCE_TABLE, start, end, PAGE):
             for key, value in rows:
                 try:
                     out.append((keys.parse_maintenance_key(key), value.version))
-                except Corrupt as error:  # earlier releases entered whatever they were asked to: no stream is called so
-                    _log.warning("an entry is removed from %s: %s", keys.MAINTENANCE_TABLE, error)
+                except Corrupt as error:  # earlier releases did not check names
+                    _log.warning("removing an entry from %s: %s", keys.MAINTENANCE_TABLE, error)
                     with suppress(Conflict):
                         await self.tables.update(keys.MAINTENANCE_TABLE, [TableUpdate(key, None, value.version)])
             start = rows[-1][0] + b"\0"
         return out
 
     async def stream_records(self, name: StreamName, kind: bytes) -> list[tuple[bytes, TableValue]]:
-        """All records of one kind that belong to a stream, in order of their keys.  Raises NotFound (scope)."""
+        """All records of one kind that belong to a stream, ordered by key.  Raises NotFound (scope)."""
         prefix, after, out = keys.of_stream(name.stream, kind), b"", list[tuple[bytes, TableValue]]()
         while rows := await self.scan(name.scope, prefix, after):
             after = rows[-1][0]

@@ -1,8 +1,9 @@
 """Reader groups: their configuration, and their subscriptions to streams.  (Their state lives in the `_RG` stream.)
 
-A group that is being created, updated or deleted says so in its record; the stream, the subscriptions and then the
-end are carried out from there, by whoever meets it next.  So that an update or a deletion is finished also when nobody
-asks for the group again, a hint for the sweeper is left before it begins: until then the group may hold up retention.
+The record of a group states that it is being created, updated or deleted.  The changes of its stream and its
+subscriptions are executed from the record by any controller that meets it.  An update or deletion is first entered in
+the pending-work index, so that the recovery sweeper completes it if no call for the group comes again: an unfinished
+one may delay retention.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Groups:
         self._locks: KeyedLocks[tuple[str, str]] = KeyedLocks()
 
     async def create(self, scope: str, group: str, wanted: GroupRecord) -> GroupRecord:
-        """The configuration in force: the one there was, when the group exists.
+        """The configuration in force: the existing one, when the group exists.
 
         Raises Invalid (its name, or a stream's), NotFound (scope)."""
         if not is_user_name(group):
@@ -82,7 +83,7 @@ class Groups:
         raise _contended(scope, group)
 
     async def delete(self, scope: str, group: str, group_id: str = "") -> None:
-        """Raises NotFound, also when the id is another's; any will do if none is given."""
+        """Raises NotFound, also for another group id.  An empty `group_id` matches any."""
         entry = keys.pending_group_key(scope, group)
         async with self._locks.hold((scope, group)):
             for _ in range(MAX_ATTEMPTS):
@@ -98,9 +99,9 @@ class Groups:
         raise _contended(scope, group)
 
     async def complete_pending(self, scope: str, group: str) -> None:
-        """Finish what is pending, if there is such a group."""
+        """Complete pending work of a group, if it exists."""
         async with self._locks.hold((scope, group)):
-            with suppress(NotFound):  # the scope went
+            with suppress(NotFound):  # the scope was deleted
                 await self._complete_pending(scope, group)
 
     # -- subscribers ------------------------------------------------------------------------------
@@ -152,7 +153,7 @@ class Groups:
         return True
 
     async def _complete_pending(self, scope: str, group: str) -> tuple[GroupRecord, int] | None:
-        """Finish what is pending; the record then, None when there is none."""
+        """Complete pending work; the record after it, None when there is no group."""
         for _ in range(MAX_ATTEMPTS):
             found = await self._read(scope, group)
             if found is None or not groups.is_pending(found[0]):
@@ -163,7 +164,7 @@ class Groups:
                 await self._unsubscribe(f"{scope}/{group}", (*groups.subscribed(record), *record.leaving))
                 state = await self._catalog.find(stream)
                 if await self._read(scope, group) != found:
-                    continue  # somebody finished; the stream may be that of a new group
+                    continue  # another controller completed it: the stream may belong to a new group
                 if state is not None:
                     await self._streams.remove(stream, state.record.first_number)
                 with suppress(Conflict):
@@ -179,9 +180,9 @@ class Groups:
         raise _contended(scope, group)
 
     async def _subscribe(self, subscriber: str, record: GroupRecord) -> None:
-        """Enter the group with its streams; a missing one is left out.
+        """Subscribe the group to its streams; missing streams are skipped.
 
-        A subscriber keeps what it has released, but not into another generation: it may begin before that."""
+        A subscriber retains the cut that it released, but not in another generation, which may begin before it."""
         for name in groups.subscribed(record):
             key = keys.subscriber_key(name.stream, subscriber)
             for _ in range(MAX_ATTEMPTS):
@@ -194,15 +195,15 @@ class Groups:
                 before = None if value is None else codec.decode_subscriber(value.value)
                 if before is not None and before.generation > record.generation:
                     break
-                told = (record.group_id, record.generation)
-                kept = before is not None and (before.group_id, before.generation) == told
-                cut = before.cut if before is not None and kept else {}
+                identity = (record.group_id, record.generation)
+                same = before is not None and (before.group_id, before.generation) == identity
+                cut = before.cut if before is not None and same else {}
                 entry = codec.encode_subscriber(SubscriberRecord(record.generation, record.group_id, cut))
                 expected = NOT_EXISTS if value is None else value.version
-                # The stream's record gets another version: retention has not looked at this subscriber yet.
-                looked = TableUpdate(keys.stream_key(name.stream), stream.value, stream.version)
+                # The record of the stream gets a new version: a retention decision that ignored this subscriber fails.
+                new_version = TableUpdate(keys.stream_key(name.stream), stream.value, stream.version)
                 with suppress(Conflict):
-                    await self._catalog.update(name.scope, [looked, TableUpdate(key, entry, expected)])
+                    await self._catalog.update(name.scope, [new_version, TableUpdate(key, entry, expected)])
                     break
 
     async def _unsubscribe(self, subscriber: str, streams: Sequence[StreamName]) -> None:

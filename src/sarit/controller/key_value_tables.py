@@ -1,6 +1,7 @@
 """Key-value tables: their partitions are table segments with keys of one length.
 
-What is half made is finished by the first question about it; what is half deleted by the sweeper, which finds a entry.
+The first query of a partly created table completes it.  The recovery sweeper completes an unfinished deletion, which is
+in the pending-work index.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ class KeyValueTables:
         raise _contended(scope, table)
 
     async def complete_pending(self, scope: str, table: str) -> None:
-        """Finish what is pending, if there is such a table."""
+        """Complete pending work of a table, if it exists."""
         async with self._locks.hold((scope, table)):
-            with suppress(NotFound):  # the scope went
+            with suppress(NotFound):  # the scope was deleted
                 await self._complete_pending(scope, table)
 
     async def _read(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
@@ -98,7 +99,7 @@ class KeyValueTables:
         return None if value is None else (codec.decode_table(value.value), value.version)
 
     async def _complete_pending(self, scope: str, table: str) -> tuple[TableRecord, int] | None:
-        """Finish what is pending; the record then, None when there is none."""
+        """Complete pending work; the record after it, None when there is no table."""
         for _ in range(MAX_ATTEMPTS):
             found = await self._read(scope, table)
             if found is None or found[0].state is State.ACTIVE:

@@ -1,33 +1,36 @@
-"""Where the controller's records are: table names, and keys in them.
+"""Table names and keys of the controller's records.
 
     _system/_tables/scopes              <scope>                      ScopeRecord
-    _system/_tables/work                c/<scope>                    a scope that is being deleted (a entry)
-                                        s/<scope>/<stream>           a stream with something to do (a entry)
-                                        g/<scope>/<reader group>     a group being changed or deleted (a entry)
-                                        k/<scope>/<table>            a table being deleted (a entry)
-                                        x/<scope>/<stream>/<txn>     a transaction that lives (a entry)
-    _system/_tables/watched             r/<scope>/<stream>           a stream with a retention policy (a entry)
-                                        w/<scope>/<stream>           a stream whose writers note times (a entry)
+    _system/_tables/work                c/<scope>                    pending: a scope that is being deleted
+                                        s/<scope>/<stream>           pending: a stream with unfinished work
+                                        g/<scope>/<reader group>     pending: a group being changed or deleted
+                                        k/<scope>/<table>            pending: a table being deleted
+                                        x/<scope>/<stream>/<txn>     pending: a transaction that has not ended
+    _system/_tables/watched             r/<scope>/<stream>           maintained: a stream with a retention policy
+                                        w/<scope>/<stream>           maintained: a stream whose writers note times
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
-      (the hex digits are the           d/<stream>                   first number a new stream of the name may use
+      (the hex digits are the           d/<stream>                   first segment number of a new stream of the name
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
                                         g/<reader group>             GroupRecord
                                         k/<table>                    TableRecord
                                         o/<stream>/ and then
-                                          e/<epoch, 8 hex>           epochs from that one on, which left the record
+                                          e/<epoch, 8 hex>           epochs from that one on, moved out of the record
                                           b/<subscriber>             SubscriberRecord
                                           c/<ms, 12 hex>             CutRecord, for retention
                                           w/<writer>                 WriterRecord
-                                          x/<transaction, 32 hex>    TransactionRecord, while it lives
+                                          x/<transaction, 32 hex>    TransactionRecord, until it ends
                                           z/<transaction>            CompletedRecord
                                           y/<ms, 12 hex>/<transaction>  the same in order of time; no value
 
-All of a scope is in one table, so that one atomic batch may change a stream with its tags, its watermark stream and
-its number.  The table of another incarnation has another name: what a late controller writes for a scope that was
-deleted fails, and a scope is deleted by deleting its table on the condition that it has not changed since no stream,
+The table `work` is the *pending-work index*, and `watched` is the *maintenance index*.  An entry may be stale: it is
+written before the work or the need begins and removed after it ends.
+
+All records of a scope are in one table, so that one atomic batch can change a stream with its tags, its watermark
+stream and its number.  The table of another incarnation has another name: a write of a delayed controller to a deleted
+scope fails.  A scope is deleted by deleting its table, on the condition that the table has not changed since no stream,
 group or table was found in it.
 
-Names of scopes and streams have no "/"; keys are in unsigned byte order, so everything behind a prefix is one range.
+Names of scopes and streams contain no "/"; keys are in unsigned byte order, so all keys with a prefix are one range.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ TABLES: Final = b"k/"
 PENDING_SCOPES: Final = b"c/"
 PENDING_GROUPS: Final = b"g/"
 PENDING_TABLES: Final = b"k/"
-PENDING_TRANSACTIONS: Final = b"x/"  # behind all others
+PENDING_TRANSACTIONS: Final = b"x/"  # sorts after all others
 OWNED: Final = b"o/"
 TAGS: Final = b"t/"
 EPOCHS: Final = b"e/"
@@ -73,17 +76,17 @@ def stream_key(stream: str) -> bytes:
 
 
 def number_key(stream: str) -> bytes:
-    """Where a deleted stream's numbers go on."""
+    """The next segment number after a deleted stream."""
     return NUMBERS + stream.encode()
 
 
 def chunk_key(stream: str, epoch: int) -> bytes:
-    """Epochs from `epoch` on that left the record."""
+    """Epochs from `epoch` on that were moved out of the record."""
     return of_stream(stream, EPOCHS) + f"{epoch:08x}".encode()
 
 
 def tag_prefix(tag: str) -> bytes:
-    """All streams that bear a tag.  Raises Invalid for a tag that cannot be part of a key."""
+    """Prefix of all streams with a tag.  Raises Invalid for a tag that cannot be part of a key."""
     raw = tag.encode()
     if not raw or b"\0" in raw or len(raw) > MAX_TAG_BYTES:
         raise Invalid(f"a tag has 1 to {MAX_TAG_BYTES} bytes, none of them 0")
@@ -91,7 +94,7 @@ def tag_prefix(tag: str) -> bytes:
 
 
 def tag_key(tag: str, stream: str) -> bytes:
-    """That a stream bears a tag.  Raises Invalid."""
+    """The entry of one stream with a tag.  Raises Invalid."""
     return tag_prefix(tag) + stream.encode()
 
 
@@ -121,7 +124,7 @@ def completed_key(stream: str, transaction: int) -> bytes:
 
 
 def completed_by_time_key(stream: str, ended_ms: int, transaction: int) -> bytes:
-    """When a transaction ended."""
+    """A completed transaction in order of time."""
     return of_stream(stream, COMPLETED_BY_TIME) + f"{ended_ms:012x}/{transaction:032x}".encode()
 
 
@@ -136,7 +139,7 @@ def table_key(table: str) -> bytes:
 
 
 def of_stream(stream: str, kind: bytes = b"") -> bytes:
-    """The prefix of what belongs to a stream: all of it, or one kind."""
+    """The prefix of the records that belong to a stream: all, or one kind."""
     return OWNED + stream.encode() + b"/" + kind
 
 
@@ -151,37 +154,37 @@ def transaction_of(key: bytes) -> int:
 
 
 def pending_scope_key(scope: str) -> bytes:
-    """That a scope may be half deleted."""
+    """Pending-work entry of a scope that may be partly deleted."""
     return f"c/{scope}".encode()
 
 
 def pending_stream_key(name: StreamName) -> bytes:
-    """That a stream may have something to do."""
+    """Pending-work entry of a stream that may have unfinished work."""
     return f"s/{name}".encode()
 
 
 def pending_group_key(scope: str, group: str) -> bytes:
-    """That a reader group may be half changed, or half deleted."""
+    """Pending-work entry of a reader group that may be partly changed or deleted."""
     return PENDING_GROUPS + f"{scope}/{group}".encode()
 
 
 def pending_table_key(scope: str, table: str) -> bytes:
-    """That a key-value table may be half deleted."""
+    """Pending-work entry of a key-value table that may be partly deleted."""
     return PENDING_TABLES + f"{scope}/{table}".encode()
 
 
 def pending_transaction_key(name: StreamName, transaction: int) -> bytes:
-    """That a transaction may live."""
+    """Pending-work entry of a transaction that may not have ended."""
     return f"x/{name}/{transaction:032x}".encode()
 
 
 def maintenance_key(kind: bytes, name: StreamName) -> bytes:
-    """That a stream needs a look now and then: WATCHED_FOR_RETENTION or WATCHED_FOR_TIME."""
+    """Maintenance entry of a stream; `kind` is RETENTION_INDEX or WATERMARK_INDEX."""
     return kind + str(name).encode()
 
 
 def parse_maintenance_key(key: bytes) -> StreamName:
-    """The stream of a watch key.  Raises Corrupt."""
+    """The stream of a maintenance entry.  Raises Corrupt."""
     try:
         return StreamName.parse(key[2:].decode())
     except (UnicodeDecodeError, Invalid) as error:
@@ -189,7 +192,7 @@ def parse_maintenance_key(key: bytes) -> StreamName:
 
 
 def parse_pending_key(key: bytes) -> tuple[StreamName, int | None]:
-    """The stream of a hint (the reader group, the table), and its transaction if it is one's.  Raises Corrupt."""
+    """The stream (reader group, table) of a pending-work entry, and its transaction if any.  Raises Corrupt."""
     try:
         kind, scope, stream, *rest = key.decode().split("/")
         return StreamName(scope, stream), int(rest[0], 16) if kind == "x" else None

@@ -1,8 +1,8 @@
-"""What the controller needs of the segment stores: segments and tables.
+"""The ports of the controller to the segment stores: segments and tables.
 
-The composition supplies an implementation: in-process calls on one node, wire-protocol
-connections in a cluster.  All calls raise the kinds of `core.errors`, and may raise
-Unavailable at any time with an unknown outcome, so every use must be safe to repeat.
+The node supplies an implementation: in-process calls on one node, wire-protocol connections in a cluster.  All calls
+raise the kinds of `core.errors`.  Any call may raise Unavailable with an unknown outcome, so every use must be safe to
+repeat.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class TableUpdate:
     """One change of a batch.  `value` None removes the key.
 
     `expected` is the version the key must have now: `limits.NO_VERSION` for any,
-    `limits.NOT_EXISTS` for none.  `fresh`: the caller knows that the key never was in the table (it drew it just
-    now), so nobody needs to look.
+    `limits.NOT_EXISTS` for none.  `fresh`: the key was never in the table (the caller drew
+    it at random), so the store need not look it up.
     """
 
     key: bytes
@@ -41,7 +41,7 @@ class TableUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """What a store knows of a segment; offsets in bytes, `modified_ms` since 1970."""
+    """The state of a segment; offsets in bytes, `modified_ms` since 1970."""
 
     length: int
     start_offset: int
@@ -50,7 +50,7 @@ class SegmentInfo:
 
 
 class Tables(Protocol):
-    """Table segments whose keys are kept in unsigned byte order."""
+    """Table segments with keys in unsigned byte order."""
 
     async def create(self, table: str) -> None:
         """Create a table; Exists when it is there."""
@@ -66,7 +66,7 @@ class Tables(Protocol):
         """Up to `limit` entries with start <= key (< end), ascending."""
 
     async def position(self, table: str) -> int:
-        """What rises whenever the table is changed; NotFound."""
+        """A number that rises with every change of the table; NotFound."""
 
     async def delete(self, table: str, *, must_be_empty: bool = False, unchanged_since: int | None = None) -> None:
         """Remove the table with its entries; NotFound when it is missing, Exists when it has entries
@@ -79,7 +79,7 @@ class Segments(Protocol):
     async def create(
         self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
     ) -> None:
-        """Create an empty segment; Exists when it is there.  `fresh`: the caller knows that it never was."""
+        """Create an empty segment; Exists when it is there.  `fresh`: it never existed."""
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
         """Create a table segment (key_length 0: keys of any length); Exists when it is there."""
@@ -101,15 +101,15 @@ class Segments(Protocol):
         """Length, start and state; NotFound."""
 
     async def update_policy(self, segment: str, *, scale_type: int, target_rate: int) -> None:
-        """Record the scaling policy the store meters by; NotFound."""
+        """Record the scaling policy that the store measures the segment by; NotFound."""
 
     async def rates(self, segments: Sequence[str]) -> list[Rates]:
-        """What each takes per second, as its store has measured it; nothing for one that is missing."""
+        """The rates of each segment as its store measured them; zero for a missing segment."""
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
-        """Up to `limit` bytes from `offset`, fewer at the end or wherever it suits the store, none only at the end.
+        """Up to `limit` bytes from `offset`, possibly fewer; none only at the end.
 
-        NotFound; Truncated; Invalid behind the end."""
+        NotFound; Truncated; Invalid beyond the end."""
 
     async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
         """Append one event; Conflict when the segment does not end at `expected_offset`; NotFound, Sealed."""

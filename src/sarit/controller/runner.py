@@ -1,4 +1,8 @@
-"""Carries out effects: the only place of the controller that changes segments."""
+"""Executes effects, and bounds what runs at once.
+
+`EffectRunner` is the only part of the controller that changes segments.  `gather_all` and `for_each_bounded` run many
+awaitables; `KeyedLocks` orders calls of one controller on one name.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound="Hashable")
 T = TypeVar("T")
 
-# By packed segment id: its length in bytes behind each of the sources that were merged into it.
+# By packed segment id: the length in bytes after each source that was merged into the segment.
 Lengths = dict[int, list[int]]
 
 _AT_ONCE: Final = 32
@@ -36,13 +40,15 @@ _ITEMS_AT_ONCE: Final = 16  # each may have that many effects
 
 
 class EffectRunner:
-    """Effects on segments, some at a time."""
+    """Executes effects on segments, at most _AT_ONCE at a time."""
 
     def __init__(self, segments: Segments) -> None:
         self.segments = segments
 
     async def run(self, effects: Sequence[Effect]) -> Lengths:
-        """Carry out all of them, in any order; what merges made.  Raises Unavailable, with some done: call again."""
+        """Execute all effects, in any order; the lengths after merges.
+
+        Raises Unavailable when only some are done: call again."""
         lengths: Lengths = {}
         if len(effects) == 1:
             await self._execute(effects[0], lengths)
@@ -52,12 +58,12 @@ class EffectRunner:
         return lengths
 
     async def merge(self, merges: Sequence[MergeSegments]) -> Lengths:
-        """Merge into segments that take appends.  Raises Sealed, NotFound (a target), Unavailable."""
+        """Merge into segments that accept appends.  Raises Sealed, NotFound (a target), Unavailable."""
         found = await gather_all([self.segments.merge(merge.target, merge.sources) for merge in merges])
         return {_id(merge.target): lengths for merge, lengths in zip(merges, found, strict=True)}
 
     async def _execute(self, effect: Effect, lengths: Lengths) -> None:
-        """Carry one effect out; that it was done before is success."""
+        """Execute one effect; one that was executed before succeeds."""
         segments = self.segments
         match effect:
             case CreateSegment(segment, scale_type, rate, rollover, fresh):
@@ -89,7 +95,7 @@ class EffectRunner:
     async def _merge(self, target: str, sources: Sequence[str]) -> list[int]:
         try:
             return await self.segments.merge(target, sources)
-        except Sealed:  # all were merged before
+        except Sealed:  # the target is sealed after all merges: they were done before
             return [(await self.segments.info(target)).length] * len(sources)
 
 
@@ -98,9 +104,10 @@ def _id(segment: str) -> int:
 
 
 async def for_each_bounded(items: Sequence[T], work: Callable[[T], Awaitable[None]]) -> None:
-    """Do `work` for all items, begun in their order, some at a time: one that waits holds up only those behind many.
+    """Do `work` for all items, started in order, at most _ITEMS_AT_ONCE at a time.
 
-    An error ends the work of no other item begun, but others may not be begun: `work` deals with those it expects."""
+    One item that waits for long delays none of the next ones.  An error does not end work that was started, but the
+    remaining items may not be started: `work` must handle the errors it expects."""
     left = iter(items)
 
     async def some() -> None:
@@ -111,7 +118,7 @@ async def for_each_bounded(items: Sequence[T], work: Callable[[T], Awaitable[Non
 
 
 async def gather_all(work: Sequence[Awaitable[T]]) -> list[T]:
-    """The results of all, in order.  Raises the first error there is once all have ended: none runs on behind it."""
+    """The results of all, in order.  Raises the first error after all have ended, so that none runs on."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
@@ -120,7 +127,11 @@ async def gather_all(work: Sequence[Awaitable[T]]) -> list[T]:
 
 
 class KeyedLocks(Generic[K]):
-    """KeyedLocks by key."""
+    """One lock per key, for as long as somebody holds it or waits for it.
+
+    It only keeps calls of one controller on one name from failing each other's compare-and-set; correctness does not
+    depend on it.  While the stream or its store does not answer, calls queue up.  At most MAX_CALLS_PER_NAME may, so
+    that calls on other names still find a place."""
 
     def __init__(self) -> None:
         self._held: dict[K, tuple[asyncio.Lock, list[None]]] = {}

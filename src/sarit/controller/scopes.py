@@ -1,10 +1,10 @@
 """Scopes: create, delete, delete with everything in it.
 
-A scope has a table of its own, named by name and incarnation, and it is gone when that table is: a deletion first
-deletes the table, on the condition that it has not changed since nothing that counts was found in it, then the scope's
-record.  So a deletion that is refused has removed nothing: the numbers of deleted streams above all, which a new stream
-of the name goes on from.  Whoever finds a record without a table finishes the deletion.  What is written late for a
-scope that went meets a table that does not exist.
+A scope has a table of its own, named by scope and incarnation, and exists as long as that table does.  A deletion first
+deletes the table, on the condition that it has not changed since it was found empty, and then the record of the scope.
+So a deletion that is refused has removed nothing: above all not the numbers of deleted streams, from which a new stream
+of the name continues.  Any controller that finds a record without a table completes the deletion.  A delayed write to a
+deleted scope fails, because its table does not exist.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ class Scopes:
             raise Exists(f"scope {scope} exists") from None
 
     async def delete(self, scope: str) -> None:
-        """Raises NotFound, Exists (not empty), Unavailable (changed all the time)."""
+        """Raises NotFound, Exists (not empty), Unavailable (too many concurrent changes)."""
         found = await self._catalog.scope(scope)
         if found is None:
             raise NotFound(f"scope {scope} does not exist")
         record, version = found
         if scope == SYSTEM_SCOPE:
             raise Exists("the system's scope is never empty")
-        with suppress(NotFound):  # an earlier deletion came so far
+        with suppress(NotFound):  # an earlier deletion removed the table
             await self._delete_table(scope, keys.scope_table(scope, record.incarnation))
         await self._forget(scope, version)
         await self._catalog.remove_pending([keys.pending_scope_key(scope)])
 
     async def complete_pending(self, scope: str) -> bool:
-        """Finish a deletion that was cut short; whether the scope is gone."""
+        """Complete an unfinished deletion; whether the scope no longer exists."""
         found = await self._catalog.scope(scope)
         if found is None or await self._has_table(scope, found[0]):
             return found is None
@@ -98,7 +98,7 @@ class Scopes:
         await self.delete(scope)
 
     async def _each(self, scope: str, prefix: bytes, delete: Callable[[str, str], Awaitable[None]]) -> None:
-        """Delete all of a kind, those too that another call left half deleted."""
+        """Delete all of a kind, including those that are partly deleted."""
         after = b""
         while rows := await self._catalog.scan(scope, prefix, after):
             after = rows[-1][0]
@@ -119,14 +119,14 @@ class Scopes:
             position = await self._catalog.tables.position(table)
             await self._require_empty(scope)
             await self._catalog.index_pending(keys.pending_scope_key(scope))
-            with suppress(Conflict):  # what was half deleted was finished, or something came
+            with suppress(Conflict):  # a deletion was completed, or something was created: check again
                 await self._catalog.tables.delete(table, unchanged_since=position)
                 return
         raise Unavailable(f"scope {scope} is changed by too many others at once; try again")
 
     async def _require_empty(self, scope: str) -> None:
-        """Finish what is half deleted.  Raises Exists when there is something else that counts as content, which the
-        numbers of deleted streams, and what belonged to these, do not."""
+        """Complete unfinished deletions.  Raises Exists when the scope has other content.  Numbers and
+        records of deleted streams do not count as content."""
 
         async def finish_stream(scope: str, stream: str) -> None:
             await self._streams.delete(StreamName(scope, stream))
@@ -145,5 +145,5 @@ class Scopes:
                     await finish(scope, key[len(prefix) :].decode())
 
     async def _forget(self, scope: str, version: int) -> None:
-        with suppress(Conflict):  # somebody else did
+        with suppress(Conflict):  # another controller did
             await self._catalog.tables.update(keys.SCOPES_TABLE, [TableUpdate(scope.encode(), None, version)])

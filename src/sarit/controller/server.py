@@ -1,4 +1,4 @@
-"""The controller as one object: its workflows, its background work, and the gRPC service in front of them."""
+"""The controller as one object: its workflows, its background work and its gRPC service."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ DEFAULT_TIMES: Final = Times()
 
 
 class Controller:
-    """Stateless but for what its tables hold; several may run on the same tables.
+    """All state is in its tables; several controllers may run on the same tables.
 
-    `advertised`: the address and port clients are told for this controller."""
+    `advertised`: the address and port of this controller that clients get."""
 
     def __init__(
         self, tables: Tables, segments: Segments, env: Env, advertised: tuple[str, int], times: Times = DEFAULT_TIMES
@@ -73,7 +73,7 @@ class Controller:
         return f"<Controller at {self.advertised[0]}:{self.advertised[1]}>"
 
     async def start(self) -> None:
-        """Create the controller's tables and the system scope where they are missing; begin to sweep.
+        """Create the controller's tables and the system scope if missing; start the background work.
 
         Raises Unavailable."""
         await self.catalog.start()
@@ -85,14 +85,14 @@ class Controller:
             task.add_done_callback(_log_background_failure)
 
     async def stop(self) -> None:
-        """End the background work; what it leaves is finished by the next start, here or elsewhere."""
+        """Stop the background work.  The next start, of any controller, completes what it leaves."""
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self.transactions.stop()
 
     def services(self) -> list[Any]:
-        """What a grpclib server serves."""
+        """The services for a grpclib server."""
         families = (
             ScopeCalls(self.catalog, self.scopes, lambda: self.advertised),
             StreamCalls(self.catalog, self.streams),
@@ -105,6 +105,6 @@ class Controller:
 
 
 def _log_background_failure(task: asyncio.Task[None]) -> None:
-    """Background work goes on for ever: that it ended is a bug of ours."""
+    """Background work never ends by itself: log that it did."""
     if not task.cancelled() and task.exception() is not None:
-        _log.critical("the controller's background work met a bug and has ended", exc_info=task.exception())
+        _log.critical("background work of the controller ended with an unexpected error", exc_info=task.exception())

@@ -1,6 +1,6 @@
-"""The controller API as a grpclib service, made of families of calls.
+"""The controller API as a grpclib service, composed of families of calls.
 
-Every rpc of controller.proto is answered: by the method of that name of one of the families, or with UNIMPLEMENTED.
+Every rpc of controller.proto is served by the method of that name in exactly one family.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SERVICE: Final = pb.DESCRIPTOR.services_by_name["ControllerService"]
 
 
 class ControllerService:
-    """What a grpclib server serves."""
+    """The service object of a grpclib server."""
 
     def __init__(self, families: Sequence[object]) -> None:
         limiter = RequestLimiter()
@@ -35,11 +35,11 @@ class ControllerService:
         }
 
     def __mapping__(self) -> dict[str, Handler]:
-        """grpclib's way to ask what is served."""
+        """The handlers by path: grpclib calls this."""
         return self._mapping
 
 
 def _method(families: Sequence[object], name: str) -> Any:
     found = [getattr(family, name) for family in families if hasattr(family, name)]
-    assert len(found) == 1, f"rpc {name} is answered by {len(found)} families"
+    assert len(found) == 1, f"rpc {name} is served by {len(found)} families"
     return found[0]

@@ -1,8 +1,11 @@
-"""The life of a stream, carried out: reads records, asks `model.streams`, stores what it says, runs its effects.
+"""Workflows on streams: read the record, decide with `model.streams`, store the decision, execute its effects.
 
-A change is a loop: finish what is pending, decide, store by compare-and-set; after a conflict read and decide again.
-Whatever was begun is finished by whoever meets it: the next change of the stream, a question that needs its segments,
-or the sweeper, which follows the hints left before anything but a creation begins.
+A change is a loop: complete pending work, decide, store by compare-and-set.  After a conflict, read and decide again.
+
+The stored record is the intention, so any controller can complete work that another one began.  Three callers do: the
+next change of the stream, a query that needs its segments, and the recovery sweeper.  The sweeper finds such streams in
+the pending-work index.  An entry is written there before a change begins and removed after it is complete.  Creations
+need none: the client repeats them.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ _REMOVALS_AT_ONCE: Final = 1000
 
 
 class Streams:
-    """Workflows on streams, and questions about them."""
+    """Workflows on streams, and queries."""
 
     def __init__(self, catalog: Catalog, runner: EffectRunner, env: Env) -> None:
         self.catalog = catalog
@@ -58,13 +61,13 @@ class Streams:
     async def create(self, name: StreamName, config: StreamConfig) -> None:
         """Raises Invalid (name or configuration), NotFound (scope), Exists.
 
-        A creation that was cut short counts as this one if the configuration is the same."""
+        An incomplete creation with the same configuration counts as this one."""
         if not is_internal_name(name.stream):
             raise Invalid(f"{name.stream!r} is not a stream name")
         for tag in config.tags:
             keys.tag_prefix(tag)
         if config.retention.type is not RetentionType.NONE and not await self.catalog.scope_exists(name.scope):
-            raise NotFound(f"scope {name.scope} does not exist")  # before it is entered with those that are looked at
+            raise NotFound(f"scope {name.scope} does not exist")  # before it enters the maintenance index
         await self._index_retention(name, config)
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
@@ -97,14 +100,14 @@ class Streams:
         record = streams.create(config, first, self._env.clock.wall_ms())
         updates = [
             TableUpdate(keys.stream_key(name.stream), codec.encode_stream(record), NOT_EXISTS),
-            # Also when there is none: the number must be what was read, or a segment name could be used again.
+            # Also when there is no number: if it changed since it was read, segment names could be used twice.
             TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS if number is None else number.version),
         ]
         updates += (TableUpdate(keys.tag_key(tag, name.stream), b"", NO_VERSION) for tag in config.tags)
         return record, updates
 
     async def update(self, name: StreamName, config: StreamConfig) -> None:
-        """Replace the configuration; and the segments, where it asks for another number of them.
+        """Replace the configuration, and the segments when it requires another number of them.
 
         Raises NotFound, Sealed, Invalid."""
         for tag in config.tags:
@@ -112,17 +115,17 @@ class Streams:
         await self.catalog.require(name)
         await self._index_retention(name, config)
         await self.change(name, lambda record, _: streams.update(record, config, self._env.clock.wall_ms()))
-        await self._index_retention(name, config)  # it may have been taken for superfluous just before
+        await self._index_retention(name, config)  # maintenance may have removed the entry before the update
 
     async def _index_retention(self, name: StreamName, config: StreamConfig) -> None:
-        """Before a stream has a retention policy it is entered with those that are looked at."""
+        """Enter the stream in the maintenance index before it has a retention policy."""
         if config.retention.type is not RetentionType.NONE:
             await self.catalog.index_for_maintenance(keys.RETENTION_INDEX, name)
 
     async def scale(
         self, name: StreamName, replaced: Sequence[int], ranges: Sequence[KeyRange]
     ) -> tuple[int, tuple[SegmentRange, ...]]:
-        """Put new segments in the place of others; the epoch before, and the new ones in the order of `ranges`.
+        """Replace segments; the number of the epoch before, and the new segments in the order of `ranges`.
 
         Raises NotFound, Sealed, Invalid."""
         planned: list[Epoch] = []
@@ -142,7 +145,7 @@ class Streams:
     ) -> None:
         """Drop everything before a cut.  Raises NotFound, Sealed, Invalid; Conflict as `change`."""
         record = await self.ready(name)
-        # A segment that is made only after its offset was looked at would be taken at any offset.
+        # The offset of a segment that is created after this check would not be checked.
         if newer := [s for s in cut if creation_epoch(s) > record.current.number]:
             raise Invalid(f"stream {name} has no segment {SegmentId.unpack(newer[0])}")
         await self._check_offsets(name, await self.catalog.epochs_of(name, record, list(streams.head(record))), cut)
@@ -160,7 +163,7 @@ class Streams:
             found = await self.catalog.find(name)
             if found is None:
                 raise NotFound(f"stream {name} does not exist")
-            if found.record.state is State.DELETING:  # begun by a call that was cut short, perhaps this one's
+            if found.record.state is State.DELETING:  # begun by an earlier call, perhaps by this client
                 await self._complete_pending(name)
                 return
         await self.change(name, lambda record, _: streams.delete(record))
@@ -168,10 +171,11 @@ class Streams:
     async def change(
         self, name: StreamName, decide: Decide, *, history: bool = False, precondition: Precondition | None = None
     ) -> StreamRecord:
-        """Replace the record by what `decide` makes of it, and carry out what that asks for; the record decided.
+        """Replace the record by the result of `decide` and execute the work in it; the record decided.
 
-        With `history`, `decide` gets all epochs from the head on.  Raises NotFound, and what `decide` raises; Conflict
-        when, with the record that is changed, it is not `still` so."""
+        With `history`, `decide` gets all epochs from the head on.  `precondition` is evaluated on the version of the
+        record that is replaced.  Raises NotFound, Conflict (the precondition is false), and whatever `decide`
+        raises."""
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 found = await self._complete_pending(name)
@@ -179,7 +183,7 @@ class Streams:
                     raise NotFound(f"stream {name} does not exist")
                 record, version = found
                 if precondition is not None and not await precondition():
-                    raise Conflict(f"stream {name} changed meanwhile")
+                    raise Conflict(f"stream {name} changed in between")
                 first = list(streams.head(record)) if history else ()
                 changed = decide(
                     record, await self.catalog.epochs_of(name, record, first) if history else record.epochs
@@ -202,7 +206,7 @@ class Streams:
         raise _contended(name)
 
     async def remove(self, name: StreamName, first_number: int) -> None:
-        """Delete the stream of this name and first number in whatever state it is; another, or none, is left alone."""
+        """Delete the stream of this name and first number, whatever its state; another stream of the name stays."""
         async with self.locks.hold(name):
             for _ in range(MAX_ATTEMPTS):
                 found = await self.catalog.find(name)
@@ -221,14 +225,14 @@ class Streams:
         raise _contended(name)
 
     async def complete_pending(self, name: StreamName) -> Found | None:
-        """Finish what is pending; the record then, None when there is none."""
+        """Complete pending work; the record after it, None when there is no stream."""
         async with self.locks.hold(name):
             return await self._complete_pending(name)
 
-    # -- questions --------------------------------------------------------------------------------
+    # -- queries --------------------------------------------------------------------------------
 
     async def ready(self, name: StreamName) -> StreamRecord:
-        """A stream whose segments exist.  Raises NotFound."""
+        """The record of a stream whose segments exist.  Raises NotFound."""
         found = await self.catalog.require(name)
         if found.record.state is State.CREATING:
             settled = await self.complete_pending(name)
@@ -238,7 +242,7 @@ class Streams:
         return found.record
 
     async def active(self, name: StreamName) -> tuple[SegmentRange, ...]:
-        """Segments that take appends: none once sealing began.  Raises NotFound."""
+        """Segments that accept appends: none once sealing began.  Raises NotFound."""
         record = await self.ready(name)
         return record.current.segments if record.state is State.ACTIVE else ()
 
@@ -251,7 +255,7 @@ class Streams:
         return epochs[0]
 
     async def successors_of(self, name: StreamName, segment: int) -> list[tuple[SegmentRange, list[int]]]:
-        """Successors of a segment with their predecessors; empty while it is active, or sealed with its stream.
+        """Successors of a segment, each with its predecessors; empty while it is active or sealed with its stream.
 
         Raises NotFound, Invalid (negative id)."""
         record = await self.ready(name)
@@ -286,7 +290,7 @@ class Streams:
         return await self._execute_steps(name, found.record, found.version)
 
     async def _execute_steps(self, name: StreamName, record: StreamRecord, version: int) -> Found | None:
-        """Take all steps the record asks for; the record then, None when it is gone."""
+        """Execute all steps of the record; the record after them, None when the stream was removed."""
         for _ in range(MAX_ATTEMPTS):
             step = streams.step(name, record, await self._epochs_to_delete(name, record))
             if step is None:
@@ -306,7 +310,7 @@ class Streams:
                 updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(step.then), version)]
                 updates += await self._companion_updates(name, step, lengths)
                 record, version = step.then, (await self.catalog.update(name.scope, updates))[0]
-            except Conflict:  # somebody else took this step, and perhaps more
+            except Conflict:  # another controller completed this step, perhaps more
                 found = await self.catalog.find(name)
                 if found is None:
                     return None
@@ -314,7 +318,7 @@ class Streams:
         raise _contended(name)
 
     async def _companion_updates(self, name: StreamName, step: streams.Step, lengths: Lengths) -> list[TableUpdate]:
-        """What changes together with the record."""
+        """Updates to store in one batch with the record."""
         updates = await roll_updates(self.catalog, name, step.committed, lengths, self._env.clock.wall_ms())
         if step.spilled:
             chunk = keys.chunk_key(name.stream, step.spilled[0].number)
@@ -326,7 +330,7 @@ class Streams:
             if isinstance(effect, RemoveMark):
                 mark = await self.catalog.find(streams.mark_of(effect.stream))
                 mine = await self.catalog.find(name)
-                # While the stream is as it was, that mark is its own, and not one of a stream made later.
+                # While the record has this version, the mark stream belongs to it, not to a later stream of the name.
                 if mark is not None and mine is not None and mine.version == version:
                     await self.remove(streams.mark_of(effect.stream), mark.record.first_number)
         return await self.runner.run([effect for effect in stage if not isinstance(effect, RemoveMark)])
@@ -337,13 +341,13 @@ class Streams:
         return await self.catalog.epochs_of(name, record, list(streams.head(record)))
 
     async def _forget(self, name: StreamName, record: StreamRecord, version: int) -> None:
-        """Remove all that is stored of a stream; its record last, with the number to go on from.  Raises Conflict."""
-        # Each batch names the version: a late controller must not clear what a new stream of this name has stored.
+        """Remove all records of a stream; last its own, replaced by the next segment number.  Raises Conflict."""
+        # Each batch names the version: a delayed controller must not remove records of a new stream of this name.
         mine = keys.stream_key(name.stream)
         while rows := await self.catalog.scan(name.scope, keys.of_stream(name.stream), limit=_REMOVALS_AT_ONCE):
             removals = [TableUpdate(key, None, NO_VERSION) for key, _ in rows]
-            kept = TableUpdate(mine, codec.encode_stream(record), version)
-            version = (await self.catalog.update(name.scope, [kept, *removals]))[0]
+            unchanged = TableUpdate(mine, codec.encode_stream(record), version)
+            version = (await self.catalog.update(name.scope, [unchanged, *removals]))[0]
         updates = [
             TableUpdate(keys.stream_key(name.stream), None, version),
             TableUpdate(keys.number_key(name.stream), codec.encode_number(streams.next_number(record)), NO_VERSION),
@@ -352,7 +356,7 @@ class Streams:
         await self.catalog.update(name.scope, updates)
 
     async def _check_offsets(self, name: StreamName, epochs: Sequence[Epoch], cut: Mapping[int, int]) -> None:
-        """Raises Invalid for an offset behind the end of its segment."""
+        """Raises Invalid for an offset beyond the end of its segment."""
         known = known_segments(epochs)
         asked = [segment for segment, offset in cut.items() if offset > 0 and segment in known]
 
@@ -360,7 +364,7 @@ class Streams:
             try:
                 info = await self.runner.segments.info(name.segment(SegmentId.unpack(segment)))
             except NotFound:
-                raise Invalid(f"segment {segment} of stream {name} was truncated away") from None
+                raise Invalid(f"segment {segment} of stream {name} no longer exists") from None
             if cut[segment] > info.length:
                 raise Invalid(f"segment {segment} of stream {name} has {info.length} bytes, not {cut[segment]}")
 
@@ -368,7 +372,7 @@ class Streams:
 
 
 def _creation_keys(name: StreamName) -> list[bytes]:
-    """The records that decide a creation: of the stream, and of its watermark stream if it has one."""
+    """Keys of the records that decide a creation: of the stream, and of its watermark stream if it has one."""
     wanted = [name.stream]
     if streams.has_mark(name.stream):
         wanted.append(streams.mark_of(name).stream)

@@ -1,4 +1,4 @@
-"""How often a controller looks at what nobody asks it to look at, and how fast it acts."""
+"""Intervals of the controller's background work, as an operator chooses them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RetentionTimes", "ScalingTimes", "Times", "WatermarkTimes"]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Scaling by rate, retention, watermarks."""
+    """Intervals of automatic scaling, retention and watermarks."""
 
     scaling: ScalingTimes = field(default_factory=ScalingTimes)
     retention: RetentionTimes = field(default_factory=RetentionTimes)

@@ -1,4 +1,4 @@
-"""Writers' notes of event time: how far a writer was in the stream at what time.  Watermarks are made of them."""
+"""Writers' notes of event time: a writer's position in the stream at a time.  Watermarks are computed from them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Writers:
     async def note(self, name: StreamName, writer: str, time: int, position: Mapping[int, int]) -> None:
         """Record a writer's time and position, which need not cover the key space.
 
-        Raises NotFound (stream), EarlierTime, Invalid (writer's name, or the position is not behind the last one)."""
+        Raises NotFound (stream), EarlierTime, Invalid (writer's name, or the position is before the last one)."""
         if not is_user_name(writer):
             raise Invalid(f"{writer!r} is not a writer's name")
         record = await self._streams.ready(name)
@@ -48,42 +48,42 @@ class Writers:
             (value,) = await self._catalog.get(name.scope, [key])
             before = None if value is None else codec.decode_writer(value.value)
             if before is not None and time < before.time and not before.leaving:
-                raise EarlierTime(f"writer {writer} was at {before.time} already")
+                raise EarlierTime(f"writer {writer} noted the later time {before.time} before")
             earlier = {} if before is None else before.position
             known = known_segments(await self._catalog.epochs_of(name, record, [*position, *earlier]))
             if not known.keys() >= position.keys() or min(position.values(), default=0) < 0:
-                raise Invalid(f"writer {writer} stands in segments that stream {name} never had")
+                raise Invalid(f"writer {writer} has a position in segments that stream {name} never had")
             if before is not None:
-                # A note may be older than the stream, if it was made anew since.
+                # A note may be older than the stream, if the stream was deleted and created again.
                 last = {segment: offset for segment, offset in before.position.items() if segment in known}
                 if not follows(known, last, position):
-                    raise Invalid(f"writer {writer} was further in the stream already")
-                if before.leaving:  # it is back: what it wrote before is still to be taken in
+                    raise Invalid(f"writer {writer} noted a later position before")
+                if before.leaving:  # the writer returned: the next watermark must still include its earlier position
                     old = {s: o for s, o in last.items() if not any(known[s].overlaps(known[p]) for p in position)}
                     position = old | dict(position)
             note = codec.encode_writer(WriterRecord(time, dict(position)))
             if await self._replace(name, key, value, note):
                 return
-        raise Unavailable(f"writer {writer} of {name} notes too fast; try again")
+        raise Unavailable(f"writer {writer} of {name} is changed by too many others at once; try again")
 
     async def remove(self, name: StreamName, writer: str) -> None:
-        """A writer will not note again; one that never did is forgotten already.  Raises NotFound (stream)."""
+        """Remove a writer that will not note again.  Succeeds when it never did.  Raises NotFound (stream)."""
         await self._catalog.require(name)
         key = keys.writer_key(name.stream, writer)
         for _ in range(MAX_ATTEMPTS):
             (value,) = await self._catalog.get(name.scope, [key])
             if value is None:
                 return
-            # The next watermark takes its last position in, or readers would be told a time it has written behind.
+            # The next watermark must include its last position: else it could be ahead of events of this writer.
             note = codec.encode_writer(replace(codec.decode_writer(value.value), leaving=True))
             if note == value.value or await self._replace(name, key, value, note):
                 return
-        raise Unavailable(f"writer {writer} of {name} notes too fast; try again")
+        raise Unavailable(f"writer {writer} of {name} is changed by too many others at once; try again")
 
     async def _replace(self, name: StreamName, key: bytes, value: TableValue | None, note: bytes) -> bool:
-        """False when somebody else changed the note, or the stream went."""
+        """Store a note; False when another call changed it.  Raises NotFound when the stream was deleted."""
         updates = [
-            # There is such a number only while there is no such stream: nothing is left behind of a deleted one.
+            # The number exists only while the stream does not: no note is stored for a deleted stream.
             TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS),
             TableUpdate(key, note, NOT_EXISTS if value is None else value.version),
         ]

@@ -130,13 +130,13 @@ def test_a_stream_that_does_not_go_on_takes_no_calls_away_from_others(monkeypatc
         await c.scopes.create("s")
         await c.streams.create(STREAM, config(1))
         txn, _ = await c.transactions.create(STREAM, LEASE)
-        there, right = asyncio.Event(), c.transactions._complete_batch
+        there, right = asyncio.Event(), c.transactions.workers._complete_batch
 
         async def stuck(*arguments):
             await there.wait()
             return await right(*arguments)
 
-        c.transactions._complete_batch = stuck
+        c.transactions.workers._complete_batch = stuck
         await c.transactions.commit(STREAM, txn, "", 1)
         asked = [asyncio.ensure_future(c.transactions.outcome(STREAM, txn, 30)) for _ in range(2)]
         await turns()

@@ -166,7 +166,7 @@ async def state_of(controller, name, txn):
 
 @pytest.fixture(autouse=True)
 def _impatience(monkeypatch):
-    monkeypatch.setattr("sarit.controller.transactions.transactions.COMMIT_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("sarit.controller.transactions.commit_worker.COMMIT_RETRY_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -239,7 +239,7 @@ async def die_at(operation, call, after):
     except BaseException as error:
         died = error
     assert died is None or "Crash" in repr(died), died  # alone or in a group
-    for finisher in list(controller.transactions._workers.values()):
+    for finisher in list(controller.transactions.workers._workers.values()):
         with suppress(BaseException):
             await finisher.task
     world.arm(Faults())

@@ -63,7 +63,7 @@ def test_an_entry_that_names_nothing_is_removed_and_the_others_are_looked_at(cap
         await c.catalog.tables.update(keys.MAINTENANCE_TABLE, bad)
         assert await watched(c) == [STREAM]
         assert list(world.tables.tables[keys.MAINTENANCE_TABLE]) == [keys.maintenance_key(keys.RETENTION_INDEX, STREAM)]
-        assert caplog.text.count("an entry is removed") == 3
+        assert caplog.text.count("removing an entry") == 3
 
     run(main())
 
@@ -90,7 +90,7 @@ def test_a_bug_met_by_one_stream_stops_no_other(kind, caplog):
             c.maintenance.run_retention_round() if kind == keys.RETENTION_INDEX else c.maintenance.run_watermark_round()
         )
         assert looked == [STREAM, OTHER]
-        assert "a bug of ours" in caplog.text
+        assert "unexpected error" in caplog.text
 
     run(main())
 
@@ -136,7 +136,7 @@ def test_a_bug_met_by_one_hint_stops_no_other(caplog):
             await c.catalog.index_pending(keys.pending_stream_key(name))
         await world.sweep(c)
         assert settled[:2] == [STREAM, OTHER]
-        assert "a bug of ours" in caplog.text
+        assert "unexpected error" in caplog.text
 
     run(main())
 
@@ -174,7 +174,7 @@ def test_a_bug_met_by_one_segment_stops_no_other(caplog):
         await asyncio.wait([running, asyncio.ensure_future(both.wait())], return_when=asyncio.FIRST_COMPLETED)
         assert considered == [segment(0), segment(1)]
         running.cancel()
-        assert "a bug of ours" in caplog.text
+        assert "unexpected error" in caplog.text
 
     run(main())
 

@@ -200,9 +200,9 @@ def _all_epochs(entries: dict[bytes, bytes], stream: str) -> list[Epoch]:
 async def quiet(controller: Controller) -> None:
     """Wait until no transaction is being ended in the background."""
     for _ in range(1000):
-        if not controller.transactions._workers:
+        if not controller.transactions.workers._workers:
             return
-        await asyncio.gather(*(f.task for f in list(controller.transactions._workers.values())))
+        await asyncio.gather(*(f.task for f in list(controller.transactions.workers._workers.values())))
     raise AssertionError("transactions are being ended for ever")
 
 

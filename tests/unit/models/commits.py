@@ -43,7 +43,7 @@ class Worker(NamedTuple):
     """A controller in the middle of something: effects still to do, then a compare-and-set on `version`.
 
     `then`: the stream's record to store; `ends`: how the transaction ends with it.  `soft`: what was done before is
-    success (`controller/runner.py`), else a sealed target means to read the record again (`Transactions._merge`)."""
+    success (`controller/runner.py`), else a sealed target means to read the record again (`CommitWorkers._merge`)."""
 
     effects: tuple[Effect, ...] = ()
     version: int = 0

@@ -1,6 +1,6 @@
-"""Scaling by rate, carried out: the stores put segments forward, the decision is made here, on rates read anew.
+"""Automatic scaling: stores request it for segments; the controller decides on rates that it reads itself.
 
-Nothing is remembered: a request that is lost is made again, one that comes late finds other segments or other rates.
+No request is stored.  A store repeats a lost request, and a late one meets other segments or other rates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.controller")
 
-# Segments put forward and not looked at yet; more are let go: their stores put them forward again.
+# Requests that wait for evaluation.  More are dropped: the stores repeat them.
 MAX_SCALE_REQUESTS: Final = 10_000
 
 
@@ -41,16 +41,16 @@ class AutoScale:
         self._wake = asyncio.Event()
 
     def __repr__(self) -> str:
-        return f"<AutoScale, {len(self._requests)} segments to look at>"
+        return f"<AutoScale, {len(self._requests)} requests>"
 
     def request(self, segment: str, wish: ScaleAdvice) -> None:
-        """A store puts a segment forward.  Never waits."""
+        """A store requests scaling for a segment.  Never waits."""
         if len(self._requests) < MAX_SCALE_REQUESTS:
             self._requests[segment] = wish
             self._wake.set()
 
     async def run(self) -> None:
-        """Look at what is put forward, for ever."""
+        """Evaluate requests, for ever."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -60,12 +60,12 @@ class AutoScale:
                 try:
                     await self.evaluate(segment)
                 except SaritError as error:
-                    _log.info("segment %s, put forward for a %s, is left as it is: %s", segment, advice.value, error)
-                except Exception:  # the other segments are looked at all the same
-                    _log.exception("segment %s is left as it is: scaling met a bug of ours", segment)
+                    _log.info("segment %s is not scaled (a %s was requested): %s", segment, advice.value, error)
+                except Exception:  # the other requests go on
+                    _log.exception("segment %s is not scaled: unexpected error", segment)
 
     async def evaluate(self, segment: str) -> bool:
-        """Scale the stream of a segment if the rates call for it now; whether it was scaled.
+        """Scale the stream of a segment if its rates require it now; whether it was scaled.
 
         Raises Unavailable, NotFound, Invalid (not the name of a stream's segment)."""
         name, identity = parse_segment_name(segment)
@@ -92,5 +92,7 @@ class AutoScale:
         await self._streams.change(name, decide)
         for plan in planned:
             coverage_probe("auto_scaled")
-            _log.info("%s: %d segments became %d by their rates", name, len(plan.replaced), len(plan.ranges))
+            _log.info(
+                "%s: %d segments were replaced by %d because of their rates", name, len(plan.replaced), len(plan.ranges)
+            )
         return bool(planned)

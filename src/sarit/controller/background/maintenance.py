@@ -1,7 +1,8 @@
-"""Looks at streams that need it now and then: those with a retention policy, those whose writers note times.
+"""Periodic maintenance of streams: retention, and watermarks of streams whose writers note times.
 
-They are entered in a table before they need it (`Catalog.watch`).  An entry that turns out to be superfluous is
-removed when it has been so for a while: somebody may be about to give the stream what it was entered for.
+Streams enter the maintenance index before they need it (`Catalog.index_for_maintenance`).  An entry that is not needed
+is removed after RECOVERY_GRACE_SECONDS, not at once: a call may be about to set the policy or store the note that it
+was made for.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _log = logging.getLogger("sarit.controller")
 
 
 class MaintenanceLoop:
-    """One round for retention, one for watermarks, each at its own interval."""
+    """A loop of retention rounds and a loop of watermark rounds, each at its own interval."""
 
     def __init__(
         self, catalog: Catalog, retention: Retention, watermarks: Watermarks,
@@ -46,10 +47,10 @@ class MaintenanceLoop:
         self._unneeded: dict[tuple[bytes, StreamName], tuple[int, float]] = {}
 
     def __repr__(self) -> str:
-        return f"<Caretaker of {len(self._next_due)} streams with retention>"
+        return f"<MaintenanceLoop, {len(self._next_due)} streams with retention>"
 
     async def run(self) -> None:
-        """Go round for ever."""
+        """Run both loops for ever."""
         await asyncio.gather(
             self._repeat(self.run_retention_round, self._retention_times.interval),
             self._repeat(self.run_watermark_round, self._watermark_times.interval),
@@ -61,15 +62,15 @@ class MaintenanceLoop:
             try:
                 await run_round()
             except SaritError as error:
-                _log.info("a round is put off: %s", error)
+                _log.info("a maintenance round is postponed: %s", error)
 
     async def run_retention_round(self) -> None:
-        """Look at every stream with a retention policy that is due."""
+        """Apply the retention policy of every stream that is due."""
         entries = await self._catalog.maintained_streams(RETENTION_INDEX)
         alive = {name for name, _ in entries}
         self._next_due = {name: at for name, at in self._next_due.items() if name in alive}
         self._forget(RETENTION_INDEX, alive)
-        # Truncations make room, and a stream whose look waits for some, or for a store, must not hold up the others.
+        # Truncation frees space.  A stream that waits for space or for its store must not delay the others.
         await for_each_bounded(entries, self._maintain_retention)
 
     async def _maintain_retention(self, entry: tuple[StreamName, int]) -> None:
@@ -83,13 +84,13 @@ class MaintenanceLoop:
                 self._next_due[name] = now + self._retention_times.wait(found.record.config.retention)
             await self._maintain(RETENTION_INDEX, name, version, self._retention.apply)
         except SaritError as error:
-            self._next_due.pop(name, None)  # in the next round: what is due may be due for long
-            _log.info("%s is looked at later: %s", name, error)
-        except Exception:  # the other streams are cared for all the same
-            _log.exception("%s is looked at later: retention met a bug of ours", name)
+            self._next_due.pop(name, None)  # try again in the next round, not after the whole interval
+            _log.info("retention of %s is postponed: %s", name, error)
+        except Exception:  # the other streams go on
+            _log.exception("retention of %s is postponed: unexpected error", name)
 
     async def run_watermark_round(self) -> None:
-        """Look at every stream whose writers note times."""
+        """Advance the watermark of every stream whose writers note times."""
         entries = await self._catalog.maintained_streams(WATERMARK_INDEX)
         self._forget(WATERMARK_INDEX, {name for name, _ in entries})
         await for_each_bounded(entries, self._maintain_watermarks)
@@ -98,12 +99,12 @@ class MaintenanceLoop:
         try:
             await self._maintain(WATERMARK_INDEX, *entry, self._watermarks.advance)
         except SaritError as error:
-            _log.info("%s is looked at later: %s", entry[0], error)
+            _log.info("the watermark of %s is postponed: %s", entry[0], error)
         except Exception:  # as above
-            _log.exception("%s is looked at later: watermarks met a bug of ours", entry[0])
+            _log.exception("the watermark of %s is postponed: unexpected error", entry[0])
 
     def _forget(self, kind: bytes, alive: set[StreamName]) -> None:
-        """Entries that another controller removed."""
+        """Drop the state of entries that another controller removed."""
         gone = [key for key in self._unneeded if key[0] == kind and key[1] not in alive]
         for key in gone:
             del self._unneeded[key]

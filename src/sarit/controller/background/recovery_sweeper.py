@@ -1,12 +1,12 @@
-"""Follows the entries: finishes streams, reader groups, tables and scopes that stopped half way, ends transactions that
-were decided or have expired.
+"""Completes unfinished work of lost controllers: streams, reader groups, tables, scopes, transactions.
 
-A entry is written before the thing it points at and removed after; it may point at nothing.  What another controller
-is busy with is left alone for a while: a hint must have been seen for `patience` seconds, a transaction
-must not have been renewed for its whole lease, both by this controller's monotonic clock.
+The sweeper reads the pending-work index.  An entry is written before its work begins and removed after the work is
+complete, so it may be stale.  Work that another controller is busy with is left alone for a while: an entry must have
+been seen for RECOVERY_GRACE_SECONDS, and an open transaction must not have been renewed for its whole lease.  Both are
+measured by the monotonic clock of this controller.
 
-What is finished may create segments, which waits for long while a store has no room; the end of a transaction makes
-room.  So transactions are looked at by themselves, and of the others many at once.
+Completing work may create segments, which can wait for long while a store is over its memory limit; ending transactions
+frees memory.  So transactions have a sweep of their own, and other entries are processed many at a time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _log = logging.getLogger("sarit.controller")
 
 
 class RecoverySweeper:
-    """One sweep a second over what the hints name, of transactions and of all else."""
+    """Two sweeps over the pending-work index: one of transactions, one of all other entries."""
 
     def __init__(
         self, catalog: Catalog, scopes: Scopes, groups: Groups, tables: KeyValueTables, streams: Streams,
@@ -51,10 +51,10 @@ class RecoverySweeper:
         self._streams = streams
         self._transactions = transactions
         self._env = env
-        self._seen: dict[bytes, tuple[int, float]] = {}  # hint → (renewal, when it was first seen)
+        self._seen: dict[bytes, tuple[int, float]] = {}  # entry → (renewal, when it was first seen)
 
     def __repr__(self) -> str:
-        return f"<Sweeper, {len(self._seen)} hints>"
+        return f"<RecoverySweeper, {len(self._seen)} entries>"
 
     async def run(self) -> None:
         """Sweep for ever."""
@@ -67,11 +67,11 @@ class RecoverySweeper:
             try:
                 await sweep()
             except SaritError as error:
-                _log.info("the sweep is put off: %s", error)
+                _log.info("the recovery sweep is postponed: %s", error)
             await asyncio.sleep(RECOVERY_SWEEP_SECONDS)
 
     async def sweep(self) -> None:
-        """Look at every hint once."""
+        """Process every entry once."""
         await self._sweep_transactions()
         await self._sweep_others()
 
@@ -87,7 +87,7 @@ class RecoverySweeper:
         await for_each_bounded(entries, lambda entry: self._recover(entry, self._recover_other))
 
     def _forget(self, entries: list[tuple[bytes, int]], *, transactions: bool) -> None:
-        """Hints of one sort that are no more."""
+        """Drop the state of entries of one kind that no longer exist."""
         alive = {key for key, _ in entries}
         for key in [key for key in self._seen if key.startswith(keys.PENDING_TRANSACTIONS) == transactions]:
             if key not in alive:
@@ -97,9 +97,9 @@ class RecoverySweeper:
         try:
             await look(*entry)
         except SaritError as error:
-            _log.warning("%s cannot be finished yet: %s", _text(entry[0]), error)
-        except Exception:  # the other hints are followed all the same
-            _log.exception("%s cannot be finished yet: the sweep met a bug of ours", _text(entry[0]))
+            _log.warning("%s cannot be completed yet: %s", _text(entry[0]), error)
+        except Exception:  # the other entries go on
+            _log.exception("%s cannot be completed yet: unexpected error", _text(entry[0]))
 
     async def _recover_other(self, key: bytes, version: int) -> None:
         if self._age(key, 0) >= RECOVERY_GRACE_SECONDS:
@@ -107,7 +107,7 @@ class RecoverySweeper:
             await self._catalog.remove_pending_if_unchanged(key, version)
 
     async def _complete_pending(self, key: bytes) -> None:
-        """Finish what a hint names."""
+        """Complete the work of an entry."""
         if key.startswith(keys.PENDING_SCOPES):
             await self._scopes.complete_pending(keys.last_part(key))
             return
@@ -124,7 +124,7 @@ class RecoverySweeper:
         assert txn is not None
         record = await self._find(name, txn)
         if record is None:
-            # It ended, or is about to be written.
+            # The transaction ended, or its record is about to be written.
             if self._age(key, -1) >= RECOVERY_GRACE_SECONDS:
                 await self._catalog.remove_pending_if_unchanged(key, version)
             return
@@ -134,7 +134,7 @@ class RecoverySweeper:
         elif age * 1000 >= record.lease_ms:
             try:
                 if await self._transactions.abort_if_expired(name, txn, record.renewal):
-                    _log.info("transaction %032x of %s outlived its lease of %d ms", txn, name, record.lease_ms)
+                    _log.info("transaction %032x of %s expired after its lease of %d ms", txn, name, record.lease_ms)
             except (Conflict, NotFound):
                 return
 
@@ -146,7 +146,7 @@ class RecoverySweeper:
         return None if value is None else codec.decode_transaction(value.value)
 
     def _age(self, key: bytes, renewal: int) -> float:
-        """Seconds since this controller saw the hint at this renewal first."""
+        """Seconds since this controller first saw the entry with this renewal."""
         now = self._env.clock.monotonic()
         seen = self._seen.get(key)
         if seen is None or seen[0] != renewal:
@@ -156,4 +156,4 @@ class RecoverySweeper:
 
 
 def _text(entry: bytes) -> str:
-    return entry.decode(errors="backslashreplace")  # what is told of one that is no text must not end the sweep
+    return entry.decode(errors="backslashreplace")  # an entry that is not text must not end the sweep

@@ -1,8 +1,8 @@
-"""Retention, carried out: cuts are taken at the tails of streams with a policy, and streams truncated at them.
+"""Retention: records cuts at the tails of streams with a policy, and truncates the streams at them.
 
-Taking a cut, truncating, forgetting cuts that lie before the head: each step stands for itself and may be the last a
-controller does; the next look goes on from what is stored.  Times are of the controller's own clock: the wall clock
-as it was when it started, carried on by the monotonic one, so that a wall clock that jumps truncates nothing.
+Recording a cut, truncating, and removing cuts before the head are independent steps.  A controller may stop after any
+of them; the next evaluation continues from what is stored.  Times come from a clock of the controller: the wall clock
+at its start plus the monotonic clock since.  So a wall clock that jumps truncates nothing.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Retention:
         self._offset_ms = env.clock.wall_ms() - int(env.clock.monotonic() * 1000)
 
     async def apply(self, name: StreamName) -> bool:
-        """Do what a stream's policy asks for now; False when it has none, or is no more.
+        """Apply the policy of a stream now; False when it has none or does not exist.
 
-        Raises Unavailable, and Conflict, NotFound, Sealed when the stream changes meanwhile: look again later."""
+        Raises Unavailable, and Conflict, NotFound, Sealed when the stream changes concurrently: try again later."""
         found = await self._catalog.find(name)
         if found is None or found.record.config.retention.type is RetentionType.NONE:
             return False
@@ -63,26 +63,26 @@ class Retention:
         head = streams.head(record)
         epochs = await self._epochs(name, record, head, (*(cut.cut for cut, _ in stored), *released))
         known = known_segments(epochs)
-        behind = [entry for entry in stored if not self._is_ahead(known, head, entry[0].cut)]
-        kept = [entry for entry in stored if entry not in behind]
-        cuts = [cut for cut, _ in kept]
-        await self._forget(name, behind)
+        obsolete = [entry for entry in stored if not self._is_ahead(known, head, entry[0].cut)]
+        retained = [entry for entry in stored if entry not in obsolete]
+        cuts = [cut for cut, _ in retained]
+        await self._forget(name, obsolete)
         tail = await self._tail(name, record, known, cuts[-1] if cuts else None)
         if retention.is_due(record.config.retention, cuts[-1] if cuts else None, tail):
             await self._store(name, tail)
-        # Before it is truncated: where that is refused again and again, each look takes a cut.
+        # Before the truncation: while truncations are refused, each evaluation adds a cut.
         thinned = {cut.time_ms for cut in retention.surplus(cuts)}
-        await self._forget(name, [entry for entry in kept if entry[0].time_ms in thinned])
+        await self._forget(name, [entry for entry in retained if entry[0].time_ms in thinned])
         valid = [cut if is_cut(known, cut) else {} for cut in released]
         bound = retention.released_by_all(head, valid, epochs)
 
         async def unchanged() -> bool:
-            # Who subscribes later changes the stream's record, too.
+            # A later subscription changes the record of the stream, too.
             return await self._released(name) == released
 
         target = retention.truncation(record.config.retention, tail, cuts, bound, epochs)
         if target is not None and target != head and follows(known, head, target):
-            with suppress(Invalid):  # somebody truncated it further
+            with suppress(Invalid):  # another call truncated it further
                 await self._streams.truncate(name, target, unchanged)
                 _log.info("%s was truncated by its retention policy", name)
         return True
@@ -93,7 +93,7 @@ class Retention:
     # -- what is stored ---------------------------------------------------------------------------
 
     async def _stored(self, name: StreamName) -> list[tuple[CutRecord, int]]:
-        """The cuts taken, each with its version, by time."""
+        """The recorded cuts, each with its version, by time."""
         rows = await self._catalog.stream_records(name, keys.CUTS)
         return [(codec.decode_cut(value.value), value.version) for _, value in rows]
 
@@ -104,7 +104,7 @@ class Retention:
     async def _epochs(
         self, name: StreamName, record: StreamRecord, head: Cut, others: Iterable[Mapping[int, int]]
     ) -> tuple[Epoch, ...]:
-        """All from the first segment's of these on; negative ids, which no stream has, are let pass."""
+        """All epochs from the first segment of these cuts on; negative ids are ignored."""
         wanted = [*head, *(segment for cut in others for segment in cut if segment >= 0)]
         return await self._catalog.epochs_of(name, record, wanted)
 
@@ -114,11 +114,11 @@ class Retention:
 
     async def _store(self, name: StreamName, cut: CutRecord) -> None:
         updates = [
-            # There is such a number only while there is no such stream: nothing is left behind of a deleted one.
+            # The number exists only while the stream does not: no cut is stored for a deleted stream.
             TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS),
             TableUpdate(keys.cut_key(name.stream, cut.time_ms), codec.encode_cut(cut), NOT_EXISTS),
         ]
-        with suppress(Conflict):  # another controller took one
+        with suppress(Conflict):  # another controller recorded one
             await self._catalog.update(name.scope, updates)
 
     async def _forget(self, name: StreamName, cuts: Sequence[tuple[CutRecord, int]]) -> None:
@@ -145,7 +145,7 @@ class Retention:
         return CutRecord(max(self._now_ms(), last.time_ms + 1), last.size + size, end)
 
     async def _length(self, name: StreamName, segment: int) -> int:
-        """In bytes; 0 when it was truncated away meanwhile."""
+        """The length of a segment in bytes; 0 when it was deleted in between."""
         try:
             return (await self._segments.info(name.segment(SegmentId.unpack(segment)))).length
         except NotFound:

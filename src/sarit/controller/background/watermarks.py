@@ -1,8 +1,8 @@
-"""Watermarks, carried out: writers' notes are read, marks written to the mark streams, idle writers forgotten.
+"""Watermarks: reads writers' notes, appends watermarks to the mark streams, removes idle writers.
 
-A mark is a conditional append behind the last one: of two controllers one succeeds.  Then the mark stream's attribute
-is moved to where the newest mark begins, for readers that begin there, and for us.  A controller that dies between
-the two leaves an attribute that lags; the next look reads a little more.
+A watermark is a conditional append after the last one: of two controllers one succeeds.  Then an attribute of the mark
+segment is set to the offset of the newest watermark, where readers and the next evaluation start.  After a crash
+between the two the attribute lags, and the next evaluation reads a little more.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.controller")
 
-# Notes remembered with the time they were seen first; beyond, the oldest are seen as new.
+# Notes whose first sighting is remembered in memory; beyond that, the oldest count as new.
 MAX_NOTES_SEEN: Final = 100_000
 
 
 class Watermarks:
-    """Writes the marks of streams whose writers note times."""
+    """Writes the watermarks of streams whose writers note times."""
 
     def __init__(self, catalog: Catalog, streams: Streams, segments: Segments, times: WatermarkTimes, env: Env) -> None:
         self._catalog = catalog
@@ -50,10 +50,10 @@ class Watermarks:
         return f"<Watermarks, {len(self._seen)} writers seen>"
 
     async def advance(self, name: StreamName) -> bool:
-        """Write the next mark of a stream if it is time; False when it has no writers that note.
+        """Write the next watermark of a stream if it is due; False when no writer notes times.
 
-        Raises Unavailable; NotFound, Conflict, Sealed when the stream changes meanwhile."""
-        # In this order: the record knows every segment that a note names.
+        Raises Unavailable; NotFound, Conflict, Sealed when the stream changes concurrently."""
+        # Notes first, then the record: so the record contains every segment that a note names.
         try:
             rows = await self._catalog.stream_records(name, keys.WRITERS)
         except NotFound:
@@ -80,7 +80,7 @@ class Watermarks:
         versions = {writer: version for writer, _, version in notes}
         for writer in verdict.gone:
             self._seen.pop((name, writer), None)
-            with suppress(Conflict):  # it noted again
+            with suppress(Conflict):  # the writer noted a new time
                 update = TableUpdate(keys.writer_key(name.stream, writer), None, versions[writer])
                 await self._catalog.update(name.scope, [update])
         return True
@@ -89,7 +89,7 @@ class Watermarks:
         return record.config.timestamp_aggregation_ms / 1000 or self._times.writer_time_out
 
     def _idle(self, name: StreamName, writer: str, version: int) -> float:
-        """Seconds since this controller saw the note first: a note that repeats the last one is one, too."""
+        """Seconds since this controller first saw this version of the note: an equal note counts as new."""
         now, key = self._env.clock.monotonic(), (name, writer)
         seen = self._seen.get(key)
         if seen is None or seen[0] != version:
@@ -107,11 +107,11 @@ class Watermarks:
         mark = streams.mark_of(name)
         active = await self._streams.active(mark)
         if len(active) != 1:
-            raise Unavailable(f"the mark stream of {name} takes no marks")
+            raise Unavailable(f"the mark stream of {name} accepts no watermarks")
         return mark.segment(SegmentId.unpack(active[0].segment))
 
     async def _last(self, segment: str) -> tuple[int, Watermark | None]:
-        """Where the marks end, and the last of them; the attribute is moved to it if it lags."""
+        """The end of the mark segment, and the last watermark; updates the attribute if it lags."""
         attribute = await self._segments.get_attribute(segment, MARK_ATTRIBUTE)
         info = await self._segments.info(segment)
         begin = info.start_offset if attribute == NULL_ATTRIBUTE_VALUE else max(attribute, info.start_offset)

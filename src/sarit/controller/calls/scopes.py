@@ -1,4 +1,4 @@
-"""Scopes and the controllers there are."""
+"""Scopes, and the list of controllers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ScopeCalls:
             await self._scopes.delete_recursive(request.scope)
         except NotFound:
             return _Delete(status=_Delete.SCOPE_NOT_FOUND)
-        except Exists:  # somebody creates while we delete
+        except Exists:  # another client creates something during the deletion
             return _Delete(status=_Delete.SCOPE_NOT_EMPTY)
         return _Delete(status=_Delete.SUCCESS)
 

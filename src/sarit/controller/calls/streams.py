@@ -124,13 +124,13 @@ class StreamCalls:
         current = found.record.current.number
         if request.epoch > current or request.epoch < 0:
             return _Check(status=_Check.INVALID_INPUT)
-        # Done when what was replaced is sealed, too.
+        # Done only when the replaced segments are sealed, too.
         busy = request.epoch == current or (request.epoch == current - 1 and found.record.pending)
         return _Check(status=_Check.IN_PROGRESS if busy else _Check.SUCCESS)
 
 
 class SegmentCalls:
-    """Rpcs on segments."""
+    """Rpcs on segments: active ones, successors, cuts, and the store that serves one."""
 
     def __init__(self, streams: Streams, segments: Segments) -> None:
         self._streams = streams
@@ -145,7 +145,7 @@ class SegmentCalls:
         return _ranges(name, (await self._streams.epoch(name, request.epoch)).segments)
 
     async def getSegments(self, request: pb.GetSegmentsRequest) -> pb.SegmentsAtTime:
-        """Always the head, whatever the time: so it is in Pravega."""
+        """The head, whatever the time, as in Pravega."""
         name = stream_name(request.streamInfo)
         cut = head(await self._streams.ready(name))
         location = pb.SegmentsAtTime.SegmentLocation
@@ -174,7 +174,7 @@ class SegmentCalls:
         return pb.StreamCutRangeResponse(segments=[segment_id(name, segment) for segment in segments])
 
     async def getURI(self, request: pb.SegmentId) -> pb.NodeUri:
-        """Never asks whether the segment exists: clients ask for transactions and tables by names they made."""
+        """Does not check that the segment exists: clients construct the names of transactions and tables themselves."""
         info = request.streamInfo
         segment = segment_name(info.scope, info.stream, SegmentId.unpack(request.segmentId))
         host, port = self._segments.endpoint(segment)
@@ -192,7 +192,7 @@ class SegmentCalls:
         return pb.StreamCutValidityResponse(response=valid)
 
     async def getDelegationToken(self, request: pb.StreamInfo) -> pb.DelegationToken:
-        """Access is not restricted: the token is empty, for names unknown too."""
+        """Access is not restricted: the token is always empty, also for unknown names."""
         return pb.DelegationToken(delegationToken="")
 
 

@@ -83,7 +83,7 @@ class TransactionCalls:
         name, txn = stream_name(request.streamInfo), transaction(request.txnId)
         try:
             state = await self._transactions.outcome(name, txn, seconds)
-        except SaritError:  # the decision stands; how it ended is to be asked
+        except SaritError:  # the decision is durable; the client can ask for the outcome
             state = TxnState.UNKNOWN
         return _Txn(status=_Txn.SUCCESS, outcome=int(state))  # type: ignore[arg-type]
 
@@ -120,7 +120,7 @@ class TransactionCalls:
         return _Time(result=_Time.SUCCESS)
 
     async def removeWriter(self, request: pb.RemoveWriterRequest) -> pb.RemoveWriterResponse:
-        """A writer that never noted a time is told SUCCESS: every writer calls this when it closes."""
+        """SUCCESS also for a writer that never noted a time: every writer calls this when it closes."""
         try:
             await self._writers.remove(stream_name(request.stream), request.writer)
         except NotFound:

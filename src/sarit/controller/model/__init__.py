@@ -1,5 +1,5 @@
-"""The controller's decisions, pure: new records and effects from records, a command and the time.
+"""The pure decisions of the controller: new records and effects from records, a command and the time.
 
-`records` says what is stored, `codec` how; `epochs` and `cuts` are the arithmetic of the key space over time;
-`streams`, `groups` and `transactions` decide.  Nothing here waits, reads a clock or draws lots.
+`records` defines what is stored and `codec` its bytes.  `epochs` and `cuts` are the arithmetic of the key space over
+time.  `streams`, `groups` and `transactions` decide.  Nothing here waits, reads a clock or uses randomness.
 """

@@ -1,10 +1,11 @@
-"""Scaling by rate, decided: which segments give way to which ranges, if any.
+"""Decisions of automatic scaling: which segments are replaced by which ranges, if any.
 
-A hot segment is split into as many even parts as bring each below the target rate, at least two, at most the policy's
-scale factor.  A cold one is merged with its neighbours on either side that are cold too, as long as what they take
-together stays below the target, or the new segment would be split again, and as long as the stream keeps its minimum
-of segments.  Source: Pravega `AutoScaleTask`; it splits into as many parts as the rate is a whole multiple of the
-target, and may merge three segments whose sum is above it.
+A hot segment is split into as many even parts as bring each below the target rate: at least two, at most the scale
+factor of the policy.  A cold segment is merged with cold neighbours on either side, as long as their rates together
+stay below the target (else the new segment would be split again) and the stream retains its minimum of segments.
+
+Source: Pravega `AutoScaleTask`.  It splits into as many parts as the rate is a whole multiple of the target, and it may
+merge three segments whose sum is above the target.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LEAST_PARTS: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Segments to seal, and the ranges that take their place."""
+    """Segments to seal, and the ranges that replace them."""
 
     replaced: tuple[int, ...]
     ranges: tuple[KeyRange, ...]
@@ -48,7 +49,7 @@ def segments_to_measure(record: StreamRecord, segment: int) -> tuple[SegmentRang
 
 
 def plan(record: StreamRecord, segment: int, rates: Mapping[int, Rates], times: ScalingTimes) -> Plan | None:
-    """What the rates of a segment and its neighbours, by packed id, call for; None when there is nothing to do."""
+    """The scale that the rates of a segment and its neighbours, by packed id, require; None for none."""
     near = [s for s in segments_to_measure(record, segment) if s.segment in rates]
     mine = next((s for s in near if s.segment == segment), None)
     if mine is None:
@@ -65,13 +66,13 @@ def _split(record: StreamRecord, segment: SegmentRange, rates: Rates) -> Plan | 
     policy = record.config.scaling
     *recent, _ = rates.by(policy.type)
     needed = ceil(max(recent) / policy.target_rate)
-    room = MAX_SEGMENTS_PER_STREAM - len(record.current.segments) + 1
-    parts = min(max(_LEAST_PARTS, needed), max(_LEAST_PARTS, policy.scale_factor), room)
+    free = MAX_SEGMENTS_PER_STREAM - len(record.current.segments) + 1
+    parts = min(max(_LEAST_PARTS, needed), max(_LEAST_PARTS, policy.scale_factor), free)
     if parts < _LEAST_PARTS:
         return None
     try:
         return Plan((segment.segment,), tuple(KeyRange(segment.low, segment.high).split_evenly(parts)))
-    except Invalid:  # too narrow to be cut: one key, more or less
+    except Invalid:  # too narrow to be cut: about one key
         return None
 
 

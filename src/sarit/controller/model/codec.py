@@ -106,7 +106,7 @@ def _stream(c: Cursor) -> StreamRecord:
 
 
 def encode_chunk(epochs: Sequence[Epoch]) -> bytes:
-    """Epochs that a stream's record has no more room for."""
+    """Epochs that were moved out of the record of a stream."""
     return _VERSION + _encode_epochs(epochs)
 
 
@@ -192,7 +192,7 @@ def encode_cut(record: CutRecord) -> bytes:
 
 
 def decode_cut(data: bytes) -> CutRecord:
-    """A cut taken for retention."""
+    """A cut recorded for retention."""
     return _decode(data, lambda c: CutRecord(c.compact_long(), c.compact_long(), _decode_cut(c)))
 
 
@@ -225,7 +225,7 @@ def decode_completed(data: bytes) -> CompletedRecord:
 
 
 def encode_number(number: int) -> bytes:
-    """The first segment number that a name may use again."""
+    """The first segment number that a new stream of a name may use."""
     return _VERSION + pack_long(number)
 
 
@@ -235,7 +235,7 @@ def decode_number(data: bytes) -> int:
 
 
 def is_deleting(value: bytes) -> bool:
-    """Whether the record of a stream, group or table says that it is being deleted."""
+    """Whether the record of a stream, group or table is in state DELETING."""
     return value[1:2] == bytes((State.DELETING,))
 
 
@@ -253,7 +253,7 @@ def _decode(data: bytes, read: Callable[[Cursor], T]) -> T:
     except (Invalid, ValueError, struct.error, IndexError) as error:
         raise Corrupt(f"a controller record cannot be read: {error}") from error
     if not cursor.at_end:
-        raise Corrupt("a controller record has bytes behind its end")
+        raise Corrupt("a controller record has bytes after its end")
     return value
 
 
@@ -278,7 +278,7 @@ def _decode_config(c: Cursor) -> StreamConfig:
 
 @lru_cache(maxsize=256)
 def _config(fixed: bytes, tags: tuple[str, ...]) -> StreamConfig:
-    """Most streams share a few configurations: share the objects too."""
+    """Most streams share a few configurations: they share these objects, too."""
     scale, rate, factor, least, retention, limit, maximum, aggregation, rollover = _CONFIG.unpack(fixed)
     return StreamConfig(
         ScalingPolicy(ScaleType(scale), rate, factor, least),

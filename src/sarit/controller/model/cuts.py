@@ -32,7 +32,7 @@ def is_cut(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> bool:
 
 
 def follows(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int]) -> bool:
-    """Whether `later` is at or behind `earlier` everywhere.  Either may cover a part of the key space alone."""
+    """Whether `later` is at or after `earlier` everywhere.  Either may cover only a part of the key space."""
     for segment, offset in later.items():
         if segment in earlier:
             if offset < earlier[segment]:
@@ -45,7 +45,7 @@ def follows(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later
 
 
 def segments_before(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> list[int]:
-    """Segments that lie wholly before a cut: everything of their range has passed to a later one."""
+    """Segments that lie wholly before a cut: their whole range has passed to later segments."""
     place = _Place(known, cut)
     return [
         s
@@ -55,7 +55,7 @@ def segments_before(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -
 
 
 def segments_after(known: Mapping[int, SegmentRange], cut: Mapping[int, int]) -> list[int]:
-    """Segments that lie wholly behind a cut."""
+    """Segments that lie wholly after a cut."""
     place = _Place(known, cut)
     return [
         s
@@ -73,8 +73,8 @@ def segments_between(known: Mapping[int, SegmentRange], start: Mapping[int, int]
 def bytes_between(
     known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later: Mapping[int, int], lengths: Mapping[int, int]
 ) -> int:
-    """Bytes from one cut to a later one.  `lengths`: of the segments that `to_measure` names; one that is not there
-    counts for nothing behind where the earlier cut stands in it."""
+    """Bytes from one cut to a later one.  `lengths`: of the segments that `to_measure` names; a missing
+    one counts only up to the earlier cut."""
     total = sum(later[s] - earlier.get(s, 0) for s in later)
     return total + sum(max(0, lengths.get(s, 0) - earlier.get(s, 0)) for s in to_measure(known, earlier, later))
 
@@ -85,15 +85,15 @@ def to_measure(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], la
 
 
 def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) -> Cut:
-    """A cut that is behind none of some whole cuts, anywhere; as far as can be said without lengths of segments.
+    """A cut that is nowhere after any of some whole cuts, as far as that is known without the lengths of segments.
 
-    Where the cuts overlap, the earlier segment stands; the rest of a later one that gives way is taken over by the
-    segments that it replaced, from their beginnings.  `epochs`: all, in order, from the first segment's of them on."""
+    Where the cuts overlap, the earlier segment wins.  The rest of the later segment is covered by the segments that it
+    replaced, from their beginnings.  `epochs`: all, in order, from the first segment's of them on."""
     known, first = known_segments(epochs), epochs[0].number
     out: Cut = {}
-    given_way: set[int] = set()
+    replaced: set[int] = set()
     waiting: deque[tuple[int, int | None]] = deque((s, offset) for cut in bounds for s, offset in sorted(cut.items()))
-    while waiting:  # the cuts themselves first, then what is taken over, without an offset of its own
+    while waiting:  # the cuts themselves first, then replaced segments, which have no offset
         segment, offset = waiting.popleft()
         if segment in out:
             out[segment] = out[segment] if offset is None else min(out[segment], offset)
@@ -108,18 +108,18 @@ def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
         else:
             gone.append(segment)
         for later in gone:
-            if later not in given_way:
-                given_way.add(later)
+            if later not in replaced:
+                replaced.add(later)
                 before = epochs[creation_epoch(later) - 1 - first].overlapping(known[later])
                 waiting += ((s.segment, None) for s in before)
     return out
 
 
 def upper_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) -> Cut:
-    """A whole cut that is at or behind all of some positions, which may cover a part of the key space each.
+    """A whole cut at or after all of some positions, each of which may cover a part of the key space.
 
-    Where they overlap, the later segment stands; what none covers then is filled with the segments of the latest
-    epoch among them, from their beginnings.  `epochs` as above.  At least one position is not empty.  Source: Pravega
+    Where they overlap, the later segment wins.  Parts that none covers are filled with segments of the latest epoch
+    among them, from their beginnings.  `epochs` as above.  At least one position is not empty.  Source: Pravega
     `PeriodicWatermarking`."""
     known = known_segments(epochs)
     furthest: Cut = {}

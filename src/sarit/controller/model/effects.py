@@ -1,7 +1,7 @@
-"""What a decision asks to be done.  Every effect may be repeated at any time, by anybody, also after it was done.
+"""Effects of a decision on segments.  Every effect may be repeated at any time and by any controller.
 
-Nothing here names a segment that could come to life again: segment names are never used twice by a stream or table
-name (numbers go on when it is created anew), so even a controller that slept for a day does no harm when it wakes.
+That is safe because segment names are never used twice: numbers continue when a stream or table is created again.  So
+even a controller that was suspended for a day does no harm when it resumes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CreateSegment:
-    """An empty segment, metered by a policy; `fresh`: its name was drawn at random and never used before."""
+    """Create an empty segment, measured by a policy; `fresh`: its name is random and was never used before."""
 
     segment: str
     scale_type: int = 0
@@ -26,7 +26,7 @@ class CreateSegment:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """A table segment with keys of one length, in bytes."""
+    """Create a table segment with keys of one length, in bytes."""
 
     segment: str
     key_length: int
@@ -34,21 +34,21 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class SealSegment:
-    """No more appends; a missing segment is left alone."""
+    """End appends; a missing segment is ignored."""
 
     segment: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteSegment:
-    """A missing segment is left alone."""
+    """Delete; a missing segment is ignored."""
 
     segment: str
 
 
 @dataclass(frozen=True, slots=True)
 class TruncateSegment:
-    """Drop the bytes below `offset`; a missing segment, or one that begins above, is left alone."""
+    """Drop the bytes below `offset`; a missing segment, or one that begins above, is ignored."""
 
     segment: str
     offset: int
@@ -56,7 +56,7 @@ class TruncateSegment:
 
 @dataclass(frozen=True, slots=True)
 class SetPolicy:
-    """What the store meters a segment by."""
+    """Set the policy that the store measures a segment by."""
 
     segment: str
     scale_type: int

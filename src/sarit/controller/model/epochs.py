@@ -1,15 +1,15 @@
 """Epochs: the generations of a stream's active segments.
 
 The segments of an epoch tile [0, 1) exactly: sorted, each begins with the very double with which the one before ends.
-A scale makes the next epoch; segments it leaves alone keep their ids, new ones bear the new epoch and are numbered on
-from the highest number of the epoch before, which is the highest there ever was.  Hence two laws used all over:
+A scale makes the next epoch.  Unchanged segments keep their ids.  New ones carry the new epoch, and their numbers
+continue from the highest number of the epoch before, which is the highest so far.  Two invariants follow:
 
 * A segment's id names the epoch that created it.
 * Of two different segments whose ranges overlap, the one of the lower creation epoch came first: they were never
-  active at the same time, and the second took over from the first (perhaps through others in between).
+  active at the same time, and the second replaced the first (perhaps through others in between).
 
-A transaction that commits after its epoch has passed is rolled in: one epoch in which copies of its sealed segments
-(same numbers, same ranges) stand in for what replaced them, and at once another in which copies of the replacements
+A transaction that commits after its epoch has passed is rolled in by two epochs at once: in the first, copies of its
+sealed segments (same numbers, same ranges) stand in for their replacements; in the second, copies of the replacements
 return.  Numbers thus repeat across epochs, ids never do.  Source: Pravega `RecordHelper`; naming.md par. 2.
 """
 
@@ -91,18 +91,18 @@ def first_epoch(count: int, first_number: int, now_ms: int) -> Epoch:
 
 
 def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> Epoch:
-    """The epoch in which `ranges`, in their order, take the place of the segments `replaced`.
+    """The epoch in which `ranges`, in their order, replace the segments `replaced`.
 
     Raises Invalid when `replaced` are not distinct active segments, or the ranges do not cover exactly theirs."""
     gone = set(replaced)
     if not gone or len(gone) != len(replaced) or not gone <= current.ids:
         raise Invalid("the segments to replace are not all active")
-    kept = [s for s in current.segments if s.segment not in gone]
-    if not tiles([KeyRange(s.low, s.high) for s in kept] + list(ranges)):
+    unchanged = [s for s in current.segments if s.segment not in gone]
+    if not tiles([KeyRange(s.low, s.high) for s in unchanged] + list(ranges)):
         raise Invalid("the new key ranges do not cover exactly what the replaced segments cover")
     number, first = current.number + 1, highest_number(current) + 1
     new = [SegmentRange(r.low, r.high, SegmentId(number, first + i).packed) for i, r in enumerate(ranges)]
-    return check_epoch(Epoch(number, tuple(sorted(kept + new)), now_ms))
+    return check_epoch(Epoch(number, tuple(sorted(unchanged + new)), now_ms))
 
 
 def stand_ins(current: Epoch, past: Epoch) -> dict[int, int]:
@@ -114,16 +114,16 @@ def stand_ins(current: Epoch, past: Epoch) -> dict[int, int]:
 
 
 def rolled_epochs(current: Epoch, past: Epoch, now_ms: int) -> tuple[Epoch, Epoch]:
-    """The two epochs that take the transactions of `past` in: copies of what is gone, then copies of what there is.
+    """The two epochs that merge the transactions of `past`: copies of its segments, then copies of the present ones.
 
-    What is active in both, or stands in for a past segment already, stays as it is."""
+    A segment that is active in both, or already stands in for a past one, stays."""
     present = stand_ins(current, past)
     stay = set(present.values())
     old = _copies((s for s in past.segments if s.segment not in present), current.number + 1)
     new = _copies((s for s in current.segments if s.segment not in stay), current.number + 2)
-    kept = [s for s in current.segments if s.segment in stay]
-    first = Epoch(current.number + 1, tuple(sorted(kept + old)), now_ms)
-    return check_epoch(first), check_epoch(Epoch(current.number + 2, tuple(sorted(kept + new)), now_ms))
+    unchanged = [s for s in current.segments if s.segment in stay]
+    first = Epoch(current.number + 1, tuple(sorted(unchanged + old)), now_ms)
+    return check_epoch(first), check_epoch(Epoch(current.number + 2, tuple(sorted(unchanged + new)), now_ms))
 
 
 def _copies(segments: Iterable[SegmentRange], epoch: int) -> list[SegmentRange]:
@@ -131,12 +131,12 @@ def _copies(segments: Iterable[SegmentRange], epoch: int) -> list[SegmentRange]:
 
 
 def created_in(epoch: Epoch) -> tuple[SegmentRange, ...]:
-    """The segments that the epoch brought."""
+    """The segments that the epoch created."""
     return tuple(s for s in epoch.segments if creation_epoch(s.segment) == epoch.number)
 
 
 def successors(epochs: Sequence[Epoch], segment: int) -> list[tuple[SegmentRange, list[int]]]:
-    """Who follows `segment`, each with all of its predecessors; empty while it is active, or sealed with its stream.
+    """Successors of `segment`, each with all of its predecessors; empty while it is active or sealed with its stream.
 
     `epochs`: all, in order, from the one that created the segment on.  Raises KeyError when it never was."""
     mine = next((s for s in epochs[0].segments if s.segment == segment), None) if epochs else None

@@ -1,4 +1,4 @@
-"""Reader groups, decided.  Their streams' subscriptions follow the record: `subscribed` says what must hold."""
+"""Decisions on reader groups.  The subscriptions of their streams follow the record: see `subscribed`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_RETENTION = 0
 
 
 def create(wanted: GroupRecord) -> GroupRecord:
-    """A new group, as its creator wants it."""
+    """The record of a new group."""
     return replace(wanted, state=State.CREATING, pending=False, leaving=())
 
 
@@ -30,25 +30,25 @@ def update(present: GroupRecord, wanted: GroupRecord) -> GroupRecord:
 
 
 def completed(record: GroupRecord) -> GroupRecord:
-    """The group when everything was done that its record asked for."""
+    """The group after all work of its record was executed."""
     return replace(record, state=State.ACTIVE, pending=False, leaving=())
 
 
 def is_pending(record: GroupRecord) -> bool:
-    """Whether something was begun and not finished."""
+    """Whether there is unfinished work."""
     return record.pending or record.state is not State.ACTIVE
 
 
 def subscribed(record: GroupRecord) -> tuple[StreamName, ...]:
-    """Streams whose data the group holds back from truncation by retention."""
+    """Streams whose data the group protects from truncation by retention."""
     if record.retention == _NO_RETENTION:
         return ()
-    # Earlier releases stored any names: a stream is called by none of these, and a table may have no key for them.
+    # Earlier releases did not check names: no stream can have such a name, and a key may not be able to hold it.
     return tuple(sorted({name for name, _ in record.starts if is_possible(name)}))
 
 
 def check_names(record: GroupRecord) -> None:
-    """Raises Invalid when it reads what no stream can be called."""
+    """Raises Invalid when a configured name is not a valid stream name."""
     for name, _ in (*record.starts, *record.ends):
         if not is_possible(name):
             raise Invalid(f"{str(name)[:80]!r} is not the name of a stream: SCOPE/STREAM of letters, digits, '.', '-'")

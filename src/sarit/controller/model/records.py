@@ -1,8 +1,8 @@
-"""What the controller stores, as values.  The bytes are `codec`'s, the keys `controller.keys`'s.
+"""The controller's stored records, as values.  `codec` has their bytes, `controller.keys` their keys.
 
-A record that is in the middle of something says so: its state, or its `work`, is the intention, written before
-anything is done.  Whoever finds one may finish it, since every step can be repeated.  Version numbers, random ids and
-states are thus all there is to a workflow; no controller remembers anything that another could not read.
+A record in the middle of a change states it: its `state` or its `work` is the intention, stored before anything is
+done.  Any controller that finds one may complete it, since every step can be repeated.  Versions, random ids and states
+are all that a workflow needs; no controller has state in memory that another could not read.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 
 class State(IntEnum):
-    """Where a stream, a reader group or a key-value table is in its life."""
+    """The life cycle of a stream, a reader group or a key-value table."""
 
-    CREATING = 1  # its segments may not be there yet
+    CREATING = 1  # its segments may not exist yet
     ACTIVE = 2
     SEALING = 3  # some of its segments may be sealed
     SEALED = 4
-    DELETING = 5  # gone for everybody; some of its segments may still be there
+    DELETING = 5  # does not exist for users; some of its segments may still exist
 
 
 class WorkKind(IntEnum):
-    """What an active stream still has to do."""
+    """Pending work of an active stream."""
 
     NONE = 0
     SCALE = 1  # create the segments of `epochs`, then publish these
     SEAL = 2  # `segments` were replaced: seal them
     TRUNCATE = 3  # truncate to the record's head, delete `segments`
-    POLICY = 4  # tell the active segments the scaling policy
-    ROLL = 5  # `epochs` are the two that take `transactions` in: create, merge, seal, publish
+    POLICY = 4  # set the scaling policy of the active segments
+    ROLL = 5  # `epochs` are the two that merge `transactions`: create, merge, seal, publish
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ NO_WORK = Work()
 
 @dataclass(frozen=True, slots=True)
 class ScopeRecord:
-    """A scope.  `incarnation` (8 bytes) names its table, so that a scope of the same name never meets old records."""
+    """A scope.  `incarnation` (8 bytes) is part of its table name: a later scope of the name never sees old records."""
 
     incarnation: bytes
     created_ms: int
@@ -64,8 +64,8 @@ class ScopeRecord:
 class StreamRecord:
     """A stream now.
 
-    `first_number`: of its first segment; since numbers go on from one stream of a name to the next, it tells which of
-    them this is.
+    `first_number`: of its first segment; since numbers continue from one stream of a name to the next, it identifies
+    the stream.
     `epochs`: the latest ones, the current last; earlier ones are in chunks of their own.
     `head`: the cut at which the stream begins; empty while that is the start of the first epoch here.
     """
@@ -85,7 +85,7 @@ class StreamRecord:
 
     @property
     def pending(self) -> bool:
-        """Whether something was begun and not finished."""
+        """Whether there is unfinished work."""
         return self.work.kind is not WorkKind.NONE or self.state not in (State.ACTIVE, State.SEALED)
 
 
@@ -124,7 +124,7 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberRecord:
-    """How far a reader group has released a stream; an empty cut until it says."""
+    """The cut up to which a reader group has released a stream; empty until it releases."""
 
     generation: int
     group_id: str
@@ -135,7 +135,7 @@ class SubscriberRecord:
 class WriterRecord:
     """The last time a writer noted, with its position then (bytes by packed segment id).
 
-    `leaving`: it was removed; a watermark is still to take its last position in."""
+    `leaving`: it was removed, but the next watermark must include its last position."""
 
     time: int
     position: Cut
@@ -144,7 +144,7 @@ class WriterRecord:
 
 @dataclass(frozen=True, slots=True)
 class CutRecord:
-    """A whole cut at the tail of a stream, taken for retention: ms since 1970, bytes written before it."""
+    """A cut at the tail of a stream, recorded for retention: ms since 1970, bytes written before it."""
 
     time_ms: int
     size: int
@@ -152,7 +152,7 @@ class CutRecord:
 
 
 class TxnState(IntEnum):
-    """Where a transaction is; the values are the protocol's."""
+    """The state of a transaction; the values are those of the protocol."""
 
     UNKNOWN = 0
     OPEN = 1
@@ -164,7 +164,7 @@ class TxnState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A transaction that lives.  `renewal` rises with each ping; `timestamp` is the writer's, None for none."""
+    """A transaction that has not ended.  `renewal` rises with each ping; `timestamp` is the writer's, or None."""
 
     state: TxnState
     epoch: int
@@ -177,7 +177,7 @@ class TransactionRecord:
 
 @dataclass(frozen=True, slots=True)
 class CompletedRecord:
-    """How a transaction ended, and when."""
+    """The outcome of a transaction, and when it ended."""
 
     state: TxnState
     ended_ms: int

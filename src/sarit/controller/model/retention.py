@@ -1,14 +1,14 @@
-"""Retention, decided: at which of the cuts taken so far, or at which cut of its readers, a stream may begin.
+"""Decisions on retention: at which recorded cut, or at which cut of its readers, a stream may be truncated.
 
-Cuts are taken at the tail now and then.  What a stream would *retain*, truncated at a cut, is the time or the bytes
-since.  A policy keeps at least its limit and, when it has a maximum, at most that:
+Cuts are recorded periodically at the tail.  A stream truncated at a cut *retains* the time or the bytes since that cut.
+A policy retains at least its limit and, when it has a maximum, at most that:
 
-* Nothing is dropped that would leave less than the limit.
-* Reader groups that subscribed hold back what they have not released, all of them.
-* What exceeds the maximum is dropped all the same; its readers are told that it was truncated.
+* A truncation never leaves less than the limit.
+* Subscribed reader groups protect what they have not released, all of them.
+* Data above the maximum is dropped anyway; its readers get a truncation error.
 
-Where positions overlap in part, the earlier one of each part of the key space counts.  Source: controller.md par. 6,
-Pravega `StreamMetadataTasks`; there a subscriber that has released nothing yet holds nothing back.
+Where positions overlap in part, the earlier one counts in each part of the key space.  Source: controller.md par. 6,
+Pravega `StreamMetadataTasks`; there a subscriber that has released nothing yet protects nothing.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
     from sarit.controller.model.epochs import Epoch
     from sarit.controller.model.records import CutRecord
 
-# A limit is measured by about so many cuts ...
+# The number of cuts within a limit, about ...
 CUTS_PER_LIMIT: Final = 100
-# ... and a stream has no more than so many in all.
+# ... and the most cuts of a stream.
 MAX_CUTS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionTimes:
-    """Seconds.  `interval`: between two cuts of a stream, at least; where the policy is by time and its limit long,
-    CUTS_PER_LIMIT of them make the limit.  `longest`: between two looks at a stream, at most."""
+    """Seconds.  `interval`: the least time between two cuts of a stream.  With a long limit by time it is larger:
+    CUTS_PER_LIMIT of them make the limit.  `longest`: the most time between two evaluations of a stream."""
 
     interval: float = 60.0
     longest: float = 1800.0
 
     def wait(self, policy: RetentionPolicy) -> float:
-        """From one look at a stream to the next."""
+        """Seconds from one evaluation of a stream to the next."""
         if policy.type is not RetentionType.TIME:
             return self.interval
         return min(max(self.interval, policy.limit / 1000 / CUTS_PER_LIMIT), max(self.interval, self.longest))
 
 
 def is_due(policy: RetentionPolicy, last: CutRecord | None, tail: CutRecord) -> bool:
-    """Whether the tail is a cut to keep: something came since the last, and enough of it if it is bytes that count."""
+    """Whether to record the tail as a cut: the stream grew since the last one; for a limit in bytes, enough."""
     if last is None:
         return True
     grown = tail.size - last.size
@@ -58,16 +58,16 @@ def is_due(policy: RetentionPolicy, last: CutRecord | None, tail: CutRecord) -> 
 
 
 def surplus(cuts: Sequence[CutRecord]) -> list[CutRecord]:
-    """Cuts to give up when there are too many: every second one of the earlier half."""
+    """Cuts to remove when there are too many: every second one of the earlier half."""
     return list(cuts[1 : len(cuts) // 2 : 2]) if len(cuts) > MAX_CUTS else []
 
 
 def truncation(
     policy: RetentionPolicy, tail: CutRecord, cuts: Sequence[CutRecord], released: Cut | None, epochs: Sequence[Epoch]
 ) -> Cut | None:
-    """Where the stream may begin; None to leave it as it is.
+    """The cut to truncate the stream at; None for none.
 
-    `tail`: its end, now.  `cuts`: taken so far, in order, none before the present head.  `released`: what all its
+    `tail`: its end, now.  `cuts`: recorded so far, in order, none before the present head.  `released`: what all its
     subscribers have released, None when it has none.  `epochs`: all, from the first segment's of these on."""
     known = known_segments(epochs)
 
@@ -81,7 +81,7 @@ def truncation(
     if released is not None:
         target = _earlier(target, released, epochs)
     over = [cut for cut in cuts if policy.maximum and retained(cut) > policy.maximum]
-    if over:  # what is before the last of these must go; the first of those that leave no more is as good
+    if over:  # data before the last of these must go; the first cut within the maximum serves, too
         within = [cut for cut in enough if retained(cut) <= policy.maximum]
         forced = within[0] if within else over[-1]
         if not follows(known, forced.cut, target):
@@ -90,7 +90,7 @@ def truncation(
 
 
 def released_by_all(head: Cut, released: Sequence[Mapping[int, int]], epochs: Sequence[Epoch]) -> Cut | None:
-    """What all subscribers have released: the head if one of them has released nothing yet, None without any."""
+    """The cut that all subscribers have released; the head if one has released nothing, None without subscribers."""
     if not released:
         return None
     if not all(released):

@@ -1,9 +1,9 @@
-"""The life of a stream, decided.
+"""Decisions on streams: a state machine over the stored record.
 
 A *command* (create, update, scale, roll, truncate, seal, delete) turns a record into one that states an intention.  A
-*step* says what to do about the intention, in stages of effects (all of a stage may run at once, stages run in order),
-and the record to store when it is done.  `None` for that record means: remove it.  Commands are only given on a record
-with nothing pending; the shell takes the steps first.
+*step* gives the effects of that intention, in stages (effects of one stage may run at once, stages run in order), and
+the record to store after them.  `None` for that record means: remove it.  Commands require a record without pending
+work; the caller (`controller/streams.py`) executes pending steps first.  The steps by state and work:
 
     CREATING  create segments                                        → ACTIVE
     SCALE     create the new segments                                → publish, SEAL
@@ -11,12 +11,12 @@ with nothing pending; the shell takes the steps first.
               seal these                                             → publish both epochs, SEAL
     SEAL      seal what was replaced                                 → nothing
     TRUNCATE  truncate to the head; delete what lies before          → nothing
-    POLICY    tell the active segments                               → nothing
+    POLICY    set the policy of the active segments                  → nothing
     SEALING   end all transactions; seal all segments                → SEALED
     DELETING  delete the watermark stream and all segments           → removed
 
-Publishing comes before sealing: a writer that is told "sealed" always finds successors, and one that finds none
-rightly takes the stream for sealed.
+Publishing comes before sealing.  So a writer whose segment is sealed always finds successors; if it finds none, the
+stream is sealed.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ if TYPE_CHECKING:
 
     from sarit.core.keyspace import KeyRange
 
-# Epochs a record holds before it hands the earlier ones to a chunk, and the segments in them together.
+# Epochs in a record, and segments in them together, before the earlier epochs move to a chunk.
 EPOCHS_PER_CHUNK = 64
 SEGMENTS_PER_CHUNK = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do now, and the record to store then: None removes it.
+    """Effects to execute now, and the record to store after them: None removes it.
 
-    `drain`: no transaction may be alive before the stages.  `spilled`: epochs to store as a chunk with the record.
+    `drain`: end all transactions before the stages.  `spilled`: epochs to store as a chunk with the record.
     `committed`: transactions that have ended once it is stored."""
 
     stages: Stages
@@ -87,7 +87,7 @@ def create(config: StreamConfig, first_number: int, now_ms: int) -> StreamRecord
 
 
 def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRecord:
-    """Replace the configuration; and all segments, when their number is not what it asks for.
+    """Replace the configuration, and all segments when it requires another number of them.
 
     Raises Sealed, Invalid."""
     _require_active(record)
@@ -103,7 +103,7 @@ def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRec
 
 
 def scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> StreamRecord:
-    """Put `ranges` in the place of the segments `replaced`; a record that just did exactly this is left as it is.
+    """Replace the segments `replaced` by `ranges`; a record whose last scale was exactly this one is unchanged.
 
     Raises Sealed, Invalid."""
     _require_active(record)
@@ -113,12 +113,12 @@ def scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRan
 
 
 def roll(record: StreamRecord, past: Epoch, transactions: Iterable[int], now_ms: int) -> StreamRecord:
-    """Take transactions of an epoch that has passed in, in the order given; also while it is being sealed.
+    """Merge transactions of a past epoch, in the order given; also while the stream is being sealed.
 
     Raises Sealed."""
     if record.state is State.SEALED:
         raise Sealed("the stream is sealed")
-    assert record.work.kind is WorkKind.NONE, "a command on a stream in the middle of another"
+    assert record.work.kind is WorkKind.NONE, "a command on a stream with pending work"
     epochs = rolled_epochs(record.current, past, now_ms)
     past_ids = tuple(s.segment for s in past.segments)
     return replace(record, work=Work(WorkKind.ROLL, past_ids, epochs, tuple(transactions)))
@@ -127,37 +127,37 @@ def roll(record: StreamRecord, past: Epoch, transactions: Iterable[int], now_ms:
 def truncate(record: StreamRecord, epochs: Sequence[Epoch], cut: Mapping[int, int]) -> StreamRecord:
     """Begin the stream at a cut.  `epochs`: all from the earliest segment of the present head on.
 
-    Raises Sealed; Invalid when it is no cut, or not behind the present head."""
+    Raises Sealed; Invalid when it is not a cut, or before the present head."""
     _require_active(record)
     known = known_segments(epochs)
     if not cuts.is_cut(known, cut):
         raise Invalid("the segments of the cut do not cover the stream exactly once, or begin before its head")
     before = head(record)
     if not cuts.follows(known, before, cut):
-        raise Invalid("the stream is truncated behind this cut already")
+        raise Invalid("the stream is already truncated beyond this cut")
     alive = set(known) - set(cuts.segments_before(known, before))
     deleted = [segment for segment in cuts.segments_before(known, cut) if segment in alive]
     return replace(record, head=dict(cut), work=Work(WorkKind.TRUNCATE, tuple(deleted)))
 
 
 def seal(record: StreamRecord) -> StreamRecord:
-    """End the stream; a sealed one is left as it is."""
+    """End the stream; a sealed one is unchanged."""
     return record if record.state is State.SEALED else replace(record, state=State.SEALING)
 
 
 def delete(record: StreamRecord) -> StreamRecord:
-    """Forget the stream.  Raises Conflict when it is not sealed."""
+    """Delete the stream.  Raises Conflict when it is not sealed."""
     if record.state is not State.SEALED:
         raise Conflict("the stream is not sealed: seal it before you delete it")
     return replace(record, state=State.DELETING)
 
 
 def force_delete(record: StreamRecord) -> StreamRecord:
-    """Forget the stream whatever it is doing: for streams that nobody but the server made."""
+    """Delete the stream whatever its state: for internal streams."""
     return replace(record, state=State.DELETING)
 
 
-# -- questions ------------------------------------------------------------------------------------
+# -- queries ------------------------------------------------------------------------------------
 
 
 def head(record: StreamRecord) -> cuts.Cut:
@@ -175,7 +175,7 @@ def next_number(record: StreamRecord) -> int:
 
 
 def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Step | None:
-    """What the record's intention asks for; None when there is none.
+    """The next step of the record's intention; None when there is none.
 
     `epochs`: for a stream that is being deleted all epochs from the earliest segment of its head on."""
     work, current = record.work, record.current
@@ -203,7 +203,7 @@ def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Ste
 
 
 def _publish(stages: Stages, record: StreamRecord) -> Step:
-    """Make the planned epochs the latest, and leave the sealing of what they replace to do."""
+    """Make the planned epochs the latest ones; sealing what they replace is the next work."""
     planned = record.work.epochs
     old = replaced_by(record.current, planned[-1])
     epochs: tuple[Epoch, ...] = record.epochs + planned
@@ -225,7 +225,7 @@ def _creations(name: StreamName, record: StreamRecord, epochs: Iterable[Epoch]) 
 
 
 def _rolling(name: StreamName, record: StreamRecord) -> Stages:
-    """Segments of the first planned epoch take the transactions' parts; the copies among them are sealed at once."""
+    """Merge the transactions' parts into segments of the first planned epoch; then seal the copies among these."""
     work = record.work
     targets = {SegmentId.unpack(s.segment).number: s.segment for s in work.epochs[0].segments}
     merges = tuple(merge(name, p, work.transactions, targets[SegmentId.unpack(p).number]) for p in work.segments)
@@ -247,7 +247,7 @@ def _deletions(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) 
 
 
 def has_mark(stream: str) -> bool:
-    """Whether a stream of this name has a watermark stream at its side: users' streams do."""
+    """Whether a stream of this name has a watermark stream: streams of users do."""
     return not stream.startswith("_")
 
 
@@ -261,7 +261,7 @@ def _plan(record: StreamRecord, epoch: Epoch) -> StreamRecord:
 
 
 def _is_repeated_scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange]) -> bool:
-    """Whether the last scale was exactly this one: the reply to it was lost, and it is asked for again."""
+    """Whether the last scale was exactly this one: its reply was lost, and the client repeats it."""
     if len(record.epochs) < 2:
         return False
     before, after = record.epochs[-2:]
@@ -272,7 +272,7 @@ def _is_repeated_scale(record: StreamRecord, replaced: Sequence[int], ranges: Se
 
 
 def _require_active(record: StreamRecord) -> None:
-    assert record.state in (State.ACTIVE, State.SEALED), "a command on a stream in the middle of another"
+    assert record.state in (State.ACTIVE, State.SEALED), "a command on a stream with pending work"
     if record.state is State.SEALED:
         raise Sealed("the stream is sealed")
 

@@ -1,13 +1,13 @@
-"""The life of a transaction, decided.
+"""Decisions on transactions: the state machine of one transaction, and the order of commits.
 
     OPEN → COMMITTING → COMMITTED        OPEN → ABORTING → ABORTED
 
-A transaction that lives has a record under its stream; the *version* of that record as it became COMMITTING is its
-place in the order of commits, since a table's versions rise across keys.  A commit merges the parts into the segments
-of the transaction's epoch while all of these are active, and is rolled in otherwise (`streams.roll`).  What has ended
-keeps a short record for a while, so that asking again finds the same answer.
+A transaction that has not ended has a record under its stream.  The *version* of that record when it became COMMITTING
+is its place in the order of commits, since the versions of a table rise across keys.  A commit merges the parts into
+the segments of the transaction's epoch while all of these are active; otherwise it is rolled in (`streams.roll`).  The
+outcome of an ended transaction is stored for a while, so that a repeated call gets the same answer.
 
-Leases do not trust the wall clock: a ping raises the record's `renewal`, and a transaction has expired for a
+Leases do not depend on the wall clock.  A ping raises the `renewal` of the record.  A transaction has expired for a
 controller that saw the same renewal for a whole lease by its own monotonic clock.
 """
 
@@ -27,11 +27,11 @@ MAX_EXECUTION_LEASES: Final = 1000
 NO_TIMESTAMP: Final = -(1 << 63)
 
 
-def transaction_id(epoch: int, chance: bytes) -> int:
-    """A 128-bit id: the epoch in its upper 32 bits, then 96 bits of chance less the sign of the lower half.
+def transaction_id(epoch: int, random: bytes) -> int:
+    """A 128-bit id: the epoch in its upper 32 bits, then 96 random bits less the sign of the lower half.
 
-    The Rust client extends that sign over the whole id.  `chance` is 12 bytes."""
-    upper, lower = chance[:4], bytes((chance[4] & 0x7F,)) + chance[5:]
+    The Rust client extends that sign over the whole id.  `random` is 12 bytes."""
+    upper, lower = random[:4], bytes((random[4] & 0x7F,)) + random[5:]
     return epoch << 96 | int.from_bytes(upper + lower, "big")
 
 
@@ -49,7 +49,7 @@ class LeaseTooLarge(Invalid):
 
 
 class TooOld(Invalid):
-    """A transaction may not be kept open any longer."""
+    """A transaction may not stay open any longer."""
 
 
 def ping(record: TransactionRecord, lease_ms: int, now_ms: int) -> TransactionRecord:
@@ -59,12 +59,12 @@ def ping(record: TransactionRecord, lease_ms: int, now_ms: int) -> TransactionRe
     if not 0 < lease_ms <= MAX_TRANSACTION_LEASE_MS:
         raise LeaseTooLarge(f"a lease of {lease_ms} ms; the longest is {MAX_TRANSACTION_LEASE_MS}")
     if now_ms + lease_ms - record.created_ms > min(MAX_EXECUTION_LEASES * lease_ms, MAX_TRANSACTION_MS):
-        raise TooOld("the transaction was kept open too long")
+        raise TooOld("the transaction has been open too long")
     return replace(record, lease_ms=lease_ms, renewal=record.renewal + 1)
 
 
 def commit(record: TransactionRecord, writer: str, timestamp: int) -> TransactionRecord:
-    """Decide for the commit; once decided it stays.  Raises Conflict when it was decided against."""
+    """Decide to commit.  Raises Conflict when the abort was decided."""
     if record.state is TxnState.COMMITTING:
         return record
     if record.state is not TxnState.OPEN:
@@ -74,7 +74,7 @@ def commit(record: TransactionRecord, writer: str, timestamp: int) -> Transactio
 
 
 def abort(record: TransactionRecord) -> TransactionRecord:
-    """Decide against it.  Raises Conflict when it was decided for."""
+    """Decide to abort.  Raises Conflict when the commit was decided."""
     if record.state is TxnState.ABORTING:
         return record
     if record.state is not TxnState.OPEN:

@@ -47,7 +47,7 @@ _EVENT: Final = struct.Struct(">ii")
 
 @dataclass(frozen=True, slots=True)
 class WatermarkTimes:
-    """Seconds.  `interval`: from one look at a stream's writers to the next.  `writer_time_out`: for streams whose
+    """Seconds.  `interval`: from one evaluation of a stream to the next.  `writer_time_out`: for streams whose
     configuration names none."""
 
     interval: float = 10.0
@@ -65,7 +65,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A writer's last note, and for how many seconds it has been seen to be just that."""
+    """A writer's last note, and for how many seconds it has been unchanged."""
 
     writer: str
     record: WriterRecord
@@ -74,21 +74,21 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The next watermark, if it is time; and the writers to forget."""
+    """The next watermark, if it is due; and the writers to remove."""
 
     mark: Watermark | None
     gone: tuple[str, ...]
 
 
 def verdict(last: Watermark | None, writers: Sequence[Noted], time_out: float, epochs: Sequence[Epoch]) -> Verdict:
-    """What follows from the writers' notes.  `epochs`: all, from the first segment's of the positions on."""
+    """The decision that follows from the writers' notes.  `epochs`: all, from the first segment of the positions on."""
     ahead = [w for w in writers if last is None or w.record.time > last.lower]
     behind = [w for w in writers if w not in ahead]
     gone = tuple(w.writer for w in behind if w.record.leaving or w.idle >= time_out)
     if not ahead or len(gone) < len(behind):
         return Verdict(None, gone)
     known = known_segments(epochs)
-    # Positions may be older than a stream made anew, or than its head.
+    # A position may be older than the stream, if it was created again, or than its head.
     positions = [{s: offset for s, offset in w.record.position.items() if s in known} for w in ahead]
     if last is not None:
         positions.append({s.segment: offset for s, offset in last.cut if s.segment in known})

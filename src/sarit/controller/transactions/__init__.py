@@ -1,1 +1,1 @@
-"""Transactions: begin, commit, abort, and how they ended."""
+"""Transactions: the calls, the workers that complete them, and the log of completed ones."""

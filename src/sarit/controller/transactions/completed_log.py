@@ -1,4 +1,11 @@
-"""How transactions ended: the latest endings are listed, old ones forgotten."""
+"""What is stored about completed transactions: their outcomes, and the times that came with commits.
+
+The latest outcomes can be listed; old ones are removed.
+
+A time given with a commit is a note of its writer (`writers.py`): the writer's position in the stream at that time.  It
+is stored in the batch that ends the transaction, so that any controller that completes the commit stores it exactly
+once.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +39,7 @@ _SPAN_FACTOR: Final = 4
 
 
 class CompletedTransactionLog:
-    """Endings of transactions, by stream."""
+    """Outcomes of transactions, by stream."""
 
     def __init__(self, catalog: Catalog, env: Env) -> None:
         self._catalog = catalog
@@ -40,12 +47,12 @@ class CompletedTransactionLog:
         self._since_prune: OrderedDict[StreamName, int] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<Remembered, endings of {len(self._since_prune)} streams counted>"
+        return f"<CompletedTransactionLog, {len(self._since_prune)} streams counted>"
 
     async def latest(self, name: StreamName) -> list[tuple[int, TxnState]]:
-        """The transactions that ended last, at most MAX_LISTED_TRANSACTIONS.  Raises NotFound."""
+        """The latest completed transactions, at most MAX_LISTED_TRANSACTIONS.  Raises NotFound."""
         await self._catalog.require(name)
-        # They are in order of time, and there may be a hundred thousand: look back further until there are enough.
+        # They are in order of time, and there may be 100,000: search back in growing spans until there are enough.
         now, span = self._env.clock.wall_ms(), FIRST_COMPLETED_SPAN_MS
         last = await self._since(name, max(0, now - span))
         while len(last) < MAX_LISTED_TRANSACTIONS and span < now:
@@ -65,7 +72,7 @@ class CompletedTransactionLog:
         return last
 
     async def prune(self, name: StreamName, count: int) -> None:
-        """So many more have ended: forget how old ones did, when enough have."""
+        """Count completed transactions; after _PRUNE_AFTER of them, remove old outcomes."""
         since = self._since_prune.pop(name, 0) + count
         if since < _PRUNE_AFTER:
             self._since_prune[name] = since
@@ -87,9 +94,9 @@ class CompletedTransactionLog:
 def completion_updates(
     name: StreamName, transaction: int, state: TxnState, now_ms: int, version: int = NO_VERSION
 ) -> list[TableUpdate]:
-    """What is stored when a transaction has ended.
+    """Updates that store the end of a transaction.
 
-    `version` is that of its record: then one alone ends it, and nothing was stored of its end before."""
+    With the `version` of its record exactly one controller ends it, and no outcome can be stored yet."""
     completed = codec.encode_completed(CompletedRecord(state, now_ms))
     first = version != NO_VERSION
     return [
@@ -102,28 +109,28 @@ def completion_updates(
 async def roll_updates(
     catalog: Catalog, name: StreamName, transactions: Sequence[int], lengths: Lengths, now_ms: int
 ) -> list[TableUpdate]:
-    """What is stored when a roll has taken transactions in.  Raises NotFound (scope)."""
+    """Updates that store the end of transactions that a roll has merged.  Raises NotFound (scope)."""
     if not transactions:
         return []
     updates = [update for txn in transactions for update in completion_updates(name, txn, TxnState.COMMITTED, now_ms)]
-    held = await catalog.get(name.scope, [keys.transaction_key(name.stream, txn) for txn in transactions])
-    # One that is not there was ended by somebody else, who has taken this step: ours will be refused.
-    records = [None if value is None else codec.decode_transaction(value.value) for value in held]
+    values = await catalog.get(name.scope, [keys.transaction_key(name.stream, txn) for txn in transactions])
+    # A missing record was removed by another controller, which has completed this step: our batch will be refused.
+    records = [None if value is None else codec.decode_transaction(value.value) for value in values]
     return updates + await commit_time_updates(catalog, name, records, lengths)
 
 
 async def commit_time_updates(
     catalog: Catalog, name: StreamName, committed: Sequence[TransactionRecord | None], lengths: Lengths
 ) -> list[TableUpdate]:
-    """What stores the times given with commits, in the order they were merged in, unless a writer noted a later one.
+    """Updates that store the times given with commits, in merge order, unless a writer noted a later one.
 
-    The stream is watched from now on if there are any.  Raises NotFound (scope)."""
+    Enters the stream in the maintenance index if there are any.  Raises NotFound (scope)."""
     notes: dict[str, WriterRecord] = {}
     for at, record in enumerate(committed):
         if record is None or record.timestamp is None or not record.writer:
             continue
         if len(record.writer.encode()) > MAX_WRITER_ID_BYTES:
-            continue  # decided by a release that let it pass: no key can hold it, and others wait behind this commit
+            continue  # accepted by an earlier release: no key can hold it, and it must not block later commits
         before = notes.get(record.writer)
         if before is None or before.time <= record.timestamp:
             position = {segment: behind[at] for segment, behind in lengths.items()}
