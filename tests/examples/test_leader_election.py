@@ -59,7 +59,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 def test_the_ledger_is_compacted(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(worker, "PAUSE_SECONDS", 0)
-    monkeypatch.setattr(synchronizer, "COMPACT_ONE_IN", 0)
+    monkeypatch.setattr(synchronizer, "COMPACTION_ODDS", 0)
     with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
         client.create_scope("jobs")
 

@@ -283,7 +283,49 @@ FIRST_OUTCOME_POLL_SECONDS: Final = 0.001  # doubles with each poll
 MAX_OUTCOME_POLL_SECONDS: Final = 0.05
 
 # -- client: reader, groups, tables, shared state --------------------------------------------
-# (bounds and intervals of this part)
+# The reader.  A read with its envelope stays below the pieces that `FrameReader` receives in.
+SEGMENT_READ_BYTES: Final = MIB - 4 * KIB
+MIN_SEGMENT_READ_BYTES: Final = 16 * KIB
+READER_BUFFER_BYTES: Final = 64 * MIB  # fetched ahead, over all segments of one reader
+# Reader groups.  Segments are read to their ends, or released, after a checkpoint only: so soon a reader begins one.
+GROUP_EARLY_CHECKPOINT_SECONDS: Final = 0.25
+MIN_GROUP_CHECKPOINT_SECONDS: Final = 0.01
+MAX_GROUP_CHECKPOINT_SECONDS: Final = 86_400.0
+GROUP_CHECKPOINT_TIMEOUT_SECONDS: Final = 60.0  # the default of `group.checkpoint`
+# Readers acquire and release segments in turn, one unit apart; the last one waits no longer than the maximum.
+GROUP_DELAY_UNIT_SECONDS: Final = 0.1
+MAX_GROUP_DELAY_SECONDS: Final = 1.0
+JAVA_GROUP_DELAY_UNIT_SECONDS: Final = 1.0
+ASSUMED_READER_LAG_MS: Final = 30_000  # of a reader that has not reported its distance, and the least of one that has
+# All readers fetch what one writes: they pause after a fetch, longer the more readers there are.
+GROUP_FETCH_PAUSE_SECONDS: Final = 0.01
+MAX_GROUP_FETCH_PAUSE_SECONDS: Final = 0.5
+# A reader reports its distance each (readers + 1) units: the write rate of a group does not grow with its readers.
+GROUP_HEARTBEAT_UNIT_SECONDS: Final = 1.0
+HEARTBEATS_PER_DEATH_TIMEOUT: Final = 4
+MIN_DEATH_TIMEOUT_SECONDS: Final = 0.5
+GROUP_CONFIG_CHANGE_GRACE_SECONDS: Final = 10.0  # then a reader completes a configuration change of a lost author
+GROUP_POLL_SECONDS: Final = 3.0  # a caller that waits for a group's state fetches it at least that often
+# Shared state.  A process that writes without a break pauses, and after a conflict the newer one of two gives way.
+COMPACT_AFTER_BYTES: Final = 512 * KIB
+MAX_WRITE_PAUSE_SECONDS: Final = 0.05
+MAX_CONFLICT_PAUSE_SECONDS: Final = 0.004
+MAX_REVISIONED_ENTRY_BYTES: Final = MAX_EVENT_BYTES - EVENT_HEADER_BYTES
+REVISIONED_READ_BYTES: Final = MIB
+MAX_CONFIGURATION_BYTES: Final = 1_000_000
+# Membership.  A member relies on its lease for the safe fraction only: clocks may differ in rate by a fifth.
+DEFAULT_LEASE_SECONDS: Final = 10.0
+MIN_LEASE_SECONDS: Final = 0.5
+MAX_LEASE_SECONDS: Final = 3600.0
+HEARTBEATS_PER_LEASE: Final = 4
+MEMBERSHIP_POLLS_PER_LEASE: Final = 50
+SAFE_LEASE_FRACTION: Final = 0.8
+LEAVE_TIMEOUT_SECONDS: Final = 5.0
+# Tables: one request, its estimated overhead per entry, what is coalesced into one request, what is outstanding.
+MAX_CLIENT_TABLE_BATCH_BYTES: Final = 16 * MIB - 1 - 8 * KIB
+CLIENT_TABLE_ENTRY_OVERHEAD_BYTES: Final = 32
+MAX_COALESCED_BYTES: Final = MIB
+MAX_OUTSTANDING_TABLE_BYTES: Final = 8 * MAX_COALESCED_BYTES
 
 # -- command line and Spark --------------------------------------------------------------------
 STDIN_READ_BYTES: Final = 64 * KIB
@@ -292,6 +334,7 @@ PIPE_WRITE_BYTES: Final = 4 * KIB
 FILE_WRITE_BYTES: Final = 1 * MIB
 # Between two checks for Ctrl-C while standard output is not ready.
 INTERRUPT_POLL_SECONDS: Final = 0.1
+SPARK_WAIT_SECONDS: Final = 60  # the default of the connector's option waitSeconds
 
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid
+from sarit.core.limits import SPARK_WAIT_SECONDS
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_CONTROLLER = "127.0.0.1:9090"
-DEFAULT_WAIT_SECONDS = 60
 
 _COMMON = {"controller", "stream", "path", "waitseconds"}
 _READ = {"start", "end", "splits", "maxeventspertrigger", "maxbytespertrigger", "failondataloss"}
@@ -25,7 +25,7 @@ class Target:
 
     controller: str
     stream: StreamName
-    wait_seconds: int = DEFAULT_WAIT_SECONDS
+    wait_seconds: int = SPARK_WAIT_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def parse_target(options: Mapping[str, str]) -> Target:
     name = options.get("stream") or options.get("path")
     if not name:
         raise Invalid('which stream? give .option("stream", "SCOPE/STREAM")')
-    wait = _positive(options, "waitSeconds") or DEFAULT_WAIT_SECONDS
+    wait = _positive(options, "waitSeconds") or SPARK_WAIT_SECONDS
     return Target(options.get("controller") or DEFAULT_CONTROLLER, StreamName.parse(name), wait)
 
 

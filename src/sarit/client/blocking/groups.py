@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.client.groups.group import CHECKPOINT_SECONDS
 from sarit.client.groups.reader import GroupEvent
+from sarit.core.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -146,14 +146,14 @@ class ReaderGroup:
         """Who reads what."""
         return self._run(self._inner.info())
 
-    def checkpoint(self, name: str, timeout: float = CHECKPOINT_SECONDS) -> Checkpoint:
+    def checkpoint(self, name: str, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> Checkpoint:
         """Begin a checkpoint and wait until all readers have passed it.
 
         Raises Conflict (the name was used; too many are under way; it was given up; the readers were between two scales
         of a stream, where no cut is), Unavailable after `timeout` seconds: it may be completed later."""
         return self._run(self._inner.checkpoint(name, timeout))
 
-    def stream_cuts(self, timeout: float = CHECKPOINT_SECONDS) -> dict[StreamName, StreamCut]:
+    def stream_cuts(self, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> dict[StreamName, StreamCut]:
         """Where the readers are now, all at once; they are not told.  Raises as `checkpoint` does."""
         return self._run(self._inner.stream_cuts(timeout))
 

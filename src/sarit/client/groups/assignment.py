@@ -14,16 +14,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from sarit.client.groups.values import ASSUMED_LAG_MS, UNBOUNDED
+from sarit.client.groups.values import UNBOUNDED
 from sarit.core.keyspace import hash_key
+from sarit.core.limits import (
+    ASSUMED_READER_LAG_MS,
+    GROUP_DELAY_UNIT_SECONDS,
+    JAVA_GROUP_DELAY_UNIT_SECONDS,
+    MAX_GROUP_DELAY_SECONDS,
+)
 
 if TYPE_CHECKING:
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment
 
-DELAY_UNIT_SECONDS: Final = 0.1
-MAX_TOTAL_DELAY_SECONDS: Final = 1.0
-JAVA_DELAY_UNIT_SECONDS: Final = 1.0
 MAX_READERS_WAITED_FOR: Final = 5
 LOAD_TOLERANCE: Final = 0.01  # sizes that differ by less differ only in when somebody said how far it is
 
@@ -31,10 +34,10 @@ LOAD_TOLERANCE: Final = 0.01  # sizes that differ by less differ only in when so
 def loads(state: GroupState) -> dict[str, float]:
     """The size of each reader online."""
     lags = {
-        reader: ASSUMED_LAG_MS if (lag := state.distances.get(reader, UNBOUNDED)) == UNBOUNDED else lag
+        reader: ASSUMED_READER_LAG_MS if (lag := state.distances.get(reader, UNBOUNDED)) == UNBOUNDED else lag
         for reader in state.assigned
     }
-    most = max((lags[reader] for reader, owned in state.assigned.items() if owned), default=ASSUMED_LAG_MS)
+    most = max((lags[reader] for reader, owned in state.assigned.items() if owned), default=ASSUMED_READER_LAG_MS)
     return {reader: len(owned) * lags[reader] / most for reader, owned in state.assigned.items()}
 
 
@@ -55,7 +58,7 @@ def acquire_delay_seconds(state: GroupState, reader: str) -> float:
     return (
         pause
         + state.config.refresh_ms / 1000
-        + min(len(state.assigned), MAX_READERS_WAITED_FOR) * JAVA_DELAY_UNIT_SECONDS
+        + min(len(state.assigned), MAX_READERS_WAITED_FOR) * JAVA_GROUP_DELAY_UNIT_SECONDS
     )
 
 
@@ -65,7 +68,7 @@ def release_delay_seconds(state: GroupState, reader: str) -> float:
 
 
 def _unit_seconds(state: GroupState) -> float:
-    return min(DELAY_UNIT_SECONDS, MAX_TOTAL_DELAY_SECONDS / max(len(state.assigned), 1))
+    return min(GROUP_DELAY_UNIT_SECONDS, MAX_GROUP_DELAY_SECONDS / max(len(state.assigned), 1))
 
 
 def to_acquire(state: GroupState, reader: str) -> list[GroupSegment]:

@@ -14,6 +14,7 @@ from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut, from_text
 from sarit.core.errors import Exists, Invalid
+from sarit.core.limits import MAX_GROUP_CHECKPOINT_SECONDS, MIN_GROUP_CHECKPOINT_SECONDS
 from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     CutLike = Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None
 
 MAX_ATTEMPTS: Final = 16
-MIN_CHECKPOINT_SECONDS: Final = 0.01
-MAX_CHECKPOINT_SECONDS: Final = 86_400.0
 _NEW_ID: Final = bytes(16)
 _RETENTIONS: Final = {"none": Retention.NONE, "manual": Retention.MANUAL, "checkpoint": Retention.AUTOMATIC}
 
@@ -44,10 +43,9 @@ def checkpoint_ms(seconds: float | None) -> int:
     """Raises Invalid."""
     if seconds is None:
         return 0
-    if not MIN_CHECKPOINT_SECONDS <= seconds <= MAX_CHECKPOINT_SECONDS:
-        raise Invalid(
-            f"a checkpoint every {seconds} s: {MIN_CHECKPOINT_SECONDS} to {MAX_CHECKPOINT_SECONDS:.0f} s, or None"
-        )
+    if not MIN_GROUP_CHECKPOINT_SECONDS <= seconds <= MAX_GROUP_CHECKPOINT_SECONDS:
+        bounds = f"{MIN_GROUP_CHECKPOINT_SECONDS} to {MAX_GROUP_CHECKPOINT_SECONDS:.0f} s"
+        raise Invalid(f"a checkpoint every {seconds} s: it must be {bounds}, or None")
     return round(seconds * 1000)
 
 

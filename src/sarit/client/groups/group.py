@@ -9,11 +9,10 @@ import asyncio
 import base64
 import functools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sarit.client.groups import calls, generations, stream_cuts
 from sarit.client.groups.checkpoints import SILENT
-from sarit.client.groups.heartbeat import MIN_TIMEOUT_SECONDS
 from sarit.client.groups.position import Checkpoint, Position
 from sarit.client.groups.reader import GroupReader
 from sarit.client.groups.shared import GroupName, SharedState
@@ -28,6 +27,7 @@ from sarit.client.groups.state import (
 from sarit.client.groups.values import GroupConfig, Retention
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
+from sarit.core.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS, GROUP_POLL_SECONDS, MIN_DEATH_TIMEOUT_SECONDS
 from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from sarit.client.groups.values import GroupSegment, Offsets
     from sarit.core.cuts import StreamCut
 
-CHECKPOINT_SECONDS: Final = 60.0
-GROUP_POLL_SECONDS: Final = 3.0
 
 T = TypeVar("T")
 
@@ -83,8 +81,8 @@ class ReaderGroup:
         something in time when it was given a time-out, too; Java's only while they are asked for events)."""
         if not is_user_name(name):
             raise Invalid(f"{name!r} is no name for a reader: letters, digits, '.' and '-', at most 250")
-        if death_timeout is not None and death_timeout < MIN_TIMEOUT_SECONDS:
-            raise Invalid(f"a time-out of {death_timeout} s: it must be {MIN_TIMEOUT_SECONDS} s or more")
+        if death_timeout is not None and death_timeout < MIN_DEATH_TIMEOUT_SECONDS:
+            raise Invalid(f"a time-out of {death_timeout} s: it must be {MIN_DEATH_TIMEOUT_SECONDS} s or more")
         shared = await SharedState.open(self._session, self._shared.name)
         reader = GroupReader(self._session, shared, name, skip_truncated=skip_truncated, death_timeout=death_timeout)
         return await reader.open()
@@ -120,7 +118,7 @@ class ReaderGroup:
 
     # -- checkpoints and cuts ---------------------------------------------------------------------
 
-    async def checkpoint(self, name: str, timeout: float = CHECKPOINT_SECONDS) -> Checkpoint:
+    async def checkpoint(self, name: str, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> Checkpoint:
         """Begin a checkpoint and wait until all readers have passed it.
 
         Raises Conflict (the name was used; too many are under way; it was given up; the readers were between two scales
@@ -137,7 +135,7 @@ class ReaderGroup:
         await self._shared.update(begin)
         return await self._wait_completed(name, timeout)
 
-    async def stream_cuts(self, timeout: float = CHECKPOINT_SECONDS) -> dict[StreamName, StreamCut]:
+    async def stream_cuts(self, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> dict[StreamName, StreamCut]:
         """Where the readers are now, all at once; they are not told.  Raises as `checkpoint` does."""
         name = base64.b64encode(self._session.env.random.bytes(32)).decode() + SILENT
         await self._shared.update(lambda _: [CreateCheckpoint(name)])

@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.client.groups import generations
 from sarit.client.groups.state import RemoveReader, Update, UpdateDistance
 from sarit.client.sync.failure_detector import FailureDetector
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Unavailable
+from sarit.core.limits import (
+    GROUP_CONFIG_CHANGE_GRACE_SECONDS,
+    GROUP_FETCH_PAUSE_SECONDS,
+    GROUP_HEARTBEAT_UNIT_SECONDS,
+    HEARTBEATS_PER_DEATH_TIMEOUT,
+    MAX_GROUP_FETCH_PAUSE_SECONDS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,13 +32,6 @@ if TYPE_CHECKING:
     from sarit.client.groups.state import GroupState
 
 log = logging.getLogger(__name__)
-
-FETCH_PAUSE_SECONDS: Final = 0.01  # for each reader of the group: all fetch what one writes
-MAX_FETCH_PAUSE_SECONDS: Final = 0.5
-HEARTBEAT_UNIT_SECONDS: Final = 1.0
-HEARTBEATS_PER_TIMEOUT: Final = 4
-CONFIG_CHANGE_SECONDS: Final = 10.0
-MIN_TIMEOUT_SECONDS: Final = 0.5
 
 
 class Heartbeat:
@@ -90,15 +90,17 @@ class Heartbeat:
                     await self._finish_config_change(state, now)
                     await self._remove_failed_readers(state)
                 backoff.reset()
-                await asyncio.sleep(min(FETCH_PAUSE_SECONDS * len(state.assigned), MAX_FETCH_PAUSE_SECONDS))
+                await asyncio.sleep(min(GROUP_FETCH_PAUSE_SECONDS * len(state.assigned), MAX_GROUP_FETCH_PAUSE_SECONDS))
             except Unavailable as error:
                 await backoff.wait(error)
             finally:
                 self._wake()
 
     def _heartbeat_interval_seconds(self, state: GroupState) -> float:
-        regular = HEARTBEAT_UNIT_SECONDS * (len(state.assigned) + 1)
-        return regular if self._death_timeout is None else min(regular, self._death_timeout / HEARTBEATS_PER_TIMEOUT)
+        regular = GROUP_HEARTBEAT_UNIT_SECONDS * (len(state.assigned) + 1)
+        return (
+            regular if self._death_timeout is None else min(regular, self._death_timeout / HEARTBEATS_PER_DEATH_TIMEOUT)
+        )
 
     async def _finish_config_change(self, state: GroupState, now: float) -> None:
         """Finish a change of the configuration whose author is gone."""
@@ -106,7 +108,7 @@ class Heartbeat:
             self._updating_since = None
         elif self._updating_since is None:
             self._updating_since = now
-        elif now - self._updating_since > CONFIG_CHANGE_SECONDS:
+        elif now - self._updating_since > GROUP_CONFIG_CHANGE_GRACE_SECONDS:
             self._updating_since = None
             await generations.adopt_generation(self._session, self._shared)
 

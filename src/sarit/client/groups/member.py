@@ -38,6 +38,7 @@ from sarit.client.groups.state import (
 )
 from sarit.client.groups.values import UNBOUNDED, GroupSegment, KeyPart
 from sarit.core.errors import Conflict, SaritError
+from sarit.core.limits import GROUP_EARLY_CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EARLY_CHECKPOINT_SECONDS: Final = 0.25
 RELEASING: Final = 2  # retention at the last checkpoint
 
 
@@ -199,7 +199,7 @@ class Member:
         if now >= self._checkpoint_at:
             return True
         early = bool(self._sources.ended) or self._release_due(state, now)
-        return early and now >= self._last_checkpoint + EARLY_CHECKPOINT_SECONDS
+        return early and now >= self._last_checkpoint + GROUP_EARLY_CHECKPOINT_SECONDS
 
     async def _begin_checkpoint(self) -> None:
         name = _uuid_text(self._session.env.random.bytes(16))
@@ -319,7 +319,7 @@ class Member:
         if self._acquire_at is not None:
             times.append(self._acquire_at)
         if state.config.checkpoint_ms and not state.checkpoints.pending:
-            early = self._last_checkpoint + EARLY_CHECKPOINT_SECONDS
+            early = self._last_checkpoint + GROUP_EARLY_CHECKPOINT_SECONDS
             times.append(self._checkpoint_at)
             if self._sources.ended:
                 times.append(early)

@@ -6,12 +6,12 @@ Like `client/reader/reader.py`, but which segments there are is decided elsewher
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from sarit.client.reader.cursor import EventCursor
-from sarit.client.reader.fetch import MIN_READ_BYTES, READ_BYTES, SegmentFetch
+from sarit.client.reader.fetch import SegmentFetch
 from sarit.core.errors import Corrupt, NotFound, Truncated
-from sarit.core.limits import MIB
+from sarit.core.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGMENT_READ_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from sarit.client.core.session import Session
     from sarit.client.groups.values import GroupSegment
     from sarit.env.ports import Buffer
-
-FETCH_BYTES: Final = 64 * MIB
 
 
 class Source:
@@ -77,7 +75,7 @@ class Sources:
 
     def _open(self, segment: GroupSegment, offset: int) -> None:
         count = max(len(self._limits), 1)
-        read_bytes = min(max(FETCH_BYTES // (2 * count), MIN_READ_BYTES), READ_BYTES)
+        read_bytes = min(max(READER_BUFFER_BYTES // (2 * count), MIN_SEGMENT_READ_BYTES), SEGMENT_READ_BYTES)
         limit = self._limits[segment]
         stop = None if limit is None else max(limit, offset)
         source: Source

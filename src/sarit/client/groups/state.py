@@ -24,8 +24,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.groups.checkpoints import Checkpoints, is_silent
-from sarit.client.groups.values import ASSUMED_LAG_MS, UNBOUNDED
+from sarit.client.groups.values import UNBOUNDED
 from sarit.core.errors import Conflict
+from sarit.core.limits import ASSUMED_READER_LAG_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -308,7 +309,7 @@ def _update_distance(state: GroupState, update: UpdateDistance) -> GroupState:
     last_read = _moved(state.last_read, update.last_read)
     if update.reader not in state.assigned:  # it was written without a condition
         return replace(state, last_read=last_read)
-    distances = {**state.distances, update.reader: max(ASSUMED_LAG_MS, update.distance)}
+    distances = {**state.distances, update.reader: max(ASSUMED_READER_LAG_MS, update.distance)}
     heartbeats = {**state.heartbeats, update.reader: state.heartbeats.get(update.reader, 0) + 1}
     return replace(state, distances=distances, last_read=last_read, heartbeats=heartbeats)
 

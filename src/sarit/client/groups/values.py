@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId, StreamName
 
 UNBOUNDED: Final = (1 << 63) - 1  # an end that is not there; the distance of a reader that told none
-ASSUMED_LAG_MS: Final = 30_000
 
 
 class GroupSegment(NamedTuple):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.client.core.connection import REQUESTS, Connection
 from sarit.client.core.replies import error_of
 from sarit.core.errors import Invalid, SaritError, Unavailable
-from sarit.core.limits import KIB, MIB
+from sarit.core.limits import SEGMENT_READ_BYTES
 from sarit.wire.commands import ReadSegment, SegmentIsSealed, SegmentRead, encode
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-READ_BYTES: Final = MIB - 4 * KIB  # with its envelope still below the pieces that `FrameReader` receives in
-MIN_READ_BYTES: Final = 16 * KIB
 BUFFERED_READS: Final = 2
 CATCH_UP_REQUESTS: Final = 2
 
@@ -166,7 +164,7 @@ class SegmentFetch:
         start: int,
         limit: int | None,
         notify: Callable[[SegmentFetch], None],
-        read_bytes: int = READ_BYTES,
+        read_bytes: int = SEGMENT_READ_BYTES,
     ) -> None:
         self.segment = segment
         self.name = stream.segment(segment)

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.client.core.deadline import within
 from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
-from sarit.client.reader.fetch import MIN_READ_BYTES, READ_BYTES, SegmentFetch
+from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.reader.progress import Progress
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
-from sarit.core.limits import MIB
+from sarit.core.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGMENT_READ_BYTES
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     Bounds = Callable[[], Awaitable[tuple[StreamCut, StreamCut | None]]]
 
-FETCH_BYTES: Final = 64 * MIB
 
 T = TypeVar("T")
 
@@ -249,7 +248,7 @@ class EventReader:
 
     def _open_segments(self, segments: list[SegmentId]) -> None:
         count = max(len(self._sources) + len(segments), 1)
-        read_bytes = min(max(FETCH_BYTES // (2 * count), MIN_READ_BYTES), READ_BYTES)
+        read_bytes = min(max(READER_BUFFER_BYTES // (2 * count), MIN_SEGMENT_READ_BYTES), SEGMENT_READ_BYTES)
         for segment in segments:
             offset = self._progress.positions[segment]
             limit = self._progress.limit(segment)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Corrupt, Invalid, SaritError
+from sarit.core.limits import MAX_CONFIGURATION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -27,15 +28,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 VERSION: Final = 1
-MAX_VALUES_BYTES: Final = 1_000_000
 Values = dict[str, Any]
 
 
 def encode(values: Mapping[str, Any]) -> bytes:
     """The initial state.  Raises Invalid when a value is not JSON, or all are too long together."""
     data = _dumps({"version": VERSION, "values": values})
-    if len(data) > MAX_VALUES_BYTES:
-        raise Invalid(f"settings of {len(data)} bytes together; the most is {MAX_VALUES_BYTES}")
+    if len(data) > MAX_CONFIGURATION_BYTES:
+        raise Invalid(f"settings of {len(data)} bytes together; the most is {MAX_CONFIGURATION_BYTES}")
     return data
 
 

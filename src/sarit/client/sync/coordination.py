@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.client.sync import configuration, membership_list
 from sarit.client.sync.configuration import SharedConfiguration
-from sarit.client.sync.membership import DEFAULT_LEASE_SECONDS, LeaderElection, Membership, initialize_group
+from sarit.client.sync.membership import LeaderElection, Membership, initialize_group
 from sarit.client.sync.revisioned import Revision, RevisionedStream, open_or_create
-from sarit.client.sync.synchronizer import COMPACT_AFTER_BYTES, StateSynchronizer
+from sarit.client.sync.synchronizer import StateSynchronizer
+from sarit.core.limits import COMPACT_AFTER_BYTES, DEFAULT_LEASE_SECONDS
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:

@@ -14,12 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from sarit.client.sync import membership_list
 from sarit.client.sync.failure_detector import FailureDetector
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Conflict, Invalid, SaritError, Unavailable
+from sarit.core.limits import (
+    HEARTBEATS_PER_LEASE,
+    LEAVE_TIMEOUT_SECONDS,
+    MAX_LEASE_SECONDS,
+    MEMBERSHIP_POLLS_PER_LEASE,
+    MIN_LEASE_SECONDS,
+    SAFE_LEASE_FRACTION,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,13 +38,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DEFAULT_LEASE_SECONDS: Final = 10.0
-MIN_LEASE_SECONDS: Final = 0.5
-MAX_LEASE_SECONDS: Final = 3600.0
-HEARTBEATS_PER_LEASE: Final = 4
-POLLS_PER_LEASE: Final = 50
-SAFE_LEASE_FRACTION: Final = 0.8
-LEAVE_TIMEOUT_SECONDS: Final = 5.0
 
 T = TypeVar("T")
 
@@ -189,7 +190,7 @@ class Membership:
         backoff = self._session.backoff()
         try:
             while True:
-                await asyncio.sleep(self.lease_seconds / POLLS_PER_LEASE)
+                await asyncio.sleep(self.lease_seconds / MEMBERSHIP_POLLS_PER_LEASE)
                 pause = max(0.0, self._heartbeat_due - self._session.env.clock.monotonic())
                 try:
                     await self._follower.wait(pause)

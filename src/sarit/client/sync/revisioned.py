@@ -27,7 +27,12 @@ from sarit.client.core.connection import APPENDS, Connection
 from sarit.client.core.replies import error_of, expect
 from sarit.client.core.segments import ask_store, segment_info, truncate_segment
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated, Unavailable
-from sarit.core.limits import EVENT_HEADER_BYTES, MAX_EVENT_BYTES, MIB, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import (
+    EVENT_HEADER_BYTES,
+    MAX_REVISIONED_ENTRY_BYTES,
+    NULL_ATTRIBUTE_VALUE,
+    REVISIONED_READ_BYTES,
+)
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
 from sarit.wire.commands import (
     AppendBlockEnd,
@@ -52,8 +57,6 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId, StreamName
 
 MARK_ATTRIBUTE: Final = UUID("7df9a874-246c-c9d6-9397-cdd19ead68c5").bytes
-MAX_ENTRY_BYTES: Final = MAX_EVENT_BYTES - EVENT_HEADER_BYTES
-READ_BYTES: Final = MIB
 _HEADER: Final = struct.Struct(">ii")
 
 
@@ -137,7 +140,7 @@ class RevisionedStream:
         """Entries up to `end`, or up to where a read came to the tail."""
         held, offset, at_tail = bytearray(), start.offset, False
         while offset < end if end is not None else not at_tail or held:
-            wanted = READ_BYTES if end is None else min(READ_BYTES, end - offset - len(held))
+            wanted = REVISIONED_READ_BYTES if end is None else min(REVISIONED_READ_BYTES, end - offset - len(held))
             data, at_tail = await self._read(offset + len(held), wanted)
             held += data
             at = 0
@@ -153,7 +156,7 @@ class RevisionedStream:
         if len(held) - at < EVENT_HEADER_BYTES:
             return None
         kind, length = _HEADER.unpack_from(held, at)
-        if kind != 0 or not 0 <= length <= MAX_ENTRY_BYTES:
+        if kind != 0 or not 0 <= length <= MAX_REVISIONED_ENTRY_BYTES:
             raise Corrupt(f"{self._name}: no entry begins at offset {offset + at}")
         whole = EVENT_HEADER_BYTES + int(length)
         return whole if len(held) - at >= whole else None
@@ -201,8 +204,8 @@ class RevisionedStream:
 
     async def _append(self, value: bytes, make: Callable[[int, int], Any]) -> bool:
         """One numbered append; False when its condition did not hold."""
-        if len(value) > MAX_ENTRY_BYTES:
-            raise Invalid(f"a value of {len(value)} bytes; the most is {MAX_ENTRY_BYTES}")
+        if len(value) > MAX_REVISIONED_ENTRY_BYTES:
+            raise Invalid(f"a value of {len(value)} bytes; the most is {MAX_REVISIONED_ENTRY_BYTES}")
         async with self._writing:
             self._number += 1  # also after a refusal: so that every number stands for one attempt
             backoff = self.session.backoff()

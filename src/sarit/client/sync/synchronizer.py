@@ -31,7 +31,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from sarit.client.sync.revisioned import Revision
 from sarit.core.errors import Conflict, Corrupt, Invalid, NotFound, SaritError, Truncated, Unavailable
-from sarit.core.limits import EVENT_HEADER_BYTES, KIB
+from sarit.core.limits import (
+    COMPACT_AFTER_BYTES,
+    EVENT_HEADER_BYTES,
+    MAX_CONFLICT_PAUSE_SECONDS,
+    MAX_WRITE_PAUSE_SECONDS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -40,11 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-COMPACT_AFTER_BYTES: Final = 512 * KIB
 COMPACTION_ODDS: Final = 20
 MAX_CONFLICTS: Final = 10_000
-MAX_PAUSE_SECONDS: Final = 0.05
-MAX_CONFLICT_PAUSE_SECONDS: Final = 0.004
 WRITES_BEFORE_PAUSE: Final = 64
 PAUSE_PER_WRITE: Final = 6
 YIELDING_CONFLICTS: Final = 8
@@ -255,7 +257,7 @@ class StateSynchronizer(Generic[S]):
         self._last_write_ended = ended
         if self._consecutive_writes >= WRITES_BEFORE_PAUSE:
             self._consecutive_writes = 0
-            await asyncio.sleep(min(PAUSE_PER_WRITE * took, MAX_PAUSE_SECONDS))
+            await asyncio.sleep(min(PAUSE_PER_WRITE * took, MAX_WRITE_PAUSE_SECONDS))
 
     async def _write_optimistically(self, make: Callable[[S, Revision], bytes | None]) -> Revision | None:
         """Write what `make` makes of the newest state; the revision before it, None when it made nothing."""

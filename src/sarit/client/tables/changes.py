@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import KIB, MAX_TABLE_VALUE_BYTES, MIB, NO_VERSION, NOT_EXISTS
+from sarit.core.limits import (
+    CLIENT_TABLE_ENTRY_OVERHEAD_BYTES,
+    MAX_CLIENT_TABLE_BATCH_BYTES,
+    MAX_COALESCED_BYTES,
+    MAX_TABLE_VALUE_BYTES,
+    NO_VERSION,
+    NOT_EXISTS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -25,9 +32,6 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId
 
 MAX_BATCH_KEYS: Final = 256
-MAX_BATCH_BYTES: Final = 16 * MIB - 1 - 8 * KIB
-ENTRY_OVERHEAD_BYTES: Final = 32
-MAX_COALESCED_BYTES: Final = MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,8 @@ def batch_of(layout: Layout, changes: Iterable[Change]) -> Batch:
     if not 1 <= len(items) <= MAX_BATCH_KEYS:
         raise Invalid(f"a batch changes 1 to {MAX_BATCH_KEYS} keys, not {len(items)}")
     batch = make_batch(layout.partition(items[0].key), items)
-    if batch.size > MAX_BATCH_BYTES:
-        raise Invalid(f"a batch has at most {MAX_BATCH_BYTES} bytes of keys and values, not {batch.size}")
+    if batch.size > MAX_CLIENT_TABLE_BATCH_BYTES:
+        raise Invalid(f"a batch has at most {MAX_CLIENT_TABLE_BATCH_BYTES} bytes of keys and values, not {batch.size}")
     if any((item.value is None) != batch.removes for item in items):
         raise Invalid("a batch either writes or removes; the protocol has no request that does both at once")
     if any(layout.partition(item.key) != batch.partition for item in items[1:]):
@@ -134,7 +138,7 @@ def make_batch(partition: SegmentId, items: Sequence[Item]) -> Batch:
 
 def size_of(item: Item) -> int:
     """About how many bytes it takes in a request."""
-    return ENTRY_OVERHEAD_BYTES + len(item.key) + len(item.value or b"")
+    return CLIENT_TABLE_ENTRY_OVERHEAD_BYTES + len(item.key) + len(item.value or b"")
 
 
 def coalescible(waiting: Iterable[Batch]) -> int:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from sarit.client.tables import calls
 from sarit.client.tables.changes import (
     MAX_BATCH_KEYS,
-    MAX_COALESCED_BYTES,
     Insert,
     Item,
     Put,
@@ -32,7 +31,7 @@ from sarit.client.tables.layout import Entry, TableConfig
 from sarit.client.tables.partition import Partition
 from sarit.client.tables.scans import PAGE_ENTRIES, Cursor, merged
 from sarit.core.errors import Invalid, NotFound, SaritError
-from sarit.core.limits import NOT_EXISTS
+from sarit.core.limits import MAX_COALESCED_BYTES, MAX_OUTSTANDING_TABLE_BYTES, NOT_EXISTS
 from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-MAX_OUTSTANDING_BYTES: Final = 8 * MAX_COALESCED_BYTES
 MAX_OUTSTANDING_READS: Final = 2000
 
 
@@ -134,7 +132,7 @@ class Table:
                 batch = make_batch(partition, [checked[place] for place in places])
                 outstanding.append((places, batch.size, self._partition(partition).change(batch)))
                 size += batch.size
-                while size > MAX_OUTSTANDING_BYTES:
+                while size > MAX_OUTSTANDING_TABLE_BYTES:
                     size -= await self._collect(outstanding.popleft(), versions)
             while outstanding:
                 await self._collect(outstanding.popleft(), versions)

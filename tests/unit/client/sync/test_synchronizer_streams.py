@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from sarit.client.sync.revisioned import MAX_ENTRY_BYTES, Revision
+from sarit.client.sync.revisioned import Revision
 from sarit.core.errors import Corrupt, Invalid, NotFound, Sealed, Truncated
+from sarit.core.limits import MAX_REVISIONED_ENTRY_BYTES
 from tests.unit.client.nodes import on_node
 
 
@@ -117,12 +118,12 @@ async def test_waiting_ends_with_the_next_entry(made) -> None:
 @on_node
 async def test_long_entries_are_read_whole(made) -> None:
     stream = await made.client.coordination.revisioned("s/r")
-    values = [bytes([n]) * size for n, size in enumerate((3_000_000, 10, MAX_ENTRY_BYTES, 1_048_568))]
+    values = [bytes([n]) * size for n, size in enumerate((3_000_000, 10, MAX_REVISIONED_ENTRY_BYTES, 1_048_568))]
     for value in values:
         await stream.write_unconditionally(value)
     assert await entries(stream) == values
     with pytest.raises(Invalid):
-        await stream.write_conditionally(await stream.fetch_latest(), bytes(MAX_ENTRY_BYTES + 1))
+        await stream.write_conditionally(await stream.fetch_latest(), bytes(MAX_REVISIONED_ENTRY_BYTES + 1))
     assert await entries(stream) == values
 
 

@@ -2,13 +2,13 @@
 
 import asyncio
 
-from sarit.client.reader.fetch import READ_BYTES
 from sarit.core.limits import (
     BLOCK_OVERHEAD_BYTES,
     MAX_CONNECTION_UNACKED_BYTES,
     MAX_REQUESTS_PER_CONNECTION,
     MIB,
     REQUEST_OVERHEAD_BYTES,
+    SEGMENT_READ_BYTES,
 )
 from sarit.store.container.reads import ReadResult, Reads
 from sarit.store.container.tables import Tables
@@ -96,12 +96,12 @@ def test_large_reads_are_not_copied_and_small_reads_are_no_views_of_a_block(monk
             monkeypatch.setattr(Reads, "from_memory", lambda *_: None)
             monkeypatch.setattr(Reads, "from_chunks", from_chunks)
             monkeypatch.setattr(StoreConnection, "send_parts", sending)
-            await client.ask(wire.ReadSegment(SEGMENT, 0, READ_BYTES, "", 1))
-            await client.ask(wire.ReadSegment(SEGMENT, 0, READ_BYTES // 2, "", 2))
+            await client.ask(wire.ReadSegment(SEGMENT, 0, SEGMENT_READ_BYTES, "", 1))
+            await client.ask(wire.ReadSegment(SEGMENT, 0, SEGMENT_READ_BYTES // 2, "", 2))
 
     run(main())
     assert [type(part) for part in sent] == [memoryview, bytes]
-    assert [len(part) for part in sent] == [READ_BYTES, READ_BYTES // 2]
+    assert [len(part) for part in sent] == [SEGMENT_READ_BYTES, SEGMENT_READ_BYTES // 2]
 
 
 def test_table_pages_are_bounded_for_a_client_that_takes_no_replies(monkeypatch):
