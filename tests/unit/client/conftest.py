@@ -1,4 +1,4 @@
-"""All tests of the client: the invariants of each segment appender hold after every step."""
+"""All tests of the client: invariants of segment appenders and partitioners hold after every step."""
 
 from __future__ import annotations
 
@@ -7,34 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sarit.client.writer.partitioner import Partitioner
 from sarit.client.writer.segment_appender import SegmentAppender
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STEPS = (
-    "add",
-    "connecting",
-    "opened_at",
-    "disconnected",
-    "blocks",
-    "acked",
-    "large_done",
-    "seal",
-    "take_unacknowledged",
-)
+STEPS: dict[type[SegmentAppender | Partitioner], tuple[str, ...]] = {
+    SegmentAppender: (
+        *("add", "connecting", "opened_at", "disconnected", "blocks", "acked"),
+        *("large_done", "seal", "take_unacknowledged"),
+    ),
+    Partitioner: ("partition", "dispatch", "progressed", "_hand_over"),
+}
 
 
 def checked(step: Callable[..., Any], running: list[Callable[..., Any]]) -> Callable[..., Any]:
     @functools.wraps(step)
-    def wrapper(appender: SegmentAppender, *args: Any, **named: Any) -> Any:
+    def wrapper(machine: SegmentAppender | Partitioner, *args: Any, **named: Any) -> Any:
         running.append(step)
         try:
-            result = step(appender, *args, **named)
+            result = step(machine, *args, **named)
         finally:
             running.pop()
         if not running:  # within a step an invariant may not hold
-            appender.check()
+            machine.check()
         return result
 
     return wrapper
@@ -42,6 +39,7 @@ def checked(step: Callable[..., Any], running: list[Callable[..., Any]]) -> Call
 
 @pytest.fixture(autouse=True)
 def invariants_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    running: list[Callable[..., Any]] = []
-    for step in STEPS:
-        monkeypatch.setattr(SegmentAppender, step, checked(getattr(SegmentAppender, step), running))
+    for machine, steps in STEPS.items():
+        running: list[Callable[..., Any]] = []
+        for step in steps:
+            monkeypatch.setattr(machine, step, checked(getattr(machine, step), running))

@@ -69,9 +69,13 @@ class ByteWriter:
                 self._early.append(chunk)
                 self._early_bytes += chunk.length
             else:
-                self._driver.add(chunk)
+                self._add(self._driver, chunk)
         self._dispatch_soon()
         return len(view)
+
+    def _add(self, driver: AppenderDriver, chunk: Chunk) -> None:
+        driver.appender.add(chunk)
+        self.unacked_bytes += chunk.length
 
     async def drain(self) -> None:
         """Wait while too many bytes are not acknowledged.  Raises the writer's failure."""
@@ -175,7 +179,7 @@ class ByteWriter:
             return
         self._driver = AppenderDriver(self._session, self.stream, segment, self)
         for chunk in self._early:
-            self._driver.add(chunk)
+            self._add(self._driver, chunk)
         self._early.clear()
         self._early_bytes = 0
         self._dispatch()

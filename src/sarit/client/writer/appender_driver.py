@@ -55,7 +55,10 @@ _REPLACE_IF_EQUALS: Final = 4  # kind of AttributeUpdate
 
 
 class Owner(Protocol):
-    """A writer, as its drivers see it.  It keeps two sums over all of them, in bytes and in blocks."""
+    """A writer, as its drivers see it.
+
+    The two counters are sums over all of its appenders.  The owner counts what it adds to an appender; its driver
+    counts all that happens after that."""
 
     unacked_bytes: int
     blocks_in_flight: int
@@ -107,11 +110,6 @@ class AppenderDriver:
 
     def __repr__(self) -> str:
         return f"AppenderDriver({self.appender!r})"
-
-    def add(self, chunk: Chunk) -> None:
-        """Take a chunk; `dispatch` sends it."""
-        self.appender.add(chunk)
-        self._owner.unacked_bytes += chunk.length
 
     def take(self) -> list[Chunk]:
         """Everything not acknowledged, in order, when the segment is sealed."""

@@ -138,6 +138,12 @@ class Partitioner:
             f"Partitioner({self.target!r}, {len(self._drivers)} segments, {self.unacked_bytes} bytes not acknowledged)"
         )
 
+    def check(self) -> None:
+        """Raises AssertionError when the sums are not those of the appenders.  For tests."""
+        appenders = [driver.appender for driver in self._drivers.values()]
+        assert self.unacked_bytes == sum(appender.unacked_bytes for appender in appenders)
+        assert self.blocks_in_flight == sum(appender.blocks_in_flight for appender in appenders)
+
     async def open(self) -> None:
         """Learn the segments.  Raises NotFound, Sealed, Unavailable."""
         segments = await self.target.ranges()
@@ -195,7 +201,8 @@ class Partitioner:
 
     def add(self, driver: AppenderDriver, chunk: Chunk) -> None:
         """Give a chunk to an appender."""
-        driver.add(chunk)
+        driver.appender.add(chunk)
+        self.unacked_bytes += chunk.length
         if driver is self._sticky:
             self._sticky_bytes -= chunk.length
         self._dispatch_pending[driver] = self._since_barrier[driver] = None
