@@ -34,20 +34,20 @@ def test_two_thousand_connections_are_served_while_some_misbehave(tmp_path) -> N
     more_descriptors(CONNECTIONS + 300)
     command = limited("1024", "", sys.executable, str(SHORT_TIMEOUTS))
     with RunningNode(tmp_path / "data", "--containers", "2", sarit=command) as node:
-        asyncio.run(asyncio.wait_for(crowd(node), 150))
+        asyncio.run(asyncio.wait_for(serve_many(node), 150))
     log = node.log()
     for words, count in (
         ("did not take", DEAF),
         ("of a frame and stalled", HALF + OPEN_BLOCKS),
         ("broke the protocol", GARBAGE + UNKNOWN),
-        ("ended in the middle", VANISHED),
+        ("ended inside", VANISHED),
     ):
         assert log.count(words) == count, (words, log[-3000:])
     assert log.count("sarit.store.server.connection:") == DEAF + HALF + OPEN_BLOCKS + GARBAGE + UNKNOWN + VANISHED
     assert "Traceback" not in log
 
 
-async def crowd(node) -> None:
+async def serve_many(node) -> None:
     async with Customer(node.controller) as customer:
         filling = customer.client.writer("good/customer")
         filling.write_many([b"x" * READ_BYTES] * 8)
@@ -120,7 +120,7 @@ async def beyond(node) -> None:
         assert node.descriptors() <= 460
         for writer in (*(one.writer for one in open_ones), *(writer for _, writer in apis)):
             writer.transport.abort()
-        while True:  # room again
+        while True:  # slots are free again
             (one,) = await many(1, lambda: bare(node.store))
             if not isinstance(one, BaseException):
                 break

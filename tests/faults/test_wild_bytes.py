@@ -135,7 +135,7 @@ def test_who_vanishes_in_the_middle_of_a_block_leaves_nothing_of_it(node) -> Non
                 assert setup.last_event_number == NULL_ATTRIBUTE_VALUE, cut
                 client.send(whole[:cut])
                 client.writer.close()
-            while node.log()[before:].count("ended in the middle of a frame or block") < len(cuts):
+            while node.log()[before:].count("ended inside a frame or block") < len(cuts):
                 await asyncio.sleep(0.05)
             client = await bare(node.store)
             setup = await client.ask(wire.SetupAppend(2, WRITER, segment, ""))

@@ -16,7 +16,7 @@ with the check of the number in `ContainerState.append`, is what makes appends e
     CLOSED      the connection ended, or the code that opened the session does not need it any more.
 
 The last four are the ends.  `TRANSITIONS` is the whole machine: a pair of state and event that is not in it is a bug.
-An append and its acknowledgement change no state, so they are not events: no look-up for each append.
+An append and its acknowledgement change no state, so they are not events: no table lookup for each append.
 
 Two warnings.
 

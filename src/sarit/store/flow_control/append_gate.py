@@ -77,11 +77,13 @@ class AppendGate:
 
     def release(self) -> None:
         """Submit throttled appends as long as the node is below its limit."""
-        while self.queue and not self._budget.over_append_limit:
-            session, append, expected_offset = self.queue.popleft()
-            session.submit(append, expected_offset)
-        if self.queue:  # over the limit again: without this nobody would release the rest
-            self._budget.notify_below_append_limit(self._below_limit)
+        try:
+            while self.queue and not self._budget.over_append_limit:
+                session, append, expected_offset = self.queue.popleft()
+                session.submit(append, expected_offset)
+        finally:  # over the limit again, or a bug in an answer: without this nobody would release the rest
+            if self.queue:
+                self._budget.notify_below_append_limit(self._below_limit)
 
     def _below_limit(self) -> None:
         # Not at once: the budget notifies from inside an operation, and a submitted append must not come between the

@@ -6,7 +6,7 @@ decides what the client is answered.
 - An append that fails is answered after everything before it.
 - InvalidEventNumber also closes the connection: a client that got it on an open one would hang.
 - The client sends on until it has read that its segment is sealed or missing, or that its set-up was refused.  So
-  ended writers are remembered, the latest MAX_WRITERS_PER_CONNECTION of them: their appends are answered with
+  ended writers are retained, the latest MAX_WRITERS_PER_CONNECTION of them: their appends are answered with
   NoSuchSegment, or dropped when the client has its answer already.
 - An append of an unknown writer ends the connection: if it were dropped, its client would wait for an answer for ever.
 """
@@ -178,7 +178,7 @@ class AppendHandler:
         return pending
 
     def _end(self, session: WriterSession, missing: str | None) -> None:
-        """Remember a writer whose session ended: for a `missing` segment, or None: the client has its answer."""
+        """Retain a writer whose session ended: for a `missing` segment, or None: the client has its answer."""
         del self._sessions[session.writer]
         self._ended.pop(session.writer, None)
         self._ended[session.writer] = missing
@@ -190,7 +190,7 @@ class AppendHandler:
     def append(self, append: Append, expected_offset: int | None) -> None:
         """Hand an append to its session.
 
-        Raises ProtocolError: it is too long, its event number goes back, or its writer is unknown."""
+        Raises ProtocolError: it is too long, its event number decreases, or its writer is unknown."""
         if append.length > MAX_APPEND_BYTES:  # not a refusal: the events after this one would be stored without it
             raise ProtocolError(f"an append of {append.length} bytes came; the most is {MAX_APPEND_BYTES}")
         session = self._sessions.get(append.writer_id)

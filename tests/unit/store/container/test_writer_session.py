@@ -46,7 +46,7 @@ def happen(session, event, segment, attribute):
 
 @pytest.mark.parametrize("event", Event)
 @pytest.mark.parametrize("state", State)
-def test_each_event_in_each_state_moves_as_the_table_says_or_is_a_bug(state, event):
+def test_each_event_in_each_state_follows_the_table_or_is_a_bug(state, event):
     session, segment, attribute = in_state(state)
     after = TRANSITIONS.get((state, event))
     if after is None:
@@ -60,7 +60,7 @@ def test_each_event_in_each_state_moves_as_the_table_says_or_is_a_bug(state, eve
     assert (segment.pins, attribute.owner) == ((1, session) if owns else (0, None))
 
 
-def test_no_event_leads_from_an_end_back_to_a_session_that_takes_appends():
+def test_no_event_leaves_an_end_state():
     assert {after for (before, _), after in TRANSITIONS.items() if before in ENDS} <= ENDS
 
 
@@ -75,7 +75,7 @@ def test_leaving_open_gives_up_attribute_and_pin_once():
     successor.check()
 
 
-def test_a_set_up_tells_the_last_number_also_when_it_is_replaced():
+def test_set_up_finds_the_last_number_also_when_it_is_replaced():
     session = WriterSession(WRITER, Replies())
     assert session.last == NULL_ATTRIBUTE_VALUE
     session.replace()
@@ -84,7 +84,7 @@ def test_a_set_up_tells_the_last_number_also_when_it_is_replaced():
     assert not session.is_open
 
 
-def test_appends_during_the_set_up_are_pending_in_order_and_not_sent():
+def test_appends_during_the_set_up_are_pending_in_order():
     session = WriterSession(WRITER, Replies())
     first, second = (Append(WRITER, [b"x"], 1, 1, number, 0) for number in (1, 2))
     session.append(first)
@@ -93,7 +93,7 @@ def test_appends_during_the_set_up_are_pending_in_order_and_not_sent():
     assert session.unanswered == 0
 
 
-def test_a_fenced_session_is_refused_after_what_it_has_in_flight():
+def test_fenced_session_is_refused_after_its_appends_in_flight():
     async def main():
         store = await World(SMALL).start()
         await store.container(SEGMENT).create(SEGMENT)

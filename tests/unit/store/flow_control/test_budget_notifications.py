@@ -1,4 +1,4 @@
-"""Whoever waits for a limit of the memory budget is notified: no wake-up is lost, and nobody polls."""
+"""Notifications of the memory budget's limits: no wake-up is lost, and nothing polls."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ def budget_at(charged_bytes):
 @pytest.mark.parametrize(
     ("subscribe", "limit"), [("notify_below_append_limit", BOUND), ("notify_below_control_limit", BOUND * 5 // 4)]
 )
-def test_a_fall_below_the_limit_notifies_once_and_a_fall_above_it_does_not(subscribe, limit):
+def test_fall_below_a_limit_notifies_once(subscribe, limit):
     budget, calls = budget_at(limit + 10), []
     getattr(budget, subscribe)(lambda: calls.append("called"))
     budget.report(0, Charge(limit))
@@ -41,7 +41,7 @@ def test_a_fall_below_the_limit_notifies_once_and_a_fall_above_it_does_not(subsc
     assert calls == ["called"], "once for each subscription"
 
 
-def test_a_container_that_is_forgotten_notifies():
+def test_forgotten_container_notifies():
     budget, calls = budget_at(BOUND), []
     budget.notify_below_append_limit(lambda: calls.append("append"))
     budget.notify_below_control_limit(lambda: calls.append("control"))
@@ -49,7 +49,7 @@ def test_a_container_that_is_forgotten_notifies():
     assert calls == ["append", "control"]
 
 
-def test_a_disk_with_space_again_notifies_unless_memory_is_over_the_limit():
+def test_free_disk_notifies_unless_memory_is_over_the_limit():
     budget, calls = budget_at(BOUND - 1), []
     budget.disk_full = True
     assert budget.over_append_limit
@@ -66,7 +66,7 @@ def test_a_disk_with_space_again_notifies_unless_memory_is_over_the_limit():
     assert calls == ["append"]
 
 
-def test_coming_above_the_append_limit_wakes_the_flushers_once():
+def test_rise_above_the_append_limit_wakes_the_flushers_once():
     budget, calls = budget_at(0), []
     budget.on_over_append_limit = lambda: calls.append(budget.charged_bytes)
     for charged in (BOUND - 1, BOUND, BOUND + 5, BOUND + 1, BOUND - 1, BOUND):
@@ -112,7 +112,7 @@ def test_appends_are_released_when_another_container_frees_the_memory():
     asyncio.run(main())
 
 
-def test_what_one_fall_does_not_release_the_next_one_does():
+def test_appends_left_by_one_fall_are_released_by_the_next():
     async def main():
         store, container, writer = await throttled_store()
         container.state.dirty.add_operation(-200_000)
@@ -127,7 +127,7 @@ def test_what_one_fall_does_not_release_the_next_one_does():
     asyncio.run(main())
 
 
-def test_an_append_behind_throttled_ones_waits_also_below_the_limit():
+def test_append_after_throttled_ones_waits_also_below_the_limit():
     async def main():
         store, container, writer = await throttled_store()
         container.state.dirty.add_operation(-200_000)
@@ -164,7 +164,7 @@ def test_control_operations_continue_when_the_budget_falls_below_their_limit():
     asyncio.run(main())
 
 
-def test_control_operations_wait_for_both_memory_and_disk_whichever_comes_first():
+def test_control_operations_wait_for_both_memory_and_disk():
     async def main():
         budget, log = budget_at(2 * BOUND), Log()
         limit = ControlLimit(budget, log)
@@ -205,7 +205,7 @@ def test_control_operations_of_a_failed_container_wait_no_longer():
     asyncio.run(main())
 
 
-def test_a_waiter_that_gives_up_leaves_nothing_behind():
+def test_cancelled_waiter_is_removed():
     async def main():
         limit = ControlLimit(budget_at(2 * BOUND), Log())
         waiting = await waits(limit)

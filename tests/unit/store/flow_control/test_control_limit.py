@@ -165,10 +165,10 @@ def test_charge_is_the_same_after_a_crash():
             for number in range(20):
                 await put(store, TABLE, b"%d" % number)
             await store.container(NAME).seal(NAME)
-            held = store.budget.charged_bytes
-            assert held > 20 * (len(VALUE) + BLOCK_OVERHEAD_BYTES)
+            charged = store.budget.charged_bytes
+            assert charged > 20 * (len(VALUE) + BLOCK_OVERHEAD_BYTES)
             again = await world.crash(store)
-            assert again.budget.charged_bytes == held
+            assert again.budget.charged_bytes == charged
             await free_memory(again)
             assert again.budget.charged_bytes == 0
             await again.stop()

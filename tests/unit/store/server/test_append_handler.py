@@ -116,7 +116,7 @@ def test_writers_per_connection_are_bounded(monkeypatch, caplog):
     async def main():
         async with serving() as server:
             client = await ready(server)
-            for number in range(10):  # of refused ones the latest are remembered
+            for number in range(10):  # of refused ones the latest are retained
                 await client.ask(wire.SetupAppend(2, writer_of(number), "s/gone/0.#epoch.0", ""))
             (connection,) = server.server._connections
             assert len(connection._appends._ended) == 3
@@ -162,7 +162,7 @@ def test_merged_transient_segments_are_forgotten_and_unmerged_ones_deleted():
 
 
 def hold(logs):
-    """Delay what goes to the logs: a list of (log, arguments)."""
+    """Delay frames to the logs: a list of (log, arguments)."""
     waiting = []
     for log in logs:
         log.append = lambda number, parts, done, log=log: waiting.append((log, (number, list(parts), done)))

@@ -13,7 +13,7 @@ from sarit.store.server.connection_reaper import (
 
 
 @dataclass(eq=False)
-class Held:
+class Client:
     unsent: int = 0
     half: int = 0
     reads: int = 0
@@ -24,12 +24,12 @@ class Held:
         return ConnectionMemory(self.unsent, self.half, self.reads, self.paused)
 
 
-def ended(reaper, held, now):
-    return [connection for connection, _ in reaper.select(held, now)]
+def ended(reaper, clients, now):
+    return [connection for connection, _ in reaper.select(clients, now)]
 
 
 def test_connection_with_untaken_replies_is_ended_after_the_time_limit():
-    reaper, client = ConnectionReaper(60), Held(unsent=100)
+    reaper, client = ConnectionReaper(60), Client(unsent=100)
     assert ended(reaper, [client], 0) == []
     assert ended(reaper, [client], 59) == []
     ((connection, reason),) = reaper.select([client], 60)
@@ -38,14 +38,14 @@ def test_connection_with_untaken_replies_is_ended_after_the_time_limit():
 
 
 def test_connection_with_an_incomplete_frame_is_ended_after_the_time_limit():
-    reaper, client = ConnectionReaper(60), Held(half=100, reads=3)
+    reaper, client = ConnectionReaper(60), Client(half=100, reads=3)
     reaper.select([client], 0)
     ((_, reason),) = reaper.select([client], 61)
     assert reason == "sent 100 bytes of a frame and stalled for 61 s"
 
 
 def test_slow_connection_is_not_ended():
-    reaper, reader, writer = ConnectionReaper(60), Held(unsent=1000), Held(half=10)
+    reaper, reader, writer = ConnectionReaper(60), Client(unsent=1000), Client(half=10)
     for now in range(0, 600, 50):
         assert ended(reaper, [reader, writer], now) == []
         reader.unsent -= 1
@@ -55,20 +55,20 @@ def test_slow_connection_is_not_ended():
 
 
 def test_connection_whose_replies_grow_faster_than_taken_is_stalled():
-    reaper, client = ConnectionReaper(60), Held(unsent=100)
+    reaper, client = ConnectionReaper(60), Client(unsent=100)
     reaper.select([client], 0)
     client.unsent = 200
     assert ended(reaper, [client], 60) == [client]
 
 
 def test_paused_connection_is_not_blamed_for_an_incomplete_frame():
-    reaper, client = ConnectionReaper(60), Held(half=100, paused=True)
+    reaper, client = ConnectionReaper(60), Client(half=100, paused=True)
     reaper.select([client], 0)
     assert ended(reaper, [client], 100) == []
 
 
 def test_progress_restarts_the_stall_timer():
-    reaper, client = ConnectionReaper(60), Held(unsent=100)
+    reaper, client = ConnectionReaper(60), Client(unsent=100)
     reaper.select([client], 0)
     client.unsent = 0
     reaper.select([client], 30)
@@ -80,10 +80,10 @@ def test_progress_restarts_the_stall_timer():
 
 def test_over_the_memory_bound_the_longest_stalled_is_ended_first():
     reaper = ConnectionReaper(60, max_bytes=250)
-    old, young, small = Held(unsent=100), Held(half=100), Held(unsent=10)
+    old, young, small = Client(unsent=100), Client(half=100), Client(unsent=10)
     assert ended(reaper, [old], 0) == []
     assert ended(reaper, [old, young, small], 5) == []
-    third = Held(unsent=100)
+    third = Client(unsent=100)
     ((connection, reason),) = reaper.select([old, young, small, third], 10)
     assert connection is old
     assert "; all connections hold too much" in reason
@@ -91,7 +91,7 @@ def test_over_the_memory_bound_the_longest_stalled_is_ended_first():
 
 
 def test_closed_connections_are_forgotten():
-    reaper, client = ConnectionReaper(60), Held(unsent=100)
+    reaper, client = ConnectionReaper(60), Client(unsent=100)
     reaper.select([client], 0)
     assert reaper.select([], 5) == []
     assert "0 connections" in repr(reaper)

@@ -111,12 +111,12 @@ def test_read_waits_again_when_its_client_stops_taking_replies_during_the_load()
     async def main():
         store, connection = await parked_read()
         await evicted(store)
-        find, looked = store.reads(SEGMENT).find, []
+        find, loads = store.reads(SEGMENT).find, []
 
         async def slowly(name):
-            looked.append(name)
+            loads.append(name)
             segment = await find(name)
-            if len(looked) == 1:
+            if len(loads) == 1:
                 connection.take(replies=False)
             return segment
 
@@ -132,7 +132,7 @@ def test_read_waits_again_when_its_client_stops_taking_replies_during_the_load()
         async with asyncio.timeout(5):
             await connection.answered.wait()
         assert [bytes(reply.data) for reply in connection.replies] == [b"two"]
-        assert len(looked) == 2
+        assert len(loads) == 2
 
     asyncio.run(main())
 

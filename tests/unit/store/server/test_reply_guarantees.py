@@ -279,7 +279,7 @@ def test_background_task_that_dies_is_logged(caplog):
         store = await World().start()
 
         async def bug():
-            raise AssertionError("planted")
+            raise AssertionError("a test")
 
         store._spawn(bug())
         await asyncio.sleep(0.01)

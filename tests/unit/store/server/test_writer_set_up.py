@@ -22,8 +22,8 @@ async def until(condition):
             await asyncio.sleep(0)
 
 
-class HeldFrames:
-    """Delays what goes to a container's log until it is let through, one frame at a time."""
+class DelayedFrames:
+    """Delays frames to a container's log until it is let through, one frame at a time."""
 
     def __init__(self, container):
         self._log, self._append, self._frames = container.log, container.log.append, []
@@ -59,7 +59,7 @@ def test_set_up_answers_the_latest_number_though_its_attribute_was_evicted(monke
         await container.create(SEGMENT)
         await come_and_go(store, range(4))
         await flusher.checkpoint()
-        frames = HeldFrames(container)
+        frames = DelayedFrames(container)
         first, other = Writer(store, SEGMENT), Writer(store, SEGMENT, b"o" * 16)
         for count, writer in enumerate((first, other), 1):
             await writer.set_up()
@@ -169,7 +169,7 @@ def test_attribute_of_a_repeated_number_can_be_evicted_during_its_append(monkeyp
             writer.append(b"once", 5)
             await writer.settled()
         await flusher.checkpoint()
-        frames = HeldFrames(container)
+        frames = DelayedFrames(container)
         again = writers[0]
         again.append(b"again", 5)
         await frames.hold(1)
