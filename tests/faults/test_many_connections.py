@@ -96,8 +96,8 @@ def test_more_connections_than_descriptors_are_refused_and_the_node_keeps_its_ow
         asyncio.run(asyncio.wait_for(beyond(node), 100))
     log = node.log()
     assert log.count("only 460 files may be open: 104 connections to the store and 52 to the controller") == 1
-    assert log.count("104 connections are open, the most allowed: new ones are closed") == 1
-    assert log.count("52 API connections are open, the most allowed: new ones are closed") == 1
+    assert log.count("104 connections are open, which is the limit: new ones are closed") == 1
+    assert log.count("52 API connections are open, which is the limit: new ones are closed") == 1
     assert "ERROR sarit.store:" not in log
     assert "Traceback" not in log
 

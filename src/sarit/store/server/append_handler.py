@@ -104,7 +104,7 @@ class AppendHandler:
         writer = command.writer_id
         older = self._sessions.pop(writer, None)
         if len(self._sessions) >= MAX_WRITERS_PER_CONNECTION:
-            self._connection.close(f"has set up {MAX_WRITERS_PER_CONNECTION} writers, the most allowed")
+            self._connection.close(f"has set up {MAX_WRITERS_PER_CONNECTION} writers, which is the limit")
             return
         self._ended.pop(writer, None)
         session = self._sessions[writer] = WriterSession(writer, self)

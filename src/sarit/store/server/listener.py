@@ -56,7 +56,7 @@ class StoreListener:
         count = len(self._connections) + self._accepting
         if not self._admission.admits(count):
             if self._admission.should_report():
-                _log.error("%d connections are open, the most allowed: new ones are closed", count)
+                _log.error("%d connections are open, which is the limit: new ones are closed", count)
             return _RefusedConnection()
         self._accepting += 1
         return StoreConnection(self._store, self._control, self, self._window)

@@ -147,7 +147,7 @@ class ReadHandler:
             self._connection.close()
             return
         if len(self._parked) >= MAX_PARKED_READS_PER_CONNECTION:
-            self._connection.close(f"has {len(self._parked)} reads waiting at the tail, the most allowed")
+            self._connection.close(f"has {len(self._parked)} reads waiting at the tail, which is the limit")
             return
         # Without the token, and with the segment's own name object: both may be long, and parked reads are many.
         command = wire.ReadSegment(segment.name, command.offset, command.suggested_length, "", command.request_id)

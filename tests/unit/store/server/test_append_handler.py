@@ -129,7 +129,7 @@ def test_writers_per_connection_are_bounded(monkeypatch, caplog):
 
     run(main())
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.endswith("it has set up 3 writers, the most allowed")
+    assert line.endswith("it has set up 3 writers, which is the limit")
 
 
 def test_merged_transient_segments_are_forgotten_and_unmerged_ones_deleted():
