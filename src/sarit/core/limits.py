@@ -151,6 +151,11 @@ APPEND_GATE_SWEEP_SECONDS: Final = 0.5
 # (bounds and intervals of this part)
 # What memory holds for an append besides its payload: block, views, the frame it came in (measured: 610 to 660).
 BLOCK_OVERHEAD_BYTES: Final = 640
+MAX_SEGMENTS_IN_MEMORY: Final = 12_500  # of one container; idle ones beyond are evicted
+TABLE_CACHE_BYTES: Final = 16 * MIB  # table entries of one container, as the index holds them
+# What a table entry takes besides key and value; positions and versions count it
+# (Pravega's EntrySerializer: version byte, two lengths, entry version).
+TABLE_ENTRY_HEADER_BYTES: Final = 17
 # Reads of one segment that are further apart than this are rate limited as different readers.
 READER_LOCALITY_BYTES: Final = 128 * MIB
 

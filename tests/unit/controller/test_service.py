@@ -13,7 +13,7 @@ from sarit.core.names import SegmentId
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
-from tests.unit.store.harness import World, Writer, twin_env
+from tests.unit.store.harness import World, Writer, memory_env
 
 STREAM = pb.StreamInfo(scope="s", stream="t")
 
@@ -23,7 +23,7 @@ async def controller(world=None):
     store = await (world or World()).start()
     segments = InProcessSegments(store, "127.0.0.1")
     segments.port = 12345
-    subject = Controller(InProcessTables(store), segments, twin_env(), ("127.0.0.1", 9090))
+    subject = Controller(InProcessTables(store), segments, memory_env(), ("127.0.0.1", 9090))
     await subject.start()
     async with ChannelFor(subject.services()) as channel:
         stub = ControllerServiceStub(channel)
@@ -156,7 +156,7 @@ def test_truncation_at_a_cut():
                 writer = Writer(c.store, f"s/t/{n}.#epoch.0")
                 await writer.set_up()
                 writer.append(b"x" * 100, 1)
-                await writer.settled()
+                await writer.wait_for_replies()
             u = pb.UpdateStreamStatus
 
             async def truncate(cut):

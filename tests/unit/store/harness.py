@@ -1,4 +1,4 @@
-"""A segment store on twins of log, index and long-term storage, and a writer to drive it."""
+"""A segment store on in-memory log, index and long-term storage, and a writer that uses it."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ class _Threads:
         return _Worker()
 
 
-def twin_env() -> Env:
-    """An Env without disks and network."""
+def memory_env() -> Env:
+    """An Env without disk and network."""
     nothing: Any = None
     return Env(_Clock(), _Random(), nothing, _Threads(), nothing)
 
 
 @dataclass
 class World:
-    """What survives a crash."""
+    """The durable parts, which survive a crash."""
 
     limits: StoreLimits = SMALL
     logs: MemoryLogProvider = field(default_factory=MemoryLogProvider)
@@ -71,12 +71,12 @@ class World:
 
     async def start(self) -> SegmentStore:
         """Open a store on what the world holds."""
-        store = SegmentStore(twin_env(), self.logs, self.indexes, self.storage, self.limits)
+        store = SegmentStore(memory_env(), self.logs, self.indexes, self.storage, self.limits)
         await store.start()
         return store
 
     async def crash(self, store: SegmentStore) -> SegmentStore:
-        """The process dies; a new one opens."""
+        """Kill the process and open a new store."""
         for task in [*store._tasks, *(task for hosted in store._hosted for task in hosted.tasks)]:
             task.cancel()
         for opened in store.opened():
@@ -87,7 +87,7 @@ class World:
 
 @dataclass
 class Replies:
-    """Records what became of appends."""
+    """Records the replies to appends."""
 
     acknowledgements: list[tuple[int, int, int]] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
@@ -116,7 +116,7 @@ class Writer:
         self.session: WriterSession
 
     async def set_up(self) -> int:
-        """Set up; the last event number known."""
+        """Set up; the writer's last event number."""
         self.session = WriterSession(self.writer, self.replies)
         await self.store.container(self.segment).set_up_writer(self.segment, self.session)
         return self.session.last
@@ -125,8 +125,8 @@ class Writer:
         """Send one append of one event."""
         self.session.append(Append(self.writer, [data], len(data), 1, number, 0), expected_offset)
 
-    async def settled(self) -> Replies:
-        """Wait for the answers."""
+    async def wait_for_replies(self) -> Replies:
+        """Wait until each append has its reply."""
         await self.store.container(self.segment).group_commit.wait_durable()
         return self.replies
 

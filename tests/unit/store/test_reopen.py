@@ -1,4 +1,4 @@
-"""A container that failed is opened again whatever becomes of closing what it held."""
+"""A failed container is opened again even when its log or index cannot be closed."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def test_container_reopens_after_close_fails(part):
         writer = Writer(store, NAME)
         await writer.set_up()
         writer.append(b"kept", 1)
-        await writer.settled()
+        await writer.wait_for_replies()
         closed = []
 
         def failing(name):

@@ -1,4 +1,4 @@
-"""What must not be lost between a checkpoint that is under way and a stop or an eviction."""
+"""A stop or an eviction during a checkpoint loses nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def _two_segments(world: World):
 
 @pytest.mark.parametrize("timeout", [10.0, 0.05])
 def test_stop_during_checkpoint_loses_nothing(timeout, monkeypatch) -> None:
-    """The checkpoint under way has captured what the last one does not see any more (simulation seed 17)."""
+    """The interrupted checkpoint had taken over changes that the last one did not see (simulation seed 17)."""
     monkeypatch.setattr(store_module, "LAST_CHECKPOINT_TIMEOUT_SECONDS", timeout, raising=False)
 
     async def main() -> None:
@@ -39,10 +39,10 @@ def test_stop_during_checkpoint_loses_nothing(timeout, monkeypatch) -> None:
         await one.set_up()
         await two.set_up()
         one.append(b"x" * 5000, 1)
-        await one.settled()
-        await asyncio.sleep(SLOW / 2)  # its chunks are on their way
+        await one.wait_for_replies()
+        await asyncio.sleep(SLOW / 2)  # its chunks are being written
         two.append(b"y" * 300, 1)
-        await two.settled()
+        await two.wait_for_replies()
         await store.stop()
         world.storage.faults = StorageFaults()
         store = await world.start()
@@ -67,7 +67,7 @@ def test_change_without_bytes_is_not_evicted_before_commit(change) -> None:
         writer = Writer(store, names[0])
         await writer.set_up()
         writer.append(b"x" * 100, 1)
-        await writer.settled()
+        await writer.wait_for_replies()
         writer.session.close()
         (opened,) = store.opened()
         await opened.flusher.checkpoint()
@@ -87,7 +87,7 @@ def test_change_without_bytes_is_not_evicted_before_commit(change) -> None:
 
 @pytest.mark.parametrize("hurried", [False, True])
 def test_stop_of_many_containers_takes_no_longer_than_of_one(hurried) -> None:
-    """Long-term storage is away, so that none can be flushed."""
+    """Long-term storage is unavailable, so no container can be flushed."""
 
     async def main() -> None:
         world = World(limits=replace(SMALL, containers=4, flush=replace(SMALL.flush, inline_below_bytes=1)))
@@ -101,7 +101,7 @@ def test_stop_of_many_containers_takes_no_longer_than_of_one(hurried) -> None:
             writer = Writer(store, name)
             await writer.set_up()
             writer.append(b"x" * 5000, 1)
-            await writer.settled()
+            await writer.wait_for_replies()
         loop = asyncio.get_running_loop()
         await asyncio.sleep(1)
         started = loop.time()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES
+from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES, MAX_SEGMENTS_IN_MEMORY, TABLE_CACHE_BYTES
 from sarit.store.container.group_commit import GroupCommit, call_each, resolve, wake_waiters
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.operations import KIND_STREAM, Delete, Merge, Operation
@@ -59,8 +59,8 @@ class SegmentInfo:
 class ContainerLimits:
     """Bounds of what one container holds in memory; tests lower them."""
 
-    max_segments: int = 12_500
-    entry_cache_bytes: int = 16 << 20
+    max_segments: int = MAX_SEGMENTS_IN_MEMORY
+    entry_cache_bytes: int = TABLE_CACHE_BYTES
 
 
 class Container:

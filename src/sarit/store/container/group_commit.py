@@ -1,9 +1,8 @@
 """Group commit: batches the operations of all clients into frames, and applies a frame once it is durable.
 
-Theory of operation.  Group commit happens at two levels, and both are one idea: while a write is under way, what
-arrives meanwhile gathers for the next one.  Here, the operations of one container gather into a *frame*.  Below,
-the log's thread gathers the frames of all containers into a *log group*, which is written and synced as one
-(`log/writer.py`).
+Theory of operation.  Group commit happens at two levels, and both are one idea: while one write is in progress, what
+arrives meanwhile is collected for the next.  At this level, a container batches operations into a *frame*.  At the
+level below, its log batches frames into a *group*, with one write and one sync (`log/writer.py`).
 
 Group commit is self-clocked; there is no timer.  While MAX_FRAMES_IN_FLIGHT frames are with the log, operations are
 added to the current batch.  When a frame becomes durable, the next batch is sent.  More than one frame is in flight
@@ -12,7 +11,7 @@ so that the log's thread finds the next one waiting when a sync returns.
 When a frame is durable, three things happen, in this order:
 1. `ContainerState.apply` moves the applied state by each of its operations.
 2. The callbacks of its operations run: acknowledgements are sent.
-3. The waiters of the segments that changed are woken: readers at the tail.
+3. The waiters of the segments that changed are called: readers at the tail.
 So nobody reads or acknowledges anything that is not durable and applied.
 
 The first failure ends group commit for good.  Every operation not known to be durable fails with Unavailable, its

@@ -181,11 +181,6 @@ class SetAttributes:
         return len(body)
 
 
-# The bytes a table entry takes besides key and value; positions and versions count them
-# (Pravega EntrySerializer: version byte, two lengths, entry version).
-ENTRY_HEADER_BYTES = 17
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One table entry; `value` None is a removal."""

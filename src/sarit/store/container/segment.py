@@ -225,7 +225,7 @@ class Segment:
         self.length = self.start = self.events = self.entries = 0
         self.created = self.sealed = self.deleted = False
         self.merged_into: int | None = None
-        # `flushed`: bytes below it stand in chunks that a checkpoint has committed.
+        # `flushed`: bytes below it are in chunks (or inlined) and a checkpoint has committed that.
         self.flushed = 0
         # `committed`: a record of this segment is in the index.
         self.committed = False

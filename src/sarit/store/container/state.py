@@ -23,10 +23,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, assert_never
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
-from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE, TABLE_ENTRY_HEADER_BYTES
 from sarit.store.container.dirty_bytes import DirtyBytes
 from sarit.store.container.operations import (
-    ENTRY_HEADER_BYTES,
     Append,
     Create,
     Delete,
@@ -295,7 +294,7 @@ class ContainerState:
             if value is None and not existed:
                 continue
             entry = Entry(key, value, position)
-            position += ENTRY_HEADER_BYTES + len(key) + len(value or b"")
+            position += TABLE_ENTRY_HEADER_BYTES + len(key) + len(value or b"")
             segment.assigned_entries += (value is not None) - existed
             segment.table.pending[key] = entry
             outcome.append(entry)

@@ -22,9 +22,10 @@ from sarit.core.limits import (
     MAX_TABLE_PAGE_BYTES,
     MAX_TABLE_VALUE_BYTES,
     NOT_EXISTS,
+    TABLE_ENTRY_HEADER_BYTES,
 )
 from sarit.index import keys
-from sarit.store.container.operations import ENTRY_HEADER_BYTES, KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
+from sarit.store.container.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -293,7 +294,7 @@ def _applied(table: TableState, key: bytes) -> Entry | None:
 
 
 def serialized_bytes(entry: Entry) -> int:
-    return ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
+    return TABLE_ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
 
 
 def _page(entries: Iterable[Entry], limit: int) -> list[Entry]:
@@ -316,6 +317,6 @@ def _check_sizes(segment: Segment, changes: Sequence[Change]) -> None:
             raise Invalid(f"keys of table {segment.name} have {segment.key_length} bytes, not {len(key)}")
         if value is not None and len(value) > MAX_TABLE_VALUE_BYTES:
             raise Invalid(f"a table value has at most {MAX_TABLE_VALUE_BYTES} bytes, not {len(value)}")
-        total += ENTRY_HEADER_BYTES + len(key) + len(value or b"")  # more than its encoding in a frame
+        total += TABLE_ENTRY_HEADER_BYTES + len(key) + len(value or b"")  # more than its encoding in a frame
     if total > MAX_TABLE_BATCH_BYTES:
         raise Invalid(f"a table batch has at most {MAX_TABLE_BATCH_BYTES} bytes, not {total}")

@@ -1,4 +1,4 @@
-"""The budget hears of all that is given back, and nothing of a container that has failed."""
+"""Containers report every release of memory to the budget, and nothing after they have failed."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ LIMITS = replace(
 
 
 class SlowChunks(MemoryChunks):
-    """Its writes return when they are let go."""
+    """Chunk storage whose writes return when the test releases them."""
 
     def __init__(self):
         super().__init__()
@@ -36,7 +36,7 @@ class SlowChunks(MemoryChunks):
 
 @asynccontextmanager
 async def exhausted(**options):
-    """A store whose bound segment BIG has reached."""
+    """A store that segment BIG has brought over its append limit."""
     store = await World(limits=LIMITS, **options).start()
     for name in (BIG, OTHER):
         await store.container(name).create(name)
@@ -46,7 +46,7 @@ async def exhausted(**options):
     while not store.budget.over_append_limit:
         number += 1
         writer.append(b"x" * 10_000, number)
-    await writer.settled()
+    await writer.wait_for_replies()
     yield store
     await store.stop()
 
@@ -59,7 +59,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_deletion_and_truncation_release_throttled_appends_at_once(change):
-    """They waited for the next report of anything at all: with long-term storage away, for ever."""
+    """They waited for the next report of any kind: without long-term storage, for ever."""
 
     async def main():
         async with exhausted() as store:
@@ -72,7 +72,7 @@ def test_deletion_and_truncation_release_throttled_appends_at_once(change):
             await CHANGES[change](container)
             assert not container.throttled
             assert store.budget.charged_bytes == container.state.dirty.charged_bytes < BOUND
-            assert len((await writer.settled()).acknowledgements) == 3
+            assert len((await writer.wait_for_replies()).acknowledgements) == 3
 
     asyncio.run(main())
 
@@ -96,7 +96,7 @@ def test_released_append_is_refused_after_the_acknowledgements_of_the_frame_that
 
 
 def test_failed_container_has_no_charge():
-    """A chunk written as it failed charged all it had held again, to a container that nobody may open for long."""
+    """A chunk written during the failure charged the container's memory again, and nobody took it off."""
 
     async def main():
         storage = SlowChunks()

@@ -1,4 +1,4 @@
-"""Bytes that stay in memory after they were flushed: what was merged from chunks leaves holes among them."""
+"""Cached runs: bytes that stay in memory after a flush.  Bytes merged from chunks leave holes among them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_cached_runs_have_no_holes() -> None:
 
 
 def test_cache_reader_does_not_skip_bytes_merged_from_chunks() -> None:
-    """Readers were given bytes of a later place (simulation seed 1247284)."""
+    """Readers got bytes of a later offset (simulation seed 1247284)."""
 
     async def main() -> None:
         limits = replace(SMALL, containers=1, cache_bytes=1 << 20, flush=replace(SMALL.flush, interval_seconds=1000))
@@ -47,12 +47,12 @@ def test_cache_reader_does_not_skip_bytes_merged_from_chunks() -> None:
         await two.set_up()
         one.append(b"a" * 300, 1)
         two.append(b"b" * 300, 1)
-        await two.settled()
+        await two.wait_for_replies()
         await opened.flusher.checkpoint()
         one.append(b"c" * 300, 2)
         await container.merge(target, source)
         one.append(b"d" * 300, 3)
-        await one.settled()
+        await one.wait_for_replies()
         whole = b"a" * 300 + b"c" * 300 + b"b" * 300 + b"d" * 300
         assert await read_all(store, target) == whole
         await opened.flusher.checkpoint()

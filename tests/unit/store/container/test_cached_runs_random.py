@@ -1,4 +1,4 @@
-"""The cache of flushed bytes against plain bytes: it gives what was kept, or nothing, and never more than its bound."""
+"""The cache of flushed bytes against plain bytes: it returns the same bytes or none, and never exceeds its bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ which = st.integers(0, 1)
 
 
 class Cache(RuleBasedStateMachine):
-    """Two segments that are flushed piece by piece; some pieces stand in chunks alone, some were released."""
+    """Two segments flushed in pieces; some pieces are in chunks alone, some were released."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +45,7 @@ class Cache(RuleBasedStateMachine):
         self.budget.cache(self.segments[at].cache_flushed(blocks))
 
     @rule(at=which)
-    def leaves_memory(self, at):
+    def evict(self, at):
         """The segment is evicted, and loaded again as another object."""
         self.budget.forget_cached({id(self.segments[at])})
         self.ids += 1
@@ -60,12 +60,12 @@ class Cache(RuleBasedStateMachine):
         assert len(found) <= limit
 
     @invariant()
-    def bound(self):
+    def cached_bytes_are_bounded(self):
         held = sum(block.length + BLOCK_OVERHEAD_BYTES for s in self.segments for run in s.cached for block in run)
         assert held == self.budget.cached_bytes <= CACHE_BYTES
 
     @invariant()
-    def runs_are_whole_and_in_order(self):
+    def runs_have_no_holes_and_are_in_order(self):
         for segment in self.segments:
             end = 0
             for run in segment.cached:

@@ -1,4 +1,4 @@
-"""Whoever is told by a container: one whose callback raises keeps no answer from the others, and no recovery."""
+"""A callback that raises delays neither the replies to others nor the recovery."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def at_once(monkeypatch):
 
 
 class Bug(Exception):
-    """Of a callback."""
+    """Raised by a callback."""
 
 
 class Raising(Replies):
@@ -40,7 +40,7 @@ def complaints():
 
 
 async def two_writers(store):
-    """The first raises whatever it is told."""
+    """The replies of the first writer raise."""
     writers = [Writer(store, TARGET, bytes([number]) * 16) for number in (1, 2)]
     writers[0].replies = Raising()
     for writer in writers:
@@ -58,7 +58,7 @@ def waiting(container, called, then=None):
 
 
 async def two_of_whom_one_raises():
-    """Two writers of a container, and two that wait for its segment: of each the first raises."""
+    """Two writers of a container and two waiters of its segment; the first of each raises."""
     _, store = await opened()
     container = store.container(TARGET)
     first, second = await two_writers(store)
@@ -79,7 +79,7 @@ def test_callback_that_raises_does_not_stop_other_replies():
         assert len(first.replies.acknowledgements) == len(second.replies.acknowledgements) == 1
         assert first.replies.errors == [None]
         assert woken == [None, None]
-        # Somebody may not have got an answer: the container goes on as one that does not know.
+        # Somebody may have got no reply, so the container must fail.
         assert isinstance(container.failure, Bug)
         assert bugs == [container.failure]
         await recovered(store, container)
@@ -110,7 +110,7 @@ def test_failure_callback_that_raises_does_not_stop_others_or_recovery():
 
 
 def test_throttled_appends_are_all_refused_with_unavailable_on_failure():
-    """What failed may be that a chunk, or a table of the controller, is not there: their segment is."""
+    """The failure may be NotFound of a chunk or of a table of the controller; the writers' segment exists."""
 
     async def main():
         complaints()

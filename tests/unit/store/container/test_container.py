@@ -36,7 +36,7 @@ def test_acknowledgements_come_in_order_with_previous_number_and_offset():
         writer.append(b"abc", 3)
         writer.append(b"", 4)
         writer.append(b"de", 9)
-        replies = await writer.settled()
+        replies = await writer.wait_for_replies()
         assert replies.acknowledgements == [(3, NULL_ATTRIBUTE_VALUE, 3), (4, 3, 3), (9, 4, 5)]
         assert await read_all(store, SEGMENT) == b"abcde"
         assert await store.container(SEGMENT).get_attribute(SEGMENT, EVENT_COUNT) == 3
@@ -53,7 +53,7 @@ def test_nothing_is_readable_or_acknowledged_before_it_is_durable():
         assert writer.replies.acknowledgements == []
         assert await read_all(store, SEGMENT) == b""
         world.logs.hold_appends = False
-        await writer.settled()
+        await writer.wait_for_replies()
         assert await read_all(store, SEGMENT) == b"abc"
 
     run(main())
@@ -66,10 +66,10 @@ def test_second_session_of_a_writer_ends_the_first():
         second = Writer(store, SEGMENT)
         assert await second.set_up() == 1
         first.append(b"late", 2)
-        await first.settled()
+        await first.wait_for_replies()
         assert isinstance(first.replies.errors[0], WrongEventNumber)
         second.append(b"y", 2)
-        await second.settled()
+        await second.wait_for_replies()
         assert await read_all(store, SEGMENT) == b"xy"
 
     run(main())
@@ -81,7 +81,7 @@ def test_refused_conditional_append_leaves_event_number_unchanged():
         writer.append(b"abc", 1, expected_offset=0)
         writer.append(b"no", 2, expected_offset=0)
         writer.append(b"yes", 2, expected_offset=3)
-        replies = await writer.settled()
+        replies = await writer.wait_for_replies()
         assert [a[0] for a in replies.acknowledgements] == [1, 2]
         assert isinstance(replies.errors[0], Conflict)
         assert not isinstance(replies.errors[0], WrongEventNumber)
@@ -96,7 +96,7 @@ def test_sealed_segment_refuses_appends_but_accepts_writer_setup():
         writer.append(b"abc", 1)
         await store.container(SEGMENT).seal(SEGMENT)
         writer.append(b"d", 2)
-        await writer.settled()
+        await writer.wait_for_replies()
         assert isinstance(writer.replies.errors[0], Sealed)
         assert await Writer(store, SEGMENT).set_up() == 1
         with pytest.raises(Sealed):
@@ -113,7 +113,7 @@ def test_truncation_offset_must_be_within_segment_and_rising():
         world, store, writer = await opened()
         for number in range(1, 21):
             writer.append(b"x" * 100, number)
-        await writer.settled()
+        await writer.wait_for_replies()
         container = store.container(SEGMENT)
         await container.truncate(SEGMENT, 950)
         await container.truncate(SEGMENT, 950)
@@ -151,7 +151,7 @@ def test_merge_moves_bytes_from_memory_and_from_chunks():
                 expected += data
                 if turn % 2 and number == 4:
                     await asyncio.sleep(0.05)
-            await shadow.settled()
+            await shadow.wait_for_replies()
             assert await store.container(SEGMENT).merge(SEGMENT, source) == len(expected)
             with pytest.raises(NotFound):
                 await store.container(source).info(source)
@@ -159,7 +159,7 @@ def test_merge_moves_bytes_from_memory_and_from_chunks():
             expected += b"|"
             if turn % 3 == 0:
                 await asyncio.sleep(0.05)
-            await writer.settled()
+            await writer.wait_for_replies()
             assert await read_all(store, SEGMENT) == expected
         assert await store.container(SEGMENT).get_attribute(SEGMENT, EVENT_COUNT) == 8 * 8
         store = await world.crash(store)
@@ -217,7 +217,7 @@ def test_deleted_name_can_be_created_again():
         world, store, writer = await opened()
         container = store.container(SEGMENT)
         writer.append(b"old" * 200, 1)
-        await writer.settled()
+        await writer.wait_for_replies()
         with pytest.raises(Exists):
             await container.create(SEGMENT)
         await container.delete(SEGMENT)
@@ -228,7 +228,7 @@ def test_deleted_name_can_be_created_again():
         again = Writer(store, SEGMENT)
         assert await again.set_up() == NULL_ATTRIBUTE_VALUE
         again.append(b"new", 1)
-        await again.settled()
+        await again.wait_for_replies()
         for _ in range(2):
             assert await read_all(store, SEGMENT) == b"new"
             store = await world.crash(store)
@@ -257,7 +257,7 @@ def test_failed_log_acknowledges_nothing_and_container_recovers():
     async def main():
         world, store, writer = await opened()
         writer.append(b"kept", 1)
-        await writer.settled()
+        await writer.wait_for_replies()
         world.logs.fail_appends = True
         writer.append(b"lost", 2)
         await asyncio.sleep(0.01)
@@ -318,7 +318,7 @@ def test_random_appends_with_crashes_and_evictions(seed):
                 numbers[name] += 1
                 writer.append(data, numbers[name])
                 expected[name] += data
-            await writer.settled()
+            await writer.wait_for_replies()
             writer.session.close()
             if rnd.random() < 0.2:
                 await asyncio.sleep(0.005)

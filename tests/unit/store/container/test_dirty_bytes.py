@@ -1,4 +1,4 @@
-"""What a container says it holds: what entered leaves, and small appends count for what they cost."""
+"""The dirty bytes of a container: added and removed once each; small appends count by their memory."""
 
 import asyncio
 import contextlib
@@ -16,13 +16,13 @@ LIMITS = replace(SMALL, containers=1, flush=replace(SMALL.flush, interval_second
 
 
 def counted(container):
-    """Bytes and number of the blocks that no chunk holds, by looking at them."""
+    """Bytes and number of the blocks that no chunk holds, counted one by one."""
     blocks = [block for segment in container.state.segments.values() for block in segment.tail if block.chunk is None]
     return sum(block.length for block in blocks), len(blocks)
 
 
 class History:
-    """Random changes of a few segments, beside checkpoints and crashes."""
+    """Random changes of a few segments, with checkpoints and crashes."""
 
     def __init__(self, seed, store, world):
         self.rnd, self.store, self.world = random.Random(seed), store, world
@@ -43,7 +43,7 @@ class History:
         for _ in range(self.rnd.randint(1, 3)):
             number += 1
             writer.append(self.rnd.randbytes(self.rnd.choice((0, 1, 50, 150, 700))), number)
-        await writer.settled()
+        await writer.wait_for_replies()
         writer.session.close()
 
     async def change(self, name):
@@ -96,7 +96,7 @@ def test_dirty_bytes_match_the_blocks_of_random_operations(seed):
 
 
 def test_small_appends_are_throttled_by_charged_memory():
-    """The bound was for payload alone: at 100 bytes an append, memory held seven times as much."""
+    """The limit was on payload alone: with appends of 100 bytes, memory held seven times as much."""
 
     async def main():
         world = World(limits=replace(LIMITS, max_dirty_bytes=100_000))
@@ -111,9 +111,9 @@ def test_small_appends_are_throttled_by_charged_memory():
         assert taken == -(-100_000 // (100 + BLOCK_OVERHEAD_BYTES))
         assert store.container(NAMES[0]).state.dirty.append_bytes == taken * 100, "by which flushing goes"
         while store.container(NAMES[0]).throttled:
-            await writer.settled()
+            await writer.wait_for_replies()
             await store.opened()[0].flusher.checkpoint()
-        assert len((await writer.settled()).acknowledgements) == 500
+        assert len((await writer.wait_for_replies()).acknowledgements) == 500
         await store.stop()
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""What no frame can hold is refused before the assigned state moves; a bug that gets further ends in a recovery."""
+"""What cannot be encoded is refused before the assigned state moves; a bug after that ends in a recovery."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ def at_once(monkeypatch):
 
 
 async def opened():
-    """A store with something acknowledged in both segments."""
+    """A store with an acknowledged append in both segments."""
     world = World()
     store = await world.start()
     for name, data in ((TARGET, b"acknowledged"), (SOURCE, b"of the transaction")):
@@ -34,12 +34,12 @@ async def opened():
         writer = Writer(store, name)
         await writer.set_up()
         writer.append(data, 1)
-        assert len((await writer.settled()).acknowledgements) == 1
+        assert len((await writer.wait_for_replies()).acknowledgements) == 1
     return world, store
 
 
 async def recovered(store, failed):
-    """Wait for the container that takes the place of `failed`."""
+    """Wait for the container that replaces `failed`."""
     async with asyncio.timeout(5):
         while not any(opened.container.number == failed.number for opened in store.opened()):
             await asyncio.sleep(0)
@@ -47,11 +47,11 @@ async def recovered(store, failed):
 
 
 async def serves(store):
-    """Appends are taken, and a node that starts anew has them."""
+    """Append, restart the node, and read the bytes."""
     writer = Writer(store, TARGET)
     number = await writer.set_up()
     writer.append(b", and more", number + 1)
-    assert not (await writer.settled()).errors
+    assert not (await writer.wait_for_replies()).errors
     return await read_all(store, TARGET)
 
 
@@ -72,7 +72,7 @@ def test_merge_that_cannot_be_encoded_is_refused_and_changes_nothing(before, upd
         reply = await requests.answer(wire.MergeSegments(2, TARGET, SOURCE, "", updates))
         assert isinstance(reply, wire.ErrorMessage)
         assert reply.segment == TARGET
-        # A writer of that id once waited for the refused value to be applied, and the whole node with it.
+        # Setup of a writer with that id once waited for the refused value, and blocked the whole node.
         assert await Writer(store, TARGET, KEY).set_up() == before
         assert await serves(store) == b"acknowledged, and more"
         store = await world.crash(store)

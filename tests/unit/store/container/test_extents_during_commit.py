@@ -1,4 +1,4 @@
-"""Extents are read from the index while a checkpoint commits: they hold it or not, and must not be taken for old."""
+"""Extents read from the index during a commit may or may not include it, and must not be used."""
 
 import asyncio
 
@@ -25,7 +25,7 @@ def test_extents_read_during_commit_are_not_used(reload):
         segment = await container.metadata.require(NAME)
         assert segment.committed
         writer.append(b"x" * 300, 1)
-        await writer.settled()
+        await writer.wait_for_replies()
         if reload:
             await container.metadata.chunks(segment)
 
@@ -34,7 +34,7 @@ def test_extents_read_during_commit_are_not_used(reload):
         async def slowly(batch):
             await commit(batch)
             committed.set()
-            await told.wait()  # the index has it, the loop has not been told yet
+            await told.wait()  # the index has committed, the event loop does not know yet
 
         container.index.commit = slowly
         checkpoint = asyncio.ensure_future(opened.flusher.checkpoint())
@@ -47,7 +47,7 @@ def test_extents_read_during_commit_are_not_used(reload):
         await looking
         assert [(extent.start, extent.end) for extent in await container.metadata.chunks(segment)] == [(0, 300)]
         writer.append(b"y" * 300, 2)
-        await writer.settled()
+        await writer.wait_for_replies()
         assert await opened.flusher.checkpoint()
         assert await read_all(store, NAME) == b"x" * 300 + b"y" * 300
 

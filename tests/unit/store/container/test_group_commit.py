@@ -1,4 +1,4 @@
-"""No frame is larger than the log takes, whatever clients send in one turn of the loop."""
+"""No frame exceeds the limit of the log, whatever clients send in one turn of the event loop."""
 
 import asyncio
 import struct
@@ -7,9 +7,15 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_APPEND_BYTES, MAX_FRAME_BYTES, MAX_TABLE_BATCH_BYTES, MAX_TABLE_VALUE_BYTES
+from sarit.core.limits import (
+    MAX_APPEND_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_TABLE_BATCH_BYTES,
+    MAX_TABLE_VALUE_BYTES,
+    TABLE_ENTRY_HEADER_BYTES,
+)
 from sarit.store.container import group_commit as group_commit
-from sarit.store.container.operations import ENTRY_HEADER_BYTES, FRAME_HEADER, Append
+from sarit.store.container.operations import FRAME_HEADER, Append
 from sarit.store.server import append_handler as append_requests
 from sarit.store.tiering.flusher import FlushLimits
 from sarit.wire import commands as wire
@@ -38,7 +44,7 @@ def test_operation_that_overflows_batch_begins_next_frame(monkeypatch):
         sizes = [100, 900, 10, 20, 938, 1, 400, 500, 3]  # 938: with its header and the frame's, to the byte
         for number, size in enumerate(sizes, 1):
             writer.append(bytes([number]) * size, number)
-        replies = await writer.settled()
+        replies = await writer.wait_for_replies()
         assert [number for number, _, _ in replies.acknowledgements] == list(range(1, 10))
         assert max(frame_sizes(world)) == 1000
         store = await world.crash(store)
@@ -79,8 +85,10 @@ def test_largest_table_batch_fits_frame_and_larger_is_refused():
         tables = store.tables("t")
         await tables.create("t", 0)
         changes = [(b"k%02d" % n, bytes(MAX_TABLE_VALUE_BYTES), UNCONDITIONAL) for n in range(32)]
-        rest = MAX_TABLE_BATCH_BYTES - sum(ENTRY_HEADER_BYTES + len(key) + len(value) for key, value, _ in changes)
-        changes.append((b"k32", bytes(rest - ENTRY_HEADER_BYTES - 3), UNCONDITIONAL))
+        rest = MAX_TABLE_BATCH_BYTES - sum(
+            TABLE_ENTRY_HEADER_BYTES + len(key) + len(value) for key, value, _ in changes
+        )
+        changes.append((b"k32", bytes(rest - TABLE_ENTRY_HEADER_BYTES - 3), UNCONDITIONAL))
         await tables.update("t", changes)
         assert MAX_TABLE_BATCH_BYTES - 1000 < max(frame_sizes(world)) <= MAX_FRAME_BYTES
         changes[-1] = (b"k32", changes[-1][1] + b"x", UNCONDITIONAL)

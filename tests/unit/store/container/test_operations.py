@@ -1,4 +1,4 @@
-"""Frames of operations: the bytes on paper, both ways, and what is refused."""
+"""Frames of operations: the documented bytes, encoding and decoding, and what is refused."""
 
 import pytest
 

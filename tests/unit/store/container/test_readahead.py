@@ -1,4 +1,4 @@
-"""What is read of a chunk beside what was asked for."""
+"""Readahead: the blocks of a chunk that are read beyond those requested."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sarit.store.container.reads import ChunkReader
 
 
 class _Storage:
-    """Zeros of any chunk; notes what is read."""
+    """Zeros in every chunk; records what is read."""
 
     def __init__(self) -> None:
         self.reads = []
@@ -21,17 +21,17 @@ class _Storage:
         return bytes(length)
 
 
-async def _no_pace(length, reader) -> None:
+async def _unlimited(length, reader) -> None:
     return
 
 
 @pytest.mark.parametrize(("chunk_bytes", "most"), [(100, 1), (2 * MIB, 1), (2 * MIB + 1, 2), (32 * MIB, 3)])
 def test_readahead_stops_at_end_of_chunk(chunk_bytes, most) -> None:
-    """A task was made for each block of the readahead, though the chunk was over."""
+    """A task was made for each block of the readahead, even after the end of the chunk."""
 
     async def main() -> None:
         storage = _Storage()
-        reader = ChunkReader(storage, 64 * MIB, _no_pace)
+        reader = ChunkReader(storage, 64 * MIB, _unlimited)
         begun, load = [], reader._load
 
         async def counted(chunk, begin, length, of):

@@ -29,7 +29,7 @@ names, writers, keys = st.sampled_from(NAMES), st.sampled_from(WRITERS), st.samp
 
 @dataclass
 class Plain:
-    """A segment as its users know it."""
+    """A segment as its users see it."""
 
     data: bytes = b""
     start: int = 0
@@ -53,7 +53,7 @@ def copied(world):
 
 
 class Container(RuleBasedStateMachine):
-    """See the head of the module."""
+    """Random operations on a `ContainerState`, and on another one that replays its log."""
 
     def __init__(self):
         super().__init__()
@@ -66,11 +66,11 @@ class Container(RuleBasedStateMachine):
     @initialize()
     def begin(self):
         create = self.state.create(TABLE, kind=KIND_TABLE_HASH, key_length=0, scale_type=0, target_rate=0, rollover=0)
-        self.went(create)
-        self.becomes_durable(1)
+        self.accept(create)
+        self.make_durable(1)
 
-    def went(self, operation):
-        """An operation was accepted; the models are told by the caller."""
+    def accept(self, operation):
+        """Encode an accepted operation into the next frame; the caller updates the models."""
         self.in_flight.append((operation, copied(self.accepted)))
 
     def segment(self, name):
@@ -90,11 +90,11 @@ class Container(RuleBasedStateMachine):
             return
         assert self.missing(name)
         self.accepted[name] = Plain()
-        self.went(operation)
+        self.accept(operation)
 
     @rule(name=names, writer=writers, length=st.integers(0, 5), wrong=st.booleans(), far=st.integers(-1, 1))
     def append(self, name, writer, length, wrong, far):
-        """`far`: how far off the offset is that it is made conditional on; -1: unconditional."""
+        """`far`: the error of the expected offset; -1: unconditional."""
         segment = self.segment(name)
         if segment is None:
             assert self.missing(name)
@@ -130,7 +130,7 @@ class Container(RuleBasedStateMachine):
             assert operation.offset == len(plain.data)
             plain.data += data
             plain.numbers[writer] = number
-            self.went(operation)
+            self.accept(operation)
 
     @rule(name=names)
     def seal(self, name):
@@ -141,17 +141,17 @@ class Container(RuleBasedStateMachine):
         length = 0 if self.missing(name) else len(self.accepted[name].data)
         offset = round(share * length)
 
-        def told(plain):
+        def update_model(plain):
             assert plain.start <= offset <= length
             plain.start = offset
 
-        self.on(name, lambda segment: self.state.truncate(segment, offset), told, outside=offset)
+        self.on(name, lambda segment: self.state.truncate(segment, offset), update_model, outside=offset)
 
     @rule(name=names)
     def delete(self, name):
         self.on(name, lambda segment: self.state.delete(segment), lambda plain: self.accepted.pop(name))
 
-    def on(self, name, act, told, outside=None):
+    def on(self, name, act, update_model, outside=None):
         segment = self.segment(name)
         if segment is None:
             assert self.missing(name)
@@ -167,8 +167,8 @@ class Container(RuleBasedStateMachine):
             assert not plain.start <= outside <= len(plain.data)
         else:
             assert not self.missing(name)
-            told(self.accepted[name])
-            self.went(operation)
+            update_model(self.accepted[name])
+            self.accept(operation)
 
     @rule(into=names, source=names)
     def merge(self, into, source):
@@ -189,7 +189,7 @@ class Container(RuleBasedStateMachine):
             assert not merged.start
             self.accepted[into].data += merged.data
             self.accepted[into].numbers[WRITERS[0]] = self.made
-            self.went(operation)
+            self.accept(operation)
 
     @rule(
         changed=st.lists(
@@ -225,10 +225,10 @@ class Container(RuleBasedStateMachine):
             else:
                 assert versions[key] > max([v for _, v in table.values()], default=-1) or len(changes) > 1
                 table[key] = (value, versions[key])
-        self.went(operation)
+        self.accept(operation)
 
     @rule(count=st.integers(1, 5))
-    def becomes_durable(self, count):
+    def make_durable(self, count):
         """A frame with some operations is durable: applied here, and read from its bytes by the other state."""
         taken = [self.in_flight.popleft() for _ in range(min(count, len(self.in_flight)))]
         if not taken:
@@ -246,10 +246,10 @@ class Container(RuleBasedStateMachine):
         for operation in operations:
             self.replayed.replay(operation, wall)
 
-    # -- what must hold -------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------
 
     @invariant()
-    def segments_are_whole(self):
+    def segments_satisfy_their_invariants(self):
         for state in (self.state, self.replayed):
             for segment in state.segments.values():
                 if segment.created and not segment.deleted:
@@ -278,14 +278,14 @@ class Container(RuleBasedStateMachine):
                 assert table.entries == len(entries)
 
     @invariant()
-    def recovery_finds_what_was_there(self):
-        def told(state):
+    def replayed_state_equals_applied_state(self):
+        def records(state):
             return [s.record() for s in state.segments.values() if s.created and not s.deleted]
 
-        assert told(self.state) == told(self.replayed)
+        assert records(self.state) == records(self.replayed)
 
     @invariant()
-    def unflushed_bytes_are_counted(self):
+    def dirty_bytes_are_counted(self):
         tails = [block for segment in self.replayed.segments.values() for block in segment.tail]
         assert self.replayed.dirty.append_bytes == sum(block.length for block in tails)
         assert self.replayed.dirty.append_blocks == len(tails)

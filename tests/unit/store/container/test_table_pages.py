@@ -1,5 +1,6 @@
-"""Pages of tables: bounded whatever is asked for; short ranges are read from the index once a generation."""
+"""Pages of tables are bounded whatever the limit; short ranges are read from the index once per generation."""
 
+import asyncio
 import random
 from dataclasses import replace
 
@@ -15,8 +16,8 @@ from tests.unit.store.harness import SMALL, World
 KIB = 1024
 
 
-def watched(monkeypatch, index):
-    """The pieces in which the index is read: (limit, rows, bytes)."""
+def record_scans(monkeypatch, index):
+    """Record each scan of the index: (limit, rows, bytes)."""
     pieces, scan = [], index.scan
 
     async def counting(low, high, limit, **options):
@@ -30,19 +31,21 @@ def watched(monkeypatch, index):
 
 async def checkpointed(store):
     (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
+    while container.flusher.interrupted:  # its own checkpoint is in progress
+        await asyncio.sleep(0)
     await container.flusher.checkpoint()
     return container.container.index
 
 
 def test_scan_with_any_limit_reads_about_one_page(monkeypatch):
-    """Any number may be asked for: the table was read whole for the first page of it."""
+    """Clients may ask for any number: the whole table was read for its first page."""
 
     async def main():
         _, store, tables = await opened()
         for at in range(0, 300, 50):
             batch = [(b"k%03d" % number, b"v" * 50 * KIB, NO_VERSION) for number in range(at, at + 50)]
             await tables.update(TABLE, batch)
-        pieces = watched(monkeypatch, await checkpointed(store))
+        pieces = record_scans(monkeypatch, await checkpointed(store))
         found, start = [], b""
         while page := await tables.scan(TABLE, start, None, 1 << 31):
             assert sum(size for _, _, size in pieces) < MAX_TABLE_PAGE_BYTES + 64 * 50 * KIB + KIB * KIB
@@ -60,7 +63,7 @@ def test_delta_with_any_limit_is_read_in_pieces(monkeypatch):
         count = 3000
         for at in range(0, count, 1000):
             await tables.update(TABLE, [(b"k%04d" % number, b"v", NO_VERSION) for number in range(at, at + 1000)])
-        pieces = watched(monkeypatch, await checkpointed(store))
+        pieces = record_scans(monkeypatch, await checkpointed(store))
         found, position, ended = [], 0, False
         while not ended:
             page, ended, position = await tables.delta(TABLE, position, 1 << 31)
@@ -72,7 +75,7 @@ def test_delta_with_any_limit_is_read_in_pieces(monkeypatch):
 
 
 def test_delta_page_reads_about_one_page(monkeypatch):
-    """256 entries were read for it, whatever their size: of a MiB each, one small request took 256."""
+    """256 entries were read for a page, whatever their size: with a MiB each, 256 MiB."""
 
     async def main():
         store = await World(replace(SMALL, container=ContainerLimits(entry_cache_bytes=0))).start()
@@ -108,7 +111,7 @@ def test_small_page_after_many_removals_needs_few_reads(monkeypatch):
     async def main():
         store, tables, index = await stored(range(1000))
         await tables.update(TABLE, [(b"k%d" % number, None, NO_VERSION) for number in range(1000) if number != 999])
-        pieces = watched(monkeypatch, index)
+        pieces = record_scans(monkeypatch, index)
         assert [entry.key for entry in await tables.scan(TABLE, b"", None, 1)] == [b"k999"]
         assert len(pieces) <= 8
 
@@ -118,7 +121,7 @@ def test_small_page_after_many_removals_needs_few_reads(monkeypatch):
 def test_short_range_is_read_once_per_generation(monkeypatch):
     async def main():
         store, tables, index = await stored([1, 2, 3])
-        pieces = watched(monkeypatch, index)
+        pieces = record_scans(monkeypatch, index)
 
         async def keys(start=b"k", end=b"l", limit=1000):
             return [entry.key for entry in await tables.scan(TABLE, start, end, limit)]
@@ -159,5 +162,5 @@ def test_range_scan_cache_matches_index(seed, monkeypatch):
         else:
             hits += 1
             assert known == real
-        ends.put(generation - 1, low, high, [(b"0", b"old")])  # read before the commit, told after it
+        ends.put(generation - 1, low, high, [(b"0", b"old")])  # read before a commit, put after it
     assert hits > 10

@@ -1,4 +1,4 @@
-"""A table segment takes no bytes: writers and truncations are for streams."""
+"""A table segment refuses writers and truncations: they are for streams."""
 
 import asyncio
 from dataclasses import replace

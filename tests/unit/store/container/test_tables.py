@@ -1,4 +1,4 @@
-"""Table segments against a dictionary, with checkpoints, crashes and conditions in between."""
+"""Table segments against a dictionary, with checkpoints, crashes and conditions."""
 
 import asyncio
 import random
@@ -24,7 +24,7 @@ async def opened(key_length=0):
 
 
 async def stored(numbers):
-    """Entries k0, k1, ... that stand in the index alone; the store, its tables, and that index."""
+    """Entries k0, k1, ... that are in the index alone; the store, its tables, and that index."""
     _, store, tables = await opened()
     await tables.update(TABLE, [(b"k%d" % number, b"v", NOT_EXISTS) for number in numbers])
     (container,) = [one for one in store.opened() if one.container is store.container(TABLE)]
@@ -158,21 +158,21 @@ def test_scan_page_is_of_one_moment(monkeypatch):
 
     async def main():
         store, tables, index = await stored(range(2, 6))
-        right, looks = index.scan, []
+        right, scans = index.scan, []
 
         async def meanwhile(*bounds):
             rows = await right(*bounds)
-            looks.append(rows)
-            if len(looks) == 1:  # all that is looked at goes
+            scans.append(rows)
+            if len(scans) == 1:  # everything scanned is removed
                 await tables.update(TABLE, [(b"k2", None, NO_VERSION)])
-            if len(looks) == 2:
+            if len(scans) == 2:
                 await tables.update(TABLE, [(b"k1", b"first", NOT_EXISTS)])
                 await tables.update(TABLE, [(b"k9", b"second", NOT_EXISTS)])
             return rows
 
         monkeypatch.setattr(index, "scan", meanwhile)
         assert [entry.key for entry in await tables.scan(TABLE, b"", None, 1)] == [b"k1"]
-        assert len(looks) == 2
+        assert len(scans) == 2
         await store.stop()
 
     run(main())
@@ -194,7 +194,7 @@ def test_the_index_is_not_asked_for_fresh_keys(monkeypatch):
         monkeypatch.setattr(index, "get", get)
         await tables.update(TABLE, [(b"new", b"2", NOT_EXISTS), (b"any", b"3", NO_VERSION)], fresh={b"new", b"any"})
         assert not asked
-        with pytest.raises(Conflict):  # what memory knows is minded
+        with pytest.raises(Conflict):  # entries in memory are checked
             await tables.update(TABLE, [(b"new", b"4", NOT_EXISTS)], fresh={b"new"})
         await tables.update(TABLE, [(b"absent", b"5", NOT_EXISTS)])
         assert len(asked) == 1
@@ -242,7 +242,7 @@ def test_delta_reads_reach_every_update_in_pages():
 
 
 def test_scan_skips_nothing_when_table_changes_during_index_read(monkeypatch):
-    """A removal and a put beyond the page came meanwhile: the page was of the put, and all between was left out
+    """A removal and a put after the page came meanwhile: the page held the put, and nothing in between
     (simulation seed 964673795)."""
 
     async def main():

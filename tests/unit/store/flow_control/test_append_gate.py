@@ -83,7 +83,7 @@ def test_sweep_keeps_the_order_of_open_sessions():
             await until(lambda: container.throttled == 2)
             container.state.dirty.add_operation(-100_000)
             container.account()
-            assert [number for number, *_ in (await writer.settled()).acknowledgements] == [1, 2]
+            assert [number for number, *_ in (await writer.wait_for_replies()).acknowledgements] == [1, 2]
             assert container.state.names[SEGMENT].length == len(b"firstsecond")
 
     run(main())

@@ -52,7 +52,7 @@ class Rig:
         number = self.numbers[name] = self.numbers.get(name, 0) + events
         data = b"x" * (size * events)
         writer.session.append(Append(writer.writer, [data], len(data), events, number, 0), None)
-        await writer.settled()
+        await writer.wait_for_replies()
 
     async def minutes(self, count: float, rate: float, name=SEGMENT) -> None:
         """So many minutes at so many events a second."""

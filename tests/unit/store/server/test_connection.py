@@ -13,7 +13,7 @@ from sarit.store.server.listener import StoreListener
 from sarit.wire import commands as wire
 from sarit.wire.append import append_block_end_header
 from sarit.wire.frames import FrameReader
-from tests.unit.store.harness import World, twin_env
+from tests.unit.store.harness import World, memory_env
 
 SEGMENT = "s/t/0.#epoch.0"
 WRITER = b"w" * 16
@@ -65,7 +65,7 @@ class Server:
 async def serving(world=None):
     world = world or World()
     store = await world.start()
-    store.env = replace(twin_env(), network=RealNetwork())
+    store.env = replace(memory_env(), network=RealNetwork())
     server = StoreListener(store)
     port = await server.listen("127.0.0.1", 0)
     yield Server(port, store, server)

@@ -69,7 +69,7 @@ async def parked_read():
     writer = Writer(store, SEGMENT)
     await writer.set_up()
     writer.append(b"one", 1)
-    await writer.settled()
+    await writer.wait_for_replies()
     writer.session.close()
     await store.opened()[0].flusher.checkpoint()
     connection = Connection()
@@ -125,7 +125,7 @@ def test_read_waits_again_when_its_client_stops_taking_replies_during_the_load()
         writer = Writer(store, SEGMENT)
         await writer.set_up()
         writer.append(b"two", 2)
-        await writer.settled()
+        await writer.wait_for_replies()
         await asyncio.sleep(0)
         assert connection.replies == []
         connection.take(replies=True)
@@ -158,7 +158,7 @@ def test_parked_reads_are_answered_empty_at_their_own_deadlines(monkeypatch):
         begun = [loop.time()]
         requests.read(wire.ReadSegment(SEGMENT, 0, 100, "", 1))
         writer.append(b"one", 1)
-        await writer.settled()
+        await writer.wait_for_replies()
         async with asyncio.timeout(10):
             for request in (2, 3):
                 while loop.time() < begun[0] + wait * (request - 1) / 4:

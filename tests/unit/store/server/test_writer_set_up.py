@@ -50,7 +50,7 @@ def test_set_up_answers_the_latest_number_though_its_attribute_was_evicted(monke
             writer = Writer(store, SEGMENT, b"%016d" % number)
             await writer.set_up()
             writer.append(b"-", 1)
-            await writer.settled()
+            await writer.wait_for_replies()
             writer.session.close()
 
     async def main():
@@ -84,7 +84,7 @@ def test_set_up_answers_the_latest_number_though_its_attribute_was_evicted(monke
         assert await third.set_up() == 1
         again.append(b"two", 2)
         third.append(b"two", 2)
-        await third.settled()
+        await third.wait_for_replies()
         assert [type(error) for error in again.replies.errors] == [WrongEventNumber]
         assert [number for number, _, _ in third.replies.acknowledgements] == [2]
         assert await read_all(store, SEGMENT) == b"----oneonetwo"
@@ -108,7 +108,7 @@ class Connection:
     def send(self, frame):
         self.replies += [wire.decode(code, payload) for code, payload in FrameReader().feed(frame)]
 
-    async def settled(self):
+    async def wait_for_replies(self):
         await asyncio.gather(*self.tasks)
 
 
@@ -131,7 +131,7 @@ def test_set_up_on_another_segment_replaces_the_one_in_progress():
         container, connection, appends = await with_segments()
         for request, name in enumerate((SEGMENT, OTHER, SEGMENT, OTHER)):
             appends.set_up(wire.SetupAppend(request, WRITER, name, ""))
-        await connection.settled()
+        await connection.wait_for_replies()
         assert [reply.segment for reply in connection.replies] == [SEGMENT, OTHER, SEGMENT, OTHER]
         assert pins(container) == {SEGMENT: 0, OTHER: 1}
         appends.connection_closed()
@@ -145,7 +145,7 @@ def test_refused_set_up_ends_the_session_on_the_segment_before():
         container, connection, appends = await with_segments()
         appends.set_up(wire.SetupAppend(1, WRITER, SEGMENT, ""))
         appends.set_up(wire.SetupAppend(2, WRITER, "nowhere", ""))
-        await connection.settled()
+        await connection.wait_for_replies()
         assert [type(reply) for reply in connection.replies] == [wire.AppendSetup, wire.NoSuchSegment]
         appends.append(Append(WRITER, [b"for nowhere"], 11, 1, 1, 0), None)
         await container.group_commit.wait_durable()
@@ -167,7 +167,7 @@ def test_attribute_of_a_repeated_number_can_be_evicted_during_its_append(monkeyp
         for writer in writers:
             await writer.set_up()
             writer.append(b"once", 5)
-            await writer.settled()
+            await writer.wait_for_replies()
         await flusher.checkpoint()
         frames = DelayedFrames(container)
         again = writers[0]
@@ -177,7 +177,7 @@ def test_attribute_of_a_repeated_number_can_be_evicted_during_its_append(monkeyp
         await Writer(store, SEGMENT, b"%016d" % 4).set_up()
         assert again.writer not in container.state.names[SEGMENT].attributes
         frames.end()
-        assert len((await again.settled()).acknowledgements) == 2
+        assert len((await again.wait_for_replies()).acknowledgements) == 2
         assert await container.get_attribute(SEGMENT, again.writer) == 5
         assert container.failure is None
         await store.stop()

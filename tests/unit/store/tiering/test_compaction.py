@@ -28,7 +28,7 @@ def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
             data = bytes([number]) * (50 + number * 5)
             writer.append(data, number)
             expected += data
-            await writer.settled()
+            await writer.wait_for_replies()
             await asyncio.sleep(0.03)
             if number % 20 == 0:
                 assert await read_all(store, SEGMENT) == expected
@@ -64,7 +64,7 @@ def test_compaction_gives_way_while_memory_runs_short():
             number = next(numbers)
             writer.append(bytes([number % 256]) * 300, number)
             expected += bytes([number % 256]) * 300
-            await writer.settled()
+            await writer.wait_for_replies()
             await asyncio.sleep(0.03)
 
         def joined() -> int:
@@ -95,7 +95,7 @@ def test_compaction_remembers_no_segment_that_is_gone():
             writer = Writer(store, name)
             await writer.set_up()
             writer.append(b"x" * 50, 1)
-            await writer.settled()
+            await writer.wait_for_replies()
             writer.session.close()
         flushers = [opened_container.flusher for opened_container in store.opened()]
         for flusher in flushers:

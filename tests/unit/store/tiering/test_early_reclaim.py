@@ -44,7 +44,7 @@ async def append(store, name, *pieces):
     last = max(await writer.set_up(), 0)
     for number, piece in enumerate(pieces, last + 1):
         writer.append(piece, number)
-    await writer.settled()
+    await writer.wait_for_replies()
     writer.session.close()
 
 

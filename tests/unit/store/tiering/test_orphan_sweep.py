@@ -23,7 +23,7 @@ async def _write(store, count: int) -> None:
     (opened,) = store.opened()
     for number in range(last + 1, last + 1 + count):
         writer.append(b"x" * 500, number)
-        await writer.settled()
+        await writer.wait_for_replies()
         await opened.flusher.checkpoint()
     writer.session.close()
 
@@ -183,10 +183,10 @@ def test_a_compaction_given_up_on_stop_leaves_no_chunk(monkeypatch) -> None:
         writer = Writer(store, NAME)
         await writer.set_up()
         writer.append(b"x" * 500, 1)
-        await writer.settled()
+        await writer.wait_for_replies()
         await compacting.wait()
         writer.append(b"x" * 500, 2)
-        await writer.settled()
+        await writer.wait_for_replies()
         writer.session.close()
         await store.stop()
         store = await world.start()

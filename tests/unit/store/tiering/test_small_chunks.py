@@ -23,7 +23,7 @@ async def fill(flush: FlushLimits, names: list[str], size: int):
         await writers[-1].set_up()
     for writer in writers:
         writer.append(bytes(size), 1)
-    await writers[-1].settled()
+    await writers[-1].wait_for_replies()
     return world, store.opened()[0].flusher
 
 

@@ -31,7 +31,7 @@ def test_bytes_that_a_checkpoint_has_written_leave_memory():
         await writer.set_up()
         part = Part(b"x" * 100_000)
         writer.session.append(Append(writer.writer, [part], len(part), 1, 1, 0))
-        await writer.settled()
+        await writer.wait_for_replies()
         held = weakref.ref(part)
         del part
         assert held() is not None
@@ -72,7 +72,7 @@ async def _half_written(cache_bytes: int, first: str = SEGMENT):
             writer.session.append(Append(writer.writer, [part], len(part), 1, number + 1, 0))
             held.append(weakref.ref(part))
             del part
-        await writer.settled()
+        await writer.wait_for_replies()
         writer.session.close()
     checkpoint = asyncio.ensure_future(store.opened()[0].flusher.checkpoint())
     await asyncio.wait_for(world.storage.waiting.wait(), 10)

@@ -32,13 +32,13 @@ def test_what_is_left_is_read_and_what_went_is_collected(start, known, crash):
         await writer.set_up()
         segment = await container.metadata.require(NAME)
         writer.append(DATA[:300], 1)
-        await writer.settled()
+        await writer.wait_for_replies()
         assert await flusher.checkpoint()
         if known:
             await container.metadata.chunks(segment)
         for number in range(2, 6):
             writer.append(DATA[300 * number - 300 : 300 * number], number)
-        await writer.settled()
+        await writer.wait_for_replies()
         write = world.storage.write
 
         async def meanwhile(*arguments):

@@ -28,7 +28,7 @@ async def written(world, store, first, last):
     (opened,) = store.opened()
     for number in range(first, last):
         writer.append(b"%d" % (number % 10) * 300, number)
-        await writer.settled()
+        await writer.wait_for_replies()
         await opened.flusher.checkpoint()
     writer.session.close()
     return opened
@@ -96,7 +96,7 @@ def test_a_chunk_that_cannot_be_deleted_does_not_keep_the_others():
             writer = Writer(store, name)
             await writer.set_up()
             writer.append(b"x" * 900, 1)
-            await writer.settled()
+            await writer.wait_for_replies()
             writer.session.close()
         await opened.flusher.checkpoint()
         assert len(world.storage.chunks) == 20
