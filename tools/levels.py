@@ -10,6 +10,9 @@ A circle is a largest set of modules each of which reaches each other one by imp
 A level is one module or, where modules import each other in a circle, the whole circle: they can only be understood
 together.  A chain of levels is a way down from importer to imported among the modules of one package; its length is
 counted in levels, so that a package whose modules do not import each other has a chain of 1.
+
+A room is a folder as somebody sees who opens it: its modules, and each folder in it as one.  Packages with folders
+have a room for each; the longest chain in one room is what a reader has to follow without leaving it.
 """
 
 from __future__ import annotations
@@ -114,6 +117,17 @@ def by_folder(graph: Graph, packages: AbstractSet[str]) -> Graph:
     found: dict[str, set[str]] = {name: set() for name in folder.values()}
     for name, targets in graph.items():
         found[folder[name]] |= {folder[target] for target in targets} - {folder[name]}
+    return found
+
+
+def room(graph: Graph, folder: str) -> Graph:
+    """The graph of one folder's modules and of its folders, each of these as one name; `graph` may hold more."""
+    inside = within(graph, folder)
+    depth = folder.count(".") + 2
+    seen = {name: ".".join(name.split(".")[:depth]) for name in inside}
+    found: dict[str, set[str]] = {name: set() for name in seen.values()}
+    for name, targets in inside.items():
+        found[seen[name]] |= {seen[target] for target in targets} - {seen[name]}
     return found
 
 

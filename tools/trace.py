@@ -1,6 +1,6 @@
 """How long the way through the code is, in figures that the house rules hold: `make trace`.
 
-Two looks: which modules and functions an act runs through (`acts.py` says what the acts are, `crossings.py` what is
+Two parts: which modules and functions an act runs through (`acts.py` says what the acts are, `crossings.py` what is
 counted), and how many levels of modules import each other (`levels.py`).
 """
 
@@ -59,6 +59,7 @@ class Chains:
     runtime: list[Level]
     all: list[Level]
     folders: list[Level]
+    room: list[Level]  # the longest in one folder, whose folders count as one module each
     folder_circles: list[Level]
 
 
@@ -68,24 +69,28 @@ def _short(name: str) -> str:
 
 def chains_of(imports: Imports, package: str) -> Chains:
     """What is counted for a package: chains by imports at run time, by all imports, and of folders by all imports."""
-    folders = levels.by_folder(levels.within(imports.all, package), levels.packages_of(imports.all))
+    packages = levels.packages_of(imports.all)
+    folders = levels.by_folder(levels.within(imports.all, package), packages)
+    inside = sorted(name for name in packages if name == package or name.startswith(f"{package}."))
+    rooms = [longest_chain(levels.room(imports.all, name)) for name in inside]
     return Chains(
         longest_chain(levels.within(imports.runtime, package)),
         longest_chain(levels.within(imports.all, package)),
         longest_chain(folders),
+        max(rooms, key=len, default=[]),
         circles(folders),
     )
 
 
 def goals_of(ways: dict[str, Way], chains: dict[str, Chains], found: Sequence[Level]) -> list[Goal]:
-    """The goals for what was looked at."""
+    """The goals for what was measured."""
     goals = [
         Goal(f"{act}: {figure}", ways[act].figures()[figure], most)
         for act, bounds in MOST_ON_THE_WAY.items()
         if act in ways
         for figure, most in bounds.items()
     ]
-    goals += [Goal(f"{name}: levels", len(chains[name].all), most) for name, most in MOST_LEVELS.items()]
+    goals += [Goal(f"{name}: levels in one room", len(chains[name].room), most) for name, most in MOST_LEVELS.items()]
     return [*goals, Goal(f"{ROOT.name}: import circles", len(found), MOST_CIRCLES)]
 
 
@@ -114,12 +119,13 @@ def _way_text(act: str, way: Way) -> Iterable[str]:
 
 
 def _levels_text(imports: Imports, chains: dict[str, Chains], found: list[Level], verbose: bool) -> Iterable[str]:
-    yield f"\n{'levels of the longest chain':<32}{'run time':>10}{'all imports':>14}{'folders':>10}"
+    yield f"\n{'levels of the longest chain':<32}{'run time':>10}{'all imports':>14}{'folders':>10}{'one room':>10}"
     for package, chain in chains.items():
-        yield f"{package:<32}{len(chain.runtime):>10}{len(chain.all):>14}{len(chain.folders):>10}"
+        yield f"{package:<32}{len(chain.runtime):>10}{len(chain.all):>14}{len(chain.folders):>10}{len(chain.room):>10}"
     if verbose:
         for package, chain in chains.items():
-            for name, those in (("run time", chain.runtime), ("all imports", chain.all), ("folders", chain.folders)):
+            found_chains = {"run time": chain.runtime, "all imports": chain.all, "folders": chain.folders}
+            for name, those in {**found_chains, "the room with most levels": chain.room}.items():
                 yield f"\n{package}: chain by {name}"
                 yield from (f"  {at:>2}  {_level_text(level)}" for at, level in enumerate(those, 1))
     yield f"\nimport circles among all modules: {len(found)}"
@@ -162,7 +168,7 @@ def _as_json(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.trace", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--static", action="store_true", help="imports alone: start no node")
+    parser.add_argument("--static", action="store_true", help="only the imports; start no node")
     parser.add_argument(
         "--repeats", type=int, default=5, metavar="N", help="how often to do each act; the quietest counts"
     )

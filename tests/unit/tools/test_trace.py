@@ -62,6 +62,20 @@ def test_folders_have_chains_and_circles_too(tmp_path):
     assert chains.folder_circles == []
 
 
+def test_a_room_counts_each_folder_in_it_as_one_module(tmp_path):
+    tree = {
+        "top.py": "import toy.box.a",
+        "box/a.py": "import toy.box.b",
+        "box/b.py": "import toy.box.c",
+        "box/c.py": "",
+    }
+    imports = levels.read_imports(write(tmp_path, tree))
+    assert len(levels.longest_chain(imports.all)) == 4
+    assert levels.longest_chain(levels.room(imports.all, "toy")) == [("toy.top",), ("toy.box",)]
+    chain = [("toy.box.a",), ("toy.box.b",), ("toy.box.c",)]
+    assert trace.chains_of(imports, "toy").room == levels.longest_chain(levels.room(imports.all, "toy.box")) == chain
+
+
 NEAR = """
 import asyncio, threading
 from toytrace import far
