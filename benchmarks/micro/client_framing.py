@@ -5,7 +5,7 @@ Prints one JSON object, ns per event of 100 B, the best of several rounds; takes
 - `write`, `write_keyed`: the call alone, into the intake.
 - `frame_*`: from a list or an Arrow array to the bytes of an append, equal and mixed lengths.
 - `route_known`, `route_new`: from a key to its segment appender, for a key seen before and a new one.
-- `whole_lane_*`: from a batch to the frames sent, through a segment appender whose blocks are acknowledged at once.
+- `append_*`: from a batch to the frames sent, through a segment appender whose blocks are acknowledged at once.
 - `parse_*`: from the bytes of a read to a list of events or an Arrow array; `hand_out`: iterating the list.
 """
 
@@ -54,9 +54,9 @@ class NoController:
         return [SegmentRange(SegmentId(0, 0), 0.0, 1.0)]
 
 
-def lane_round(chunks: Callable[[], Any]) -> None:
+def append_round(chunks: Callable[[], Any]) -> None:
     """Chunks through a segment appender whose blocks are acknowledged at once."""
-    appender = SegmentAppender("s/t/0.#epoch.0", None, bytes(16))
+    appender = SegmentAppender("s/t/0.#epoch.0", bytes(16))
     appender.connecting(1)
     appender.opened_at(-1)
     for chunk in chunks():
@@ -110,8 +110,8 @@ def main() -> None:
         "frame_arrow_mixed": best(lambda: list(chunks_of_arrow(mixed))),
         "route_known": best(lambda: [key_ranges.of_key[key] for key in KEYS]),
         "route_new": best(route_new),
-        "whole_lane_list": best(lambda: lane_round(lambda: chunks_of(EQUAL))),
-        "whole_lane_arrow": best(lambda: lane_round(lambda: chunks_of_arrow(equal))),
+        "append_list": best(lambda: append_round(lambda: chunks_of(EQUAL))),
+        "append_arrow": best(lambda: append_round(lambda: chunks_of_arrow(equal))),
         "parse_list_equal": best(lambda: parse_events(equal_bytes, 0)),
         "parse_list_mixed": best(lambda: parse_events(mixed_bytes, 0)),
         "parse_arrow_equal": best(lambda: arrow_events(equal_bytes, 0)),

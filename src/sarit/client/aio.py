@@ -63,8 +63,8 @@ def refuse_retired(arguments: Mapping[str, object]) -> None:
     """Raises TypeError for keyword arguments that `connect` does not have; for a retired one it names the new one."""
     for name in arguments:
         new = RETIRED_ARGUMENTS.get(name)
-        hint = f": it is {new!r} now" if new else ""
-        raise TypeError(f"connect() got an unexpected keyword argument {name!r}{hint}")
+        suggestion = f": it is {new!r} now" if new else ""
+        raise TypeError(f"connect() got an unexpected keyword argument {name!r}{suggestion}")
 
 
 async def connect(

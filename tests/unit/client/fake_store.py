@@ -133,8 +133,8 @@ class Peer(asyncio.BufferedProtocol):
         for name in self.transients:
             self.store.segments.pop(name, None)
 
-    def get_buffer(self, hint):
-        return self.reader.get_buffer(hint)
+    def get_buffer(self, sizehint):
+        return self.reader.get_buffer(sizehint)
 
     def buffer_updated(self, count) -> None:
         for code, payload in self.reader.received(count):

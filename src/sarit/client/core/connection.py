@@ -65,12 +65,7 @@ class ReplyRouter:
         self._sinks: dict[int, ReplySink] = {}
 
     def __repr__(self) -> str:
-        return f"ReplyRouter({'greeted' if self.greeted else 'new'}, {len(self._sinks)} waiting)"
-
-    @property
-    def waiting(self) -> bool:
-        """Whether anybody waits for a reply."""
-        return bool(self._sinks)
+        return f"ReplyRouter({'greeted' if self.greeted else 'new'}, {len(self._sinks)} sinks)"
 
     def hello(self) -> bytes:
         """The first bytes to send."""
@@ -122,7 +117,7 @@ class ReplyRouter:
             try:
                 sink.lost(error)
             except Exception:  # a sink that fails must not keep the others from learning it: they would wait for ever
-                log.exception("a sink could not be told that the connection was lost")
+                log.exception("a sink failed when it was notified of the lost connection")
 
 
 class PendingReply:

@@ -97,7 +97,7 @@ class AppenderDriver:
         """`name`: what to append to instead of the segment itself, served where the segment is."""
         self.name = stream
         self.segment = segment
-        self.appender = SegmentAppender(name or stream.segment(segment), segment, session.env.random.bytes(16))
+        self.appender = SegmentAppender(name or stream.segment(segment), session.env.random.bytes(16))
         self.events: list[bytes] = []
         self.keys: list[str | None] = []
         self._session = session
@@ -251,7 +251,6 @@ class AppenderDriver:
             try:
                 if kind is DataAppended:
                     appender.acked(command.event_number)
-                    appender.tail_offset = command.segment_write_offset
                     self._owner.blocks_in_flight += appender.blocks_in_flight - before
                     self._progress_made()
                 else:

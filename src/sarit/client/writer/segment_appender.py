@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt
 from sarit.core.limits import (
@@ -146,19 +146,16 @@ class SegmentAppender:
         "blocks_in_flight",
         "bytes_in_flight",
         "forgotten",
-        "key",
         "request_id",
         "segment",
         "state",
-        "tail_offset",
         "token",
         "unacked_bytes",
         "writer_id",
     )
 
-    def __init__(self, segment: str, key: Any, writer_id: bytes) -> None:
+    def __init__(self, segment: str, writer_id: bytes) -> None:
         self.segment = segment
-        self.key = key
         self.writer_id = writer_id
         self.token = ""
         self.request_id = 0
@@ -171,7 +168,6 @@ class SegmentAppender:
         self.acked_events = 0
         self.acked_number = 0
         self.forgotten = False
-        self.tail_offset = -1
         self.barriers: deque[tuple[int, FlushBarrier]] = deque()
         self._numbered = 0
         self._pending: deque[Chunk] = deque()

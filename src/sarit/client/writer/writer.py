@@ -13,8 +13,8 @@ the events in bulk and lets the appenders send (`segment_appender.py` says when 
 may therefore fill it from other threads while the loop's thread empties it.  A dispatch sets `_idle` before it reads
 the intake a last time; `write` reads `_idle` after it has appended.  No wake-up is lost.
 
-*Keys.*  The appender of a key is looked up in a dict of recent keys; a key is hashed only when it is not there, and
-with one segment it is not looked up at all.  Events without keys stay with one segment for a while (`partitioner.py`).
+*Keys.*  A dict of recent keys gives the appender of a key; a key is hashed only when it is not there.  With one segment
+keys are not read at all.  Events without keys stay with one segment for a while (`partitioner.py`).
 Keys are retained, unhashed, beside their events until these are acknowledged: when a segment turns out to be sealed,
 its events are placed again by key.
 """

@@ -62,7 +62,7 @@ def test_watermark_of_successors_is_ahead_of_predecessors() -> None:
 @on_node
 async def test_time_windows_follow_all_writers(made) -> None:
     await made.client.create_stream("s/t", segments=2)
-    stream, look = made.client.stream("s/t"), made.node.controller.watermarks.advance
+    stream, advance = made.client.stream("s/t"), made.node.controller.watermarks.advance
     cuts = [await made.client.stream_cut_tail("s/t")]
     windows = stream.time_windows()
     assert await windows.at(cuts[0]) == TimeWindow(None, None)
@@ -74,7 +74,7 @@ async def test_time_windows_follow_all_writers(made) -> None:
             for number in range(50):
                 writer.write(f"{number}", key=str(number))
             await writer.note_time(time + late)
-        assert await look(NAME)
+        assert await advance(NAME)
         cuts.append(await made.client.stream_cut_tail("s/t"))
     found = [await windows.at(cut) for cut in cuts]
     assert found == [TimeWindow(None, 105), TimeWindow(100, 105), TimeWindow(200, 205), TimeWindow(300, 305)]
@@ -92,8 +92,8 @@ async def test_time_windows_follow_all_writers(made) -> None:
     await two.close()
     one.write("more")
     await one.note_time(400)
-    await look(NAME)  # takes into account the last note of the writer that left
-    await look(NAME)
+    await advance(NAME)  # takes into account the last note of the writer that left
+    await advance(NAME)
     assert (await windows.at(await made.client.stream_cut_tail("s/t"))).lower == 400
     await one.close()
 

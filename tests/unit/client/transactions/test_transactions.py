@@ -323,7 +323,7 @@ async def test_outcome_is_polled_when_the_server_reports_none(made) -> None:
 
 @on_node
 async def test_overlong_writer_id_blocks_no_other_commit(made) -> None:
-    """As one that an earlier release took: the finisher failed on it for ever, and so did the seal of the stream."""
+    """As one that an earlier release took: the commit worker failed on it for ever, as did the seal of the stream."""
     await made.client.create_stream("s/t", segments=2)
     writer = made.client.transactional_writer("s/t")
     transaction = await writer.begin()

@@ -45,7 +45,7 @@ def appends(parts) -> list:
 
 
 def new_appender() -> SegmentAppender:
-    return SegmentAppender("s/t/0.#epoch.0", None, bytes(16))
+    return SegmentAppender("s/t/0.#epoch.0", bytes(16))
 
 
 def add(appender: SegmentAppender, *events: bytes) -> None:

@@ -9,7 +9,7 @@ FIRST = SegmentId(0, 0)
 
 
 @on_loop
-async def test_successors_are_looked_for_where_the_segment_before_them_was(world) -> None:
+async def test_successors_are_first_requested_from_the_store_of_their_predecessor(world) -> None:
     stream = world.controller.create("s/t")
     writer = world.client.writer("s/t")
     writer.write(b"x:0", key="x")
