@@ -132,7 +132,7 @@ def truncated_block_in_no_extent() -> Iterator[None]:
     right = Flusher._assign_chunk
 
     def wrong(self: Any, run: Any, name: str) -> None:
-        before = [(taken.block, taken.block.chunk) for taken in run if taken.block.released]
+        before = [(snapshot.block, snapshot.block.chunk) for snapshot in run if snapshot.block.released]
         right(self, run, name)
         for block, chunk in before:
             block.chunk = chunk

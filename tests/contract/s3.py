@@ -1,6 +1,6 @@
 """A real S3 server for tests, on a free port of this machine: versitygw where it is found, else moto.
 
-versitygw keeps buckets as folders of a directory; it is taken from PATH or `.cache/go/bin`
+versitygw keeps buckets as folders of a directory; it is found in PATH or `.cache/go/bin`
 (docs/decisions/0203 says how it gets there).  SARIT_S3_SERVER=moto or =versitygw decides.
 """
 
@@ -53,7 +53,7 @@ def _wait_for(port: int, process: subprocess.Popen, log: Path) -> None:
 
 @contextmanager
 def s3_server(directory: Path):
-    """Start a server that keeps its data in `directory`; one bucket is there."""
+    """Start a server that stores its data in `directory`; one bucket is there."""
     wanted = os.environ.get("SARIT_S3_SERVER", "")
     binary = versitygw() if wanted != "moto" else None
     assert binary or wanted != "versitygw", "SARIT_S3_SERVER=versitygw, but there is no versitygw"

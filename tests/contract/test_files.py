@@ -50,8 +50,8 @@ def test_durable_writes_are_writes(files, root) -> None:
     assert file.pread(8192, 4096) == b"1" * 4096 + b"2" * 4096
 
 
-def test_scans_begin_and_end_anywhere(files, root) -> None:
-    """Whatever the blocks of the disk are: at the end of the file, and behind it, there is less."""
+def test_scan_at_any_offset_and_length(files, root) -> None:
+    """For any block size of the disk; at and after the end of the file there are fewer bytes."""
     data = bytes(n * 7919 % 251 for n in range(700_001))
     files.open(f"{root}/a", "create").pwrite([data], 0)
     file = files.open(f"{root}/a", "scan")
@@ -60,9 +60,9 @@ def test_scans_begin_and_end_anywhere(files, root) -> None:
         (700_000, 1), (700_001, 1), (700_500, 9), (800_000, 9), (5, 0), (0, 10_000_000),
     ):  # fmt: skip
         assert bytes(file.scan(length, offset)) == data[offset : offset + length], (offset, length)
-    kept = file.scan(9, 100)
+    retained = file.scan(9, 100)
     file.scan(9, 200)
-    assert bytes(kept) == data[100:109], "the memory is the result's own"
+    assert bytes(retained) == data[100:109], "the memory is the result's own"
 
 
 def test_allocate_only_grows_and_truncate_cuts_or_grows(files, root) -> None:
@@ -78,7 +78,7 @@ def test_allocate_only_grows_and_truncate_cuts_or_grows(files, root) -> None:
     assert file.pread(10, 0) == b"ab\0\0"
 
 
-def test_modes(files, root) -> None:
+def test_open_modes(files, root) -> None:
     for mode in ("read", "write"):
         with fails(errno.ENOENT):
             files.open(f"{root}/a", mode)
@@ -98,7 +98,7 @@ def test_modes(files, root) -> None:
         reader.pwrite([b"x"], 0)
 
 
-def test_names(files, root) -> None:
+def test_valid_and_invalid_names(files, root) -> None:
     assert files.list(root) == []
     files.make_dirs(f"{root}/x/y")
     files.make_dirs(f"{root}/x/y")
@@ -161,5 +161,5 @@ def test_locks_are_exclusive_and_end_with_their_file(files, root) -> None:
         second.close()
 
 
-def test_there_is_room(files, root) -> None:
+def test_free_bytes_is_positive(files, root) -> None:
     assert files.free_bytes(root) > 1 << 20

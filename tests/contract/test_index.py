@@ -1,4 +1,4 @@
-"""One suite for every index: what the container relies on, whatever is behind the port."""
+"""One suite for every index: what the container relies on, for every implementation of the port."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def batch(puts=(), deletes=(), ranges=()) -> WriteBatch:
     return WriteBatch(dict(puts), set(deletes), list(ranges))
 
 
-def test_gets_answer_in_the_order_asked(provider):
+def test_get_returns_values_in_order_of_keys(provider):
     async def main():
         index = await provider.open(0)
         await index.commit(batch({b"a": b"1", b"b": b"", b"\xff\x00": b"3"}))
@@ -45,7 +45,7 @@ def test_gets_answer_in_the_order_asked(provider):
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 8, 9, 33, 64, 65, 200])
-def test_any_number_of_keys(provider, count):
+def test_get_of_any_number_of_keys(provider, count):
     async def main():
         index = await provider.open(0)
         entries = {b"k%05d" % at: b"v%d" % at for at in range(count)}
@@ -105,7 +105,7 @@ def test_large_values_and_buffers_changed_afterwards(provider):
     asyncio.run(main())
 
 
-def test_what_was_committed_is_there_after_opening_again(provider):
+def test_commits_survive_reopening(provider):
     async def main():
         index = await provider.open(3)
         await index.commit(batch({b"a": b"1", b"b": b"2"}))
@@ -126,7 +126,7 @@ def test_what_was_committed_is_there_after_opening_again(provider):
     asyncio.run(main())
 
 
-def test_opening_fences_the_owner_before(provider):
+def test_opening_fences_earlier_owner(provider):
     async def main():
         old = await provider.open(0)
         await old.commit(batch({b"a": b"old"}))
@@ -185,7 +185,7 @@ BATCH = st.builds(
 @given(
     batches=st.lists(BATCH, max_size=6), start=KEY, end=KEY, limit=st.integers(0, 5), asked=st.lists(KEY, max_size=5)
 )
-def test_it_is_a_sorted_dictionary(kind, tmp_path_factory, batches, start, end, limit, asked):
+def test_index_behaves_as_sorted_dictionary(kind, tmp_path_factory, batches, start, end, limit, asked):
     async def main():
         provider = provider_of(kind, tmp_path_factory.mktemp("index"))
         index = await provider.open(0)

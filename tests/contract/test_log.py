@@ -41,7 +41,7 @@ def world(request, tmp_path):
     return World(request.param, tmp_path)
 
 
-def test_what_was_acknowledged_is_replayed_by_the_next_owner(world):
+def test_acknowledged_frames_are_replayed_by_next_owner(world):
     async def main():
         log = await world.provider().open(1)
         assert await frames(log) == []
@@ -60,7 +60,7 @@ def test_what_was_acknowledged_is_replayed_by_the_next_owner(world):
     world.run(main)
 
 
-def test_frames_tell_the_epoch_that_wrote_them_and_epochs_rise(world):
+def test_frames_carry_their_epoch_and_epochs_rise(world):
     async def main():
         epochs = []
         for number in range(1, 6):
@@ -75,7 +75,7 @@ def test_frames_tell_the_epoch_that_wrote_them_and_epochs_rise(world):
     world.run(main)
 
 
-def test_results_come_in_order_also_across_files(world):
+def test_callbacks_run_in_order_across_files(world):
     async def main():
         log = await world.provider().open(1)
         order = []
@@ -106,7 +106,7 @@ def test_frames_larger_than_a_file(world):
     world.run(main)
 
 
-def test_truncation_keeps_what_is_asked_for_and_frees_the_rest(world):
+def test_truncation_frees_only_frames_below(world):
     async def main():
         log = await world.provider().open(1)
         for number in range(1, 101):
@@ -130,7 +130,7 @@ def test_truncation_keeps_what_is_asked_for_and_frees_the_rest(world):
     world.run(main)
 
 
-def test_opening_fences_the_owner_before(world):
+def test_opening_fences_earlier_owner(world):
     async def main():
         provider = world.provider()
         old = await provider.open(1)
@@ -189,7 +189,7 @@ def test_containers_do_not_share_anything(world):
     world.run(main)
 
 
-def test_closing_finishes_what_is_queued_and_refuses_the_rest(world):
+def test_close_writes_queued_frames_and_refuses_later_ones(world):
     if world.kind == "memory":
         pytest.skip("the twin has no queue to finish: its delay is the disk's")
 
@@ -205,7 +205,7 @@ def test_closing_finishes_what_is_queued_and_refuses_the_rest(world):
     world.run(main)
 
 
-def test_a_log_without_its_frames_goes_on_where_the_checkpoint_says(world):
+def test_log_without_frames_continues_after_checkpoint(world):
     """Restored from long-term storage: the first frame may have any number."""
 
     async def main():

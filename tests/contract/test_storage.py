@@ -57,7 +57,7 @@ def run(main):
     asyncio.run(main())
 
 
-def test_parts_are_stored_one_after_the_other(opened):
+def test_write_concatenates_parts(opened):
     async def main():
         async with opened() as storage:
             await storage.write("c0/e1/a", [b"one", bytearray(b"two"), memoryview(b"three")[1:], b""])
@@ -69,7 +69,7 @@ def test_parts_are_stored_one_after_the_other(opened):
     run(main)
 
 
-def test_a_chunk_is_never_overwritten(opened):
+def test_existing_chunk_is_never_overwritten(opened):
     async def main():
         async with opened() as storage:
             await storage.write("a", [b"first"])
@@ -101,7 +101,7 @@ def test_large_chunks_and_ranges(opened):
     run(main)
 
 
-def test_many_small_parts_are_no_limit(opened):
+def test_write_of_many_small_parts(opened):
     async def main():
         async with opened() as storage:
             parts = [b"%05d" % at for at in range(5000)]
@@ -111,7 +111,7 @@ def test_many_small_parts_are_no_limit(opened):
     run(main)
 
 
-def test_a_chunk_shorter_than_its_extent_is_corrupt(opened):
+def test_read_past_end_of_chunk_is_corrupt(opened):
     async def main():
         async with opened() as storage:
             await storage.write("a", [b"12345"])
@@ -123,7 +123,7 @@ def test_a_chunk_shorter_than_its_extent_is_corrupt(opened):
     run(main)
 
 
-def test_a_deleted_chunk_is_not_found_even_if_it_was_read_before(opened):
+def test_deleted_chunk_is_not_found_after_earlier_read(opened):
     async def main():
         async with opened() as storage:
             await storage.write("c/a", [b"12345"])
@@ -147,9 +147,9 @@ def test_chunks_outlive_the_handle(opened):
 
     async def main():
         async with opened() as storage:
-            await storage.write("c/a", [b"kept"])
+            await storage.write("c/a", [b"data"])
         async with opened() as storage:
-            assert await storage.read("c/a", 0, 4) == b"kept"
+            assert await storage.read("c/a", 0, 4) == b"data"
             assert await listed(storage, "c") == [("c/a", 4)]
             with pytest.raises(Exists):
                 await storage.write("c/a", [b"lost"])
@@ -172,7 +172,7 @@ def test_a_closed_storage_is_unavailable(opened):
     run(main)
 
 
-def test_listing_is_by_name_and_by_whole_parts(opened):
+def test_list_is_sorted_and_matches_whole_parts(opened):
     names = ["a-b", "a/b-1", "a/b/c", "a/b/d", "a/bc", "a0", "b/x/1", "b/x/2", "b/x-1", "b/y", "bx"]
 
     async def main():
@@ -205,7 +205,7 @@ def test_bad_names_are_refused(opened, name):
     run(main)
 
 
-def test_writes_and_reads_side_by_side(opened):
+def test_concurrent_writes_and_reads(opened):
     async def main():
         async with opened() as storage:
 

@@ -58,7 +58,7 @@ def test_byte_order_is_numeric_order(one, other, first, second):
 
 
 @given(ids, ids, st.binary(max_size=20))
-def test_a_segments_range_holds_its_records_alone(segment, other, key):
+def test_segment_range_holds_only_its_records(segment, other, key):
     start, end = keys.segment_range(keys.ENTRY, segment)
     assert start <= keys.entry_key(segment, key) < end
     assert (start <= keys.entry_key(other, key) < end) == (segment == other)

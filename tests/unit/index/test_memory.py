@@ -22,7 +22,7 @@ def disk(faults):
 
 
 @pytest.mark.parametrize(("fault", "applied"), [("fail_before", b"1"), ("fail_after", b"2")])
-def test_a_failed_commit_kills_the_handle_whatever_it_did(disk, faults, fault, applied):
+def test_failed_commit_kills_the_handle(disk, faults, fault, applied):
     async def main():
         index = await disk.open(0)
         await index.commit(A1)
@@ -39,7 +39,7 @@ def test_a_failed_commit_kills_the_handle_whatever_it_did(disk, faults, fault, a
 
 @pytest.mark.parametrize(("draw", "left"), [(0.9, b"1"), (0.1, b"2")])
 @pytest.mark.parametrize("how", ["crash", "cancel"])
-def test_what_was_being_committed_is_there_or_not(disk, faults, draw, left, how):
+def test_interrupted_commit_is_atomic(disk, faults, draw, left, how):
     async def main():
         index = await disk.open(0)
         await index.commit(A1)
@@ -61,7 +61,7 @@ def test_what_was_being_committed_is_there_or_not(disk, faults, draw, left, how)
     asyncio.run(main())
 
 
-def test_a_fenced_handle_answers_old_values_and_fails_its_commits(disk):
+def test_fenced_handle_reads_old_values_and_fails_commits(disk):
     async def main():
         old = await disk.open(0)
         await old.commit(A1)
@@ -76,7 +76,7 @@ def test_a_fenced_handle_answers_old_values_and_fails_its_commits(disk):
     asyncio.run(main())
 
 
-def test_a_commit_that_was_on_its_way_is_fenced_too(disk, faults):
+def test_commit_in_flight_is_fenced(disk, faults):
     async def main():
         old = await disk.open(0)
         faults.delay = lambda: 0.01
@@ -91,7 +91,7 @@ def test_a_commit_that_was_on_its_way_is_fenced_too(disk, faults):
     asyncio.run(main())
 
 
-def test_while_away_every_call_fails_and_none_is_lost(disk, faults):
+def test_calls_fail_while_unavailable_and_entries_survive(disk, faults):
     async def main():
         index = await disk.open(0)
         await index.commit(A1)

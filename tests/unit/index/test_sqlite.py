@@ -69,7 +69,7 @@ def test_commits_are_synced_and_the_wal_is_copied_outside_of_them(provider, path
     asyncio.run(main())
 
 
-def test_a_killed_process_leaves_what_it_committed(tmp_path, provider):
+def test_commits_survive_kill(tmp_path, provider):
     process = script(
         """
         async def main():
@@ -112,7 +112,7 @@ def test_another_process_fences_too(tmp_path, provider):
     asyncio.run(main())
 
 
-def test_a_full_disk_refuses_the_commit_and_the_handle_lives(provider):
+def test_full_disk_fails_commit_and_handle_survives(provider):
     async def main():
         index = await provider.open(0)
         await index.commit(puts(a=b"1"))
@@ -131,7 +131,7 @@ def test_a_full_disk_refuses_the_commit_and_the_handle_lives(provider):
     asyncio.run(main())
 
 
-def test_after_an_io_error_the_handle_is_dead_and_opening_again_reads(tmp_path):
+def test_io_error_kills_handle_until_reopened(tmp_path):
     """Writes beyond RLIMIT_FSIZE fail with EFBIG, which is an I/O error to SQLite."""
     process = script(
         """
@@ -167,7 +167,7 @@ def test_after_an_io_error_the_handle_is_dead_and_opening_again_reads(tmp_path):
     assert lines[4] == "[b'1', None]"
 
 
-def test_commits_made_at_once_all_count_towards_the_copy_of_the_wal(provider):
+def test_concurrent_commits_count_towards_wal_copy(provider):
     async def main():
         index = await provider.open(0)
         await asyncio.gather(*(index.commit(puts(a=bytes(10_000))) for _ in range(5)))
@@ -177,7 +177,7 @@ def test_commits_made_at_once_all_count_towards_the_copy_of_the_wal(provider):
     asyncio.run(main())
 
 
-def test_a_failed_copy_of_the_wal_kills_the_handle(provider, monkeypatch):
+def test_failed_wal_copy_kills_the_handle(provider, monkeypatch):
     class Failing:
         def execute(self, statement):
             error = sqlite3.OperationalError("disk I/O error")
@@ -212,7 +212,7 @@ def test_a_failed_copy_of_the_wal_kills_the_handle(provider, monkeypatch):
         (sqlite3.SQLITE_NOTADB, Corrupt),
     ],
 )
-def test_errors_by_kind(code, kind):
+def test_map_error_by_sqlite_code(code, kind):
     error = sqlite3.OperationalError("text")
     error.sqlite_errorcode = code
     error.sqlite_errorname = "NAME"
@@ -260,7 +260,7 @@ def test_foreign_and_newer_databases_are_refused(provider, path):
         before = path.read_bytes()
         with pytest.raises(Invalid, match=re.escape(text)):
             await provider.open(0)
-        assert path.read_bytes() == before, "it was not touched"
+        assert path.read_bytes() == before, "it was not changed"
 
     async def main():
         made(f"PRAGMA application_id={sqlite.APPLICATION_ID}", "PRAGMA user_version=2")
@@ -292,7 +292,7 @@ def test_a_directory_that_cannot_be_made_or_synced_is_unavailable(tmp_path):
     asyncio.run(main())
 
 
-def test_closing_answers_those_who_wait(provider):
+def test_close_fails_waiting_reads(provider):
     async def main():
         index = await provider.open(0)
         await index.commit(puts(a=b"1"))

@@ -23,7 +23,7 @@ def closes_that_fail(monkeypatch):
         right(self)
         if self._path in failing:
             failing.remove(self._path)
-            raise OSError(errno.EIO, "told to fail at close")
+            raise OSError(errno.EIO, "injected failure of close")
 
     monkeypatch.setattr(SimulatedFile, "close", close)
     return failing
@@ -31,7 +31,7 @@ def closes_that_fail(monkeypatch):
 
 @pytest.mark.parametrize("broken", [False, True])
 @pytest.mark.parametrize("which", ["current", "next", "directory"])
-def test_the_log_opens_again(closes_that_fail, which, broken):
+def test_log_opens_again_after_failed_close(closes_that_fail, which, broken):
     async def main():
         machine = Machine()
         logs = provider(machine)
@@ -56,7 +56,7 @@ def test_the_log_opens_again(closes_that_fail, which, broken):
     simulate(main)
 
 
-def test_what_cannot_be_finished_keeps_no_lock():
+def test_failed_close_releases_the_lock():
     async def main():
         machine = Machine()
         log = await provider(machine).open(1)

@@ -15,7 +15,7 @@ from tests.unit.log.world import FILE_BYTES, Machine, append, payload_of, simula
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_crash_state_recovers_what_was_acknowledged(seed: int) -> None:
+def test_every_crash_state_recovers_acknowledged_frames(seed: int) -> None:
     states = crash_log(seed)
     print(states)
     assert states.count >= 3_000
@@ -23,8 +23,8 @@ def test_every_crash_state_recovers_what_was_acknowledged(seed: int) -> None:
     assert states.ahead > 300
 
 
-def test_a_retired_file_whose_name_is_not_durable_yet_is_not_written_over() -> None:
-    """Killed after the rename to `.spare`, before the sync of the directory; the next owner takes the spare."""
+def test_recycled_file_is_not_overwritten_before_its_name_is_durable() -> None:
+    """Killed after the rename to `.spare`, before the sync of the directory; the next owner reuses the file."""
     machine = Machine()
 
     async def history() -> None:
@@ -34,8 +34,8 @@ def test_a_retired_file_whose_name_is_not_durable_yet_is_not_written_over() -> N
         await log.close()
 
     simulate(history)
-    for spare in [name for name in machine.disk.list(DIRECTORY) if name.endswith(".spare")]:
-        machine.disk.remove(f"{DIRECTORY}/{spare}")
+    for recycled in [name for name in machine.disk.list(DIRECTORY) if name.endswith(".spare")]:
+        machine.disk.remove(f"{DIRECTORY}/{recycled}")
     machine.disk.sync_dir(DIRECTORY)
     first = machine.disk.list(DIRECTORY)[0]
     machine.disk.rename(f"{DIRECTORY}/{first}", f"{DIRECTORY}/{first.replace('.log', '.spare')}")
@@ -49,7 +49,7 @@ def test_a_retired_file_whose_name_is_not_durable_yet_is_not_written_over() -> N
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_crash_after_crash(seed: int) -> None:
+def test_second_crash_during_recovery_loses_nothing(seed: int) -> None:
     """Power cuts and kills at random moments, one after the other, on one disk: also while it recovers."""
     machine = Machine(seed)
     acked: dict[int, bytes] = {}

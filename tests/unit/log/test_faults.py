@@ -27,7 +27,7 @@ def names(machine: Machine, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("fault", ["sync_error_in", "write_error_in"])
-def test_after_a_failed_sync_or_write_the_log_is_dead_and_what_the_next_owner_read_stays(fault, seed) -> None:
+def test_failed_sync_or_write_ends_the_log_and_recovered_frames_survive(fault, seed) -> None:
     """The cache shows bytes the disk never got: the next owner must not build on them as they are."""
     machine = Machine(seed)
 
@@ -41,12 +41,12 @@ def test_after_a_failed_sync_or_write_the_log_is_dead_and_what_the_next_owner_re
         assert any(isinstance(result, Unavailable) for result in results)
         failed = next(at for at, result in enumerate(results) if result is not None)
         assert all(result is not None for result in results[failed:]), "none after the first failure"
-        touched: list[str] = []
-        machine.disk.on_change = touched.append
+        changed: list[str] = []
+        machine.disk.on_change = changed.append
         with pytest.raises(Unavailable):
             await append(log, 10, b"late")
         await log.close()
-        assert not touched, "nothing is written after a failure"
+        assert not changed, "nothing is written after a failure"
         machine.disk.on_change = None
         log = await provider(machine).open(1)  # the same machine: the cache is what it was
         found = await frames(log)
@@ -64,7 +64,7 @@ def test_after_a_failed_sync_or_write_the_log_is_dead_and_what_the_next_owner_re
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_what_was_read_after_a_kill_survives_a_power_cut(seed) -> None:
+def test_frames_recovered_after_kill_survive_power_cut(seed) -> None:
     machine = Machine(seed)
 
     async def main() -> None:
@@ -85,7 +85,7 @@ def test_what_was_read_after_a_kill_survives_a_power_cut(seed) -> None:
     simulate(main)
 
 
-def test_every_sync_of_a_life_fails_in_turn() -> None:
+def test_failure_of_each_sync_in_turn_loses_nothing() -> None:
     """Of a group, of a new file's header, of a reserve: none takes what was acknowledged."""
 
     async def main(after: int) -> None:
@@ -120,7 +120,7 @@ def test_every_sync_of_a_life_fails_in_turn() -> None:
 
 
 async def _some_history(machine: Machine) -> None:
-    """Frames 1-9 over several files and two epochs, closed with a mark."""
+    """Frames 1-9 over several files and two epochs, closed with a watermark."""
     log = await provider(machine).open(1)
     await write(log, range(1, 6), 5000)
     await log.close()
@@ -138,7 +138,7 @@ async def _read_all(machine: Machine) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_rot_is_corrupt_or_harmless_never_wrong_bytes_and_never_a_shorter_log(seed) -> None:
+def test_rot_is_corrupt_or_harmless_and_never_loses_frames(seed) -> None:
     caught = 0
 
     async def main() -> None:
@@ -163,7 +163,7 @@ def test_rot_is_corrupt_or_harmless_never_wrong_bytes_and_never_a_shorter_log(se
     assert caught > 100
 
 
-def test_rot_in_the_last_frame_is_told_from_a_torn_tail_once_the_log_was_idle() -> None:
+def test_watermark_of_idle_log_exposes_rot_in_last_frame() -> None:
     async def main() -> None:
         machine = Machine()
         log = await provider(machine).open(1)
@@ -182,7 +182,7 @@ def test_rot_in_the_last_frame_is_told_from_a_torn_tail_once_the_log_was_idle() 
     simulate(main)
 
 
-def test_a_mark_is_written_once_not_while_idle_for_ever() -> None:
+def test_idle_log_writes_one_watermark() -> None:
     async def main() -> None:
         machine = Machine()
         log = await provider(machine).open(1)
@@ -197,7 +197,7 @@ def test_a_mark_is_written_once_not_while_idle_for_ever() -> None:
     simulate(main)
 
 
-def test_a_lost_file_is_corrupt() -> None:
+def test_missing_file_is_corrupt() -> None:
     async def main(at: int) -> None:
         machine = Machine()
         await _some_history(machine)
@@ -209,7 +209,7 @@ def test_a_lost_file_is_corrupt() -> None:
         simulate(lambda at=at: main(at))
 
 
-def test_a_file_of_another_container_or_name_is_corrupt() -> None:
+def test_file_of_another_container_or_name_is_corrupt() -> None:
     async def main() -> None:
         machine = Machine()
         await _some_history(machine)
@@ -221,7 +221,7 @@ def test_a_file_of_another_container_or_name_is_corrupt() -> None:
     simulate(main)
 
 
-def test_another_process_is_refused() -> None:
+def test_second_process_cannot_open_the_log() -> None:
     async def main() -> None:
         machine = Machine()
         log = await provider(machine).open(1)
@@ -234,7 +234,7 @@ def test_another_process_is_refused() -> None:
     simulate(main)
 
 
-def test_a_cancelled_open_gives_the_lock_back() -> None:
+def test_cancelled_open_releases_the_lock() -> None:
     async def main() -> None:
         machine = Machine()
         logs = provider(machine)
@@ -252,7 +252,7 @@ def test_a_cancelled_open_gives_the_lock_back() -> None:
     simulate(main)
 
 
-def test_frames_wait_for_room_and_go_on_when_truncation_gives_files_back() -> None:
+def test_frames_wait_for_space_until_truncation_recycles_files() -> None:
     async def main() -> None:
         machine = Machine(capacity_bytes=5 * FILE_BYTES)
         log = await provider(machine).open(1)
@@ -274,7 +274,7 @@ def test_frames_wait_for_room_and_go_on_when_truncation_gives_files_back() -> No
     simulate(main)
 
 
-def test_a_full_disk_fails_appends_in_the_end_and_the_log_opens_on_its_reserve() -> None:
+def test_full_disk_fails_appends_after_timeout_and_log_opens_on_reserve() -> None:
     async def main() -> None:
         machine = Machine(capacity_bytes=6 * FILE_BYTES)
         log = await provider(machine).open(1)
@@ -307,7 +307,7 @@ def test_a_full_disk_fails_appends_in_the_end_and_the_log_opens_on_its_reserve()
 
 
 @pytest.mark.parametrize("how", ["close", "fence"])
-def test_frames_that_wait_for_room_are_refused_when_the_log_is_closed_or_fenced(how) -> None:
+def test_close_or_fence_fails_frames_that_wait_for_space(how) -> None:
     async def main() -> None:
         machine = Machine(capacity_bytes=3 * FILE_BYTES)
         logs = provider(machine)
@@ -328,7 +328,7 @@ def test_frames_that_wait_for_room_are_refused_when_the_log_is_closed_or_fenced(
     simulate(main)
 
 
-def test_spares_are_bounded_and_used_again() -> None:
+def test_recycled_files_are_bounded_and_reused() -> None:
     async def main() -> None:
         machine = Machine()
         log = await provider(machine).open(1)
@@ -357,7 +357,7 @@ def test_spares_are_bounded_and_used_again() -> None:
     simulate(main)
 
 
-def test_a_bug_in_one_callback_keeps_no_result_from_the_others() -> None:
+def test_failing_callback_does_not_block_other_callbacks() -> None:
     async def main() -> None:
         machine = Machine()
         log = await provider(machine).open(1)
@@ -376,7 +376,7 @@ def test_a_bug_in_one_callback_keeps_no_result_from_the_others() -> None:
     simulate(main)
 
 
-def test_a_number_out_of_order_is_a_bug_of_the_owner() -> None:
+def test_append_out_of_order_fails_an_assertion() -> None:
     async def main() -> None:
         log = await provider(Machine()).open(1)
         await append(log, 1, b"")

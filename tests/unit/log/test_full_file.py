@@ -16,8 +16,8 @@ FILLING = FILE_BYTES // BLOCK_BYTES  # the header's block, and a group for each 
 
 
 @pytest.mark.parametrize("idle", [True, False])
-def test_a_full_disk_does_not_end_a_log_that_falls_idle_or_is_closed(idle: bool) -> None:
-    """The mark grew the file, which a full disk refused."""
+def test_watermark_on_full_disk_does_not_fail_the_log(idle: bool) -> None:
+    """The watermark record would grow the file, which a full disk refuses."""
 
     async def main() -> None:
         machine = Machine()
@@ -39,8 +39,8 @@ def test_a_full_disk_does_not_end_a_log_that_falls_idle_or_is_closed(idle: bool)
     simulate(main)
 
 
-def test_rot_at_the_end_of_a_full_file_is_told_once_the_next_one_is_written() -> None:
-    """Its first record says what was durable, as the mark would have."""
+def test_next_file_exposes_rot_at_end_of_full_file() -> None:
+    """Its first record says what was durable, as the watermark would have."""
 
     async def main() -> None:
         machine = Machine()
@@ -58,7 +58,7 @@ def test_rot_at_the_end_of_a_full_file_is_told_once_the_next_one_is_written() ->
     simulate(main)
 
 
-def test_a_log_says_when_the_next_file_is_due_and_has_no_room() -> None:
+def test_short_of_space_when_next_file_is_due_on_full_disk() -> None:
     async def main() -> None:
         machine = Machine()
         log = await provider(machine).open(1)

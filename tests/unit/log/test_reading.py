@@ -58,7 +58,7 @@ def directory() -> Directory:
     return Directory()
 
 
-def test_names() -> None:
+def test_valid_and_invalid_names() -> None:
     assert file_name(7, "log") == "000000000007.log"
     assert parse_file_name("000000000007.log") == (7, "log")
     assert parse_file_name("1234567890123.spare") == (1234567890123, "spare")
@@ -66,7 +66,7 @@ def test_names() -> None:
         assert parse_file_name(name) is None
 
 
-def test_frames_of_a_later_epoch_take_the_place_of_void_ones(directory) -> None:
+def test_frames_of_later_epoch_replace_void_frames(directory) -> None:
     directory.file(1, [[frame(1)], [frame(2, 1), frame(3, 1, b"void"), frame(4, 1, b"void")]])
     directory.file(2, [[frame(3, 2, b"three")]], base=2, durable=2)
     tail, found = directory.read()
@@ -83,7 +83,7 @@ def test_void_frames_beyond_the_end_stay_void(directory) -> None:
     assert found == [(1, payload_of(1))]
 
 
-def test_the_base_of_any_later_epoch_makes_void(directory) -> None:
+def test_base_of_any_later_epoch_voids_frames(directory) -> None:
     directory.file(1, [[frame(n) for n in range(1, 6)]])
     directory.file(2, [[frame(4, 3, b"void too"), frame(5, 3, b"void too")]], base=3, durable=3)
     directory.file(3, [[frame(3, 2, b"3"), frame(4, 2, b"4")]], base=2, durable=4)
@@ -92,7 +92,7 @@ def test_the_base_of_any_later_epoch_makes_void(directory) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])
-def test_a_gap_between_files_is_corrupt_where_it_is_asked_for(directory, after) -> None:
+def test_gap_between_files_is_corrupt_when_replayed(directory, after) -> None:
     directory.file(1, [[frame(1), frame(2)]])
     directory.file(1, [[frame(5, 4), frame(6, 4)]])
     with pytest.raises(Corrupt, match=f"frames {max(after + 1, 3)} to 4 are missing"):
@@ -100,7 +100,7 @@ def test_a_gap_between_files_is_corrupt_where_it_is_asked_for(directory, after) 
     assert directory.read(4)[1] == [(5, payload_of(5)), (6, payload_of(6))]
 
 
-def test_carried_frames_that_are_lost_are_corrupt(directory) -> None:
+def test_loss_of_carried_frames_is_corrupt(directory) -> None:
     directory.file(1, [[frame(1)], [frame(2, 1)]])
     path = directory.file(2, [[frame(2, 1)]], base=1, durable=2)
     assert [number for number, _ in directory.read()[1]] == [1, 2]
@@ -109,7 +109,7 @@ def test_carried_frames_that_are_lost_are_corrupt(directory) -> None:
         directory.read()
 
 
-def test_a_torn_record_ends_the_run_though_a_whole_one_starts_at_the_next_block(directory) -> None:
+def test_torn_record_ends_the_run_before_a_valid_block(directory) -> None:
     """Frame 3 begins inside a block and ends with it; reading on at the next block finds frame 4."""
     torn = [frame(2, 1, bytes(16)), frame(3, 1, b"3" * (BLOCK_BYTES - 64 - 48)), frame(4, 1)]
     path = directory.file(1, [[frame(1)], torn])
@@ -122,7 +122,7 @@ def test_a_torn_record_ends_the_run_though_a_whole_one_starts_at_the_next_block(
 
 
 @pytest.mark.parametrize("known", [2, 3, 4])
-def test_what_follows_damage_tells_rot_from_a_torn_tail(directory, known) -> None:
+def test_durable_number_after_damage_tells_rot_from_torn_tail(directory, known) -> None:
     path = directory.file(
         1, [[frame(1)], [frame(2, 1)], [frame(3, 2)], [frame(4, min(known, 3))], [(WATERMARK, 4, known, b"")]]
     )
@@ -134,7 +134,7 @@ def test_what_follows_damage_tells_rot_from_a_torn_tail(directory, known) -> Non
         directory.read()
 
 
-def test_a_mark_in_a_later_file_without_a_run_counts(directory) -> None:
+def test_durable_number_of_later_empty_file_counts(directory) -> None:
     directory.file(1, [[frame(1)]])
     path = directory.file(1, [[frame(2, 1)], [frame(3, 2)]])
     directory.disk.flip(path, BLOCK_BYTES + 50)
@@ -143,7 +143,7 @@ def test_a_mark_in_a_later_file_without_a_run_counts(directory) -> None:
 
 
 @pytest.mark.parametrize("read_bytes", [48, 64, 100, 1000, 4095, 4096, 4097, 9000, 1 << 20])
-def test_windows_of_any_size_read_the_same(directory, read_bytes) -> None:
+def test_result_is_independent_of_window_size(directory, read_bytes) -> None:
     rng = random.Random(1)
     sizes = [rng.choice((0, 1, 8, 47, 48, 3000, BLOCK_BYTES - 48, 9000)) for _ in range(40)]
     numbers = iter(range(1, 41))
@@ -168,20 +168,20 @@ def test_windows_of_any_size_read_the_same(directory, read_bytes) -> None:
         assert reader.durable_past_end() == 36
 
 
-def test_a_tag_in_a_payload_fools_nobody(directory) -> None:
+def test_tag_inside_payload_is_no_record(directory) -> None:
     salt = random.Random(1).randbytes(12)
     fake = FileHeader(1, 1, 1, 0, 0, salt)
     group = GroupEncoder(fake, BLOCK_BYTES)
     group.add(FRAME, 1, 99, 98, [b"fake"])
     group.finish()
-    record = b"".join(group.parts)[:56]  # valid at another place, of this very life
+    record = b"".join(group.parts)[:56]  # valid at another position, with the same salt
     directory.file(1, [[frame(1, 0, salt[:4] * 500)], [frame(2, 1, record * 20)]])
     tail, found = directory.read()
     assert (tail.end, tail.durable) == (2, 1)
     assert len(found) == 2
 
 
-def test_a_damaged_hint_is_found_out_by_the_checksum(directory) -> None:
+def test_damaged_first_number_is_detected_by_checksum(directory) -> None:
     """The number in a first record says, wrongly, that the file before is not needed."""
     directory.file(1, [[frame(1)], [frame(2, 1)]])
     path = directory.file(1, [[frame(3, 2)], [frame(4, 3)]])
@@ -190,7 +190,7 @@ def test_a_damaged_hint_is_found_out_by_the_checksum(directory) -> None:
         directory.read()
 
 
-def test_epochs_must_rise_with_the_sequence(directory) -> None:
+def test_epoch_below_that_of_earlier_file_is_corrupt(directory) -> None:
     directory.file(2, [[frame(1)]])
     directory.file(1, [[frame(2)]])
     with pytest.raises(Corrupt, match="epoch 1, after one of epoch 2"):

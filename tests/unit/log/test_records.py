@@ -47,7 +47,7 @@ def documented_bytes() -> dict[int, bytes]:
     return {int(at, 16): bytes.fromhex(line) for at, line in found}
 
 
-def test_the_documented_example_is_what_we_write() -> None:
+def test_documented_example_is_encoded() -> None:
     data = HEADER.block() + group((8, b"hello"))
     lines = documented_bytes()
     assert sorted(lines) == [0x00, 0x10, 0x20, 0x30, 0x1000, 0x1010, 0x1020, 0x1030]
@@ -58,14 +58,14 @@ def test_the_documented_example_is_what_we_write() -> None:
     assert not any(data[0x1038:])
 
 
-def test_crc_32c_is_castagnoli() -> None:
+def test_crc32c_uses_castagnoli_polynomial() -> None:
     assert extend_crc(0, b"123456789") == 0xE3069283
     assert extend_crc(extend_crc(0, bytearray(b"1234")), memoryview(b"56789")) == 0xE3069283
     large = bytes(range(256)) * 8192
     assert extend_crc(0, large) == extend_crc(extend_crc(0, large[:1000]), memoryview(large)[1000:])
 
 
-def test_a_header_comes_back_and_any_flipped_bit_is_noticed() -> None:
+def test_header_round_trip_detects_any_flipped_bit() -> None:
     block = HEADER.block()
     assert FileHeader.parse(block, "x") == HEADER
     for bit in range(HEADER_BYTES * 8):
@@ -77,7 +77,7 @@ def test_a_header_comes_back_and_any_flipped_bit_is_noticed() -> None:
         FileHeader.parse(b"", "x")
 
 
-def test_a_newer_version_is_refused_by_name() -> None:
+def test_newer_format_version_is_corrupt() -> None:
     body = bytearray(HEADER.pack()[:-4])
     body[9] = 2
     with pytest.raises(Corrupt, match="log format 2"):
@@ -88,7 +88,7 @@ payloads = st.lists(st.lists(st.binary(max_size=300), max_size=5), min_size=1, m
 
 
 @given(payloads)
-def test_records_come_back(groups: list[list[bytes]]) -> None:
+def test_record_round_trip(groups: list[list[bytes]]) -> None:
     writer = GroupEncoder(HEADER, 3 * BLOCK_BYTES)
     for number, parts in enumerate(groups, 10):
         writer.add(FRAME, 1, number, 9, parts)
@@ -103,12 +103,12 @@ def test_records_come_back(groups: list[list[bytes]]) -> None:
         assert record.payload == b"".join(parts)
         assert record.position == 3 * BLOCK_BYTES + at
         at = record.end - 3 * BLOCK_BYTES
-    mark = read.record(at)
-    assert isinstance(mark, Record)
-    assert (mark.kind, mark.number, mark.durable) == (WATERMARK, 20, 20)
+    watermark = read.record(at)
+    assert isinstance(watermark, Record)
+    assert (watermark.kind, watermark.number, watermark.durable) == (WATERMARK, 20, 20)
 
 
-def test_large_parts_are_not_copied_and_small_ones_are_joined() -> None:
+def test_encoder_joins_small_parts_and_copies_no_large_ones() -> None:
     large = bytearray(100_000)
     writer = GroupEncoder(HEADER, BLOCK_BYTES)
     writer.add(FRAME, 2, 8, 7, [b"a" * 10] * 1000 + [memoryview(large)] + [b"b"] * 1000)
@@ -117,7 +117,7 @@ def test_large_parts_are_not_copied_and_small_ones_are_joined() -> None:
     assert isinstance(window(b"".join(writer.parts)).record(0), Record)
 
 
-def test_any_flipped_bit_is_noticed() -> None:
+def test_checksum_detects_any_flipped_bit() -> None:
     data = group((8, b"some bytes"))
     length = 48 + len(b"some bytes")
     for bit in range(length * 8):
@@ -126,7 +126,7 @@ def test_any_flipped_bit_is_noticed() -> None:
         assert not isinstance(window(bytes(damaged)).record(0), Record) or 9 <= bit // 8 < 12, bit
 
 
-def test_a_record_of_another_place_or_life_is_none() -> None:
+def test_record_of_other_position_or_salt_is_invalid() -> None:
     data = group((8, b"hello"))
     assert isinstance(window(data).record(0), Record)
     assert window(data, position=2 * BLOCK_BYTES).record(0) == 0
@@ -138,19 +138,19 @@ def test_a_record_of_another_place_or_life_is_none() -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 47, 48, 52])
-def test_a_cut_record_says_how_much_it_needs(cut: int) -> None:
+def test_incomplete_record_returns_bytes_needed(cut: int) -> None:
     data = group((8, b"hello"))
     assert window(data[:cut]).record(0) == (48 if cut < 48 else 53)
 
 
-def test_a_hint_is_read_from_the_first_record() -> None:
+def test_first_number_is_read_from_record_header() -> None:
     data = group((8, b"hello"))
     assert first_number(data, HEADER.tag) == 8
     assert first_number(data, b"none") is None
     assert first_number(b"", HEADER.tag) is None
 
 
-def test_a_frame_over_the_limit_is_a_bug() -> None:
+def test_frame_over_limit_fails_an_assertion() -> None:
     part = memoryview(bytes(MAX_FRAME_BYTES))
     GroupEncoder(HEADER, BLOCK_BYTES).add(FRAME, 2, 8, 7, [part])
     with pytest.raises(AssertionError, match="frame 8"):

@@ -42,7 +42,7 @@ async def frames(log: DurableLog, after: int = 0) -> list[tuple[int, bytes]]:
 
 
 def payload_of(number: int, size: int = 20) -> bytes:
-    """Bytes that tell which frame they are of."""
+    """Bytes that identify their frame."""
     return random.Random(number).randbytes(size)
 
 

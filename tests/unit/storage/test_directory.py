@@ -17,7 +17,7 @@ from sarit.storage.directory import CHUNK_PIECE_BYTES, open_directory
 
 
 class RecordingFile:
-    """A real file that notes what is done to it and fails when told."""
+    """A real file that records its calls and fails on request."""
 
     def __init__(self, disk, path, file):
         self._disk, self._path, self._file = disk, path, file
@@ -82,7 +82,7 @@ def left_over(root) -> list[str]:
     return [name for name in os.listdir(root / ".incoming") if not name.endswith(".lock")]
 
 
-def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_returns(tmp_path, disk, env):
+def test_write_syncs_content_before_name_and_name_before_return(tmp_path, disk, env):
     async def main():
         chunks = await open_directory(str(tmp_path), env)
         await chunks.write("e1/warm", [b"x"])
@@ -100,7 +100,7 @@ def test_a_chunk_is_synced_before_it_gets_its_name_and_the_name_before_it_return
     asyncio.run(main())
 
 
-def test_a_chunk_of_one_piece_is_one_call_on_the_thread(tmp_path, disk, env, monkeypatch):
+def test_chunk_of_one_piece_takes_one_thread_call(tmp_path, disk, env, monkeypatch):
     async def main():
         chunks = await open_directory(str(tmp_path), env)
         await chunks.write("e1/warm", [b"x"])
@@ -119,7 +119,7 @@ def test_a_chunk_of_one_piece_is_one_call_on_the_thread(tmp_path, disk, env, mon
     asyncio.run(main())
 
 
-def test_of_two_processes_that_write_one_chunk_at_once_one_is_told(tmp_path):
+def test_concurrent_write_by_two_processes_fails_for_one(tmp_path):
     async def main():
         one, other = [await open_directory(str(tmp_path), real_env()) for _ in range(2)]
 
@@ -142,7 +142,7 @@ def test_of_two_processes_that_write_one_chunk_at_once_one_is_told(tmp_path):
     "step", ["open-create", "open-blocks", "pwrite", "datasync", "close", "make_dirs", "rename_new", "sync_dir"]
 )
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_a_failed_write_is_unavailable_and_leaves_nothing(tmp_path, disk, env, step, error):
+def test_failed_write_is_unavailable_and_leaves_no_file(tmp_path, disk, env, step, error):
     async def main():
         chunks = await open_directory(str(tmp_path), env, writers=1)
         disk.fail[step] = error
@@ -150,7 +150,7 @@ def test_a_failed_write_is_unavailable_and_leaves_nothing(tmp_path, disk, env, s
             await chunks.write("e1/a", [bytes(2 * MIB)])
         assert not disk.fail, "the step was reached"
         assert left_over(tmp_path) == []
-        if step != "sync_dir":  # Then it stands under its name: the outcome is unknown.
+        if step != "sync_dir":  # then the file has its name: the outcome is unknown
             with pytest.raises(NotFound):
                 await chunks.read("e1/a", 0, 1)
         await chunks.write("e1/b", [b"next"])
@@ -160,7 +160,7 @@ def test_a_failed_write_is_unavailable_and_leaves_nothing(tmp_path, disk, env, s
     asyncio.run(main())
 
 
-def test_a_failed_read_closes_the_file_and_opens_it_anew(tmp_path, disk, env):
+def test_failed_read_reopens_the_file(tmp_path, disk, env):
     async def main():
         chunks = await open_directory(str(tmp_path), env, readers=1)
         await chunks.write("a", [b"data"])
@@ -176,7 +176,7 @@ def test_a_failed_read_closes_the_file_and_opens_it_anew(tmp_path, disk, env):
     asyncio.run(main())
 
 
-def test_files_stay_open_up_to_a_bound(tmp_path, disk, env):
+def test_open_files_are_cached_up_to_bound(tmp_path, disk, env):
     async def main():
         chunks = await open_directory(str(tmp_path), env, readers=1, open_files=2)
         base = disk.open_files
@@ -188,13 +188,13 @@ def test_files_stay_open_up_to_a_bound(tmp_path, disk, env):
         opened = [path for name, path in disk.calls if name == "open-scan"]
         assert opened == ["a.chunk", "b.chunk", "c.chunk", "a.chunk"]
         await chunks.delete("a")
-        assert disk.open_files == base + 1, "a deleted chunk is kept open by nobody"
+        assert disk.open_files == base + 1, "no reader holds a deleted chunk open"
         await chunks.close()
 
     asyncio.run(main())
 
 
-def test_a_read_does_not_wait_for_a_write(tmp_path, disk, env):
+def test_read_does_not_wait_for_write(tmp_path, disk, env):
     async def main():
         chunks = await open_directory(str(tmp_path), env)
         await chunks.write("a", [b"data"])
@@ -210,7 +210,7 @@ def test_a_read_does_not_wait_for_a_write(tmp_path, disk, env):
     asyncio.run(main())
 
 
-def test_an_unmounted_directory_is_not_an_empty_one(tmp_path, env):
+def test_unmounted_directory_is_unavailable(tmp_path, env):
     async def main():
         root = tmp_path / "root"
         chunks = await open_directory(str(root), env)
@@ -232,7 +232,7 @@ def test_an_unmounted_directory_is_not_an_empty_one(tmp_path, env):
 
 
 @pytest.mark.parametrize("turns", range(0, 12))
-def test_a_cancelled_write_is_whole_or_nothing_and_its_name_is_free_again(tmp_path, env, turns):
+def test_cancelled_write_is_atomic_and_frees_its_name(tmp_path, env, turns):
     async def main():
         chunks = await open_directory(str(tmp_path), env)
         writing = asyncio.ensure_future(chunks.write("a", [bytes(2 * CHUNK_PIECE_BYTES)]))
@@ -250,7 +250,7 @@ def test_a_cancelled_write_is_whole_or_nothing_and_its_name_is_free_again(tmp_pa
     asyncio.run(main())
 
 
-def test_a_small_chunk_that_is_cancelled_in_line_is_not_written(tmp_path, env):
+def test_small_chunk_cancelled_in_queue_is_not_written(tmp_path, env):
     async def main():
         chunks = await open_directory(str(tmp_path), env, writers=1)
         first = asyncio.ensure_future(chunks.write("a", [bytes(2 * CHUNK_PIECE_BYTES)]))
@@ -271,7 +271,7 @@ def test_a_small_chunk_that_is_cancelled_in_line_is_not_written(tmp_path, env):
     asyncio.run(main())
 
 
-def test_the_pace_says_when_and_how_much(tmp_path, disk, env):
+def test_limiter_decides_time_and_size_of_pieces(tmp_path, disk, env):
     async def main():
         chunks = await open_directory(str(tmp_path), env)
         asked = []
@@ -289,7 +289,7 @@ def test_the_pace_says_when_and_how_much(tmp_path, disk, env):
     asyncio.run(main())
 
 
-def test_what_a_crash_left_is_swept_but_not_what_the_living_write(tmp_path, env):
+def test_sweep_removes_files_of_dead_claims_only(tmp_path, env):
     async def main():
         one = await open_directory(str(tmp_path), env)
         living = one._claim.next_path()

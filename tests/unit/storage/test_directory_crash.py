@@ -32,7 +32,7 @@ class Cut:
 
 
 class Workload:
-    """Writes and deletes chunks; at each change of the disk it keeps images."""
+    """Writes and deletes chunks; saves an image at each change of the disk."""
 
     def __init__(self, seed: int, sync_error_in: int = 0):
         self.rng = random.Random(seed)

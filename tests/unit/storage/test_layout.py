@@ -129,7 +129,7 @@ def planned(*lengths: int) -> list[list[int]]:
     return [[extent.length for extent in run] for run in runs]
 
 
-def test_what_is_joined():
+def test_plan_compaction_selects_runs():
     assert planned() == []
     assert planned(100, 20, 16) == [], "large extents stay"
     assert planned(5, 5, 5) == [], "too few to bother"
@@ -144,7 +144,7 @@ def test_what_is_joined():
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=400))
-def test_a_byte_is_rewritten_a_bounded_number_of_times(arriving):
+def test_compaction_rewrites_each_byte_bounded_times(arriving):
     extents: list[Extent] = []
     rewrites: dict[int, int] = {}
     at = 0
@@ -160,14 +160,14 @@ def test_a_byte_is_rewritten_a_bounded_number_of_times(arriving):
     assert len(extents) <= 4 * 11 + at // 1024 + 1, "small extents are few"
 
 
-def test_a_gap_or_an_overlap_is_corrupt():
+def test_gap_or_overlap_of_extents_is_corrupt():
     for second in (Extent(6, 5, "b"), Extent(4, 5, "b")):
         with pytest.raises(Corrupt):
             ChunkList([Extent(0, 5, "a"), second])
 
 
 @pytest.mark.parametrize("wrong", [(0, 11), (0, 9), (10, 10), (3, 10)])
-def test_check_states_the_bounds(wrong):
+def test_check_rejects_wrong_bounds(wrong):
     chunks = ChunkList(tiling(3, 7))
     chunks.truncate(3)
     chunks.check(4, 10)
@@ -178,7 +178,7 @@ def test_check_states_the_bounds(wrong):
         chunks.append(Extent(11, 1, "gap"))
 
 
-def test_a_run_that_is_not_whole_any_more_is_not_replaced():
+def test_replace_of_truncated_run_changes_nothing():
     chunks = ChunkList(tiling(3, 3, 3))
     chunks.truncate(3)
     assert chunks.replace(0, [Extent(0, 6, "joined")]) == []
@@ -190,7 +190,7 @@ def test_a_run_that_is_not_whole_any_more_is_not_replaced():
 
 
 @pytest.mark.parametrize(("offset", "left"), [(0, 3), (2, 3), (3, 2), (4, 2), (9, 1), (10, 0), (11, 0)])
-def test_truncation_drops_what_lies_wholly_below(offset, left):
+def test_truncate_drops_extents_wholly_below(offset, left):
     chunks = ChunkList(tiling(3, 6, 1))
     assert chunks.truncate(offset) == tiling(3, 6, 1)[: 3 - left]
     assert len(chunks) == left
@@ -212,7 +212,7 @@ def test_golden_records():
     st.integers(0, 1 << 62),
     st.from_regex("[a-z0-9/-]+", fullmatch=True),
 )
-def test_records_are_read_back(start, length, chunk_offset, name):
+def test_extent_record_round_trip(start, length, chunk_offset, name):
     extent = Extent(start, length, name, chunk_offset)
     assert load_chunk_extent(start, extent.record()) == extent
 

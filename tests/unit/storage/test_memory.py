@@ -12,7 +12,7 @@ async def listed(chunks) -> list[str]:
     return [name async for name, _ in chunks.list("")]
 
 
-def test_a_refused_write_did_not_happen_and_an_applied_one_did():
+def test_refused_write_has_no_effect_and_applied_write_has():
     async def main():
         faults = StorageFaults(fault=lambda: kinds.pop(0))
         chunks = MemoryChunks(faults)
@@ -57,7 +57,7 @@ def test_faults_delay_calls_and_make_storage_unavailable():
     asyncio.run(main())
 
 
-def test_a_stale_listing_shows_what_was():
+def test_stale_listing_shows_earlier_state():
     async def main():
         chunks = MemoryChunks()
         for name in "cab":
@@ -70,7 +70,7 @@ def test_a_stale_listing_shows_what_was():
     asyncio.run(main())
 
 
-def test_two_writes_of_one_name_race():
+def test_second_concurrent_write_of_name_fails():
     async def main():
         chunks = MemoryChunks(StorageFaults(delay=lambda _: 0.001))
         outcomes = await asyncio.gather(*(chunks.write("a", [b"%d" % at]) for at in range(3)), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Storage URLs: what they open, and what a wrong one is told."""
+"""Storage URLs: what they open, and the errors of invalid ones."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def opened(url: str, environ=None) -> str:
     return asyncio.run(main())
 
 
-def test_what_is_opened(tmp_path):
+def test_open_storage_by_scheme(tmp_path):
     assert opened(f"file://{tmp_path}/a%20b/").startswith(f"<DirectoryChunks {tmp_path}/a b ")
     assert (tmp_path / "a b").is_dir()
     assert opened(f"file://localhost{tmp_path}").startswith(f"<DirectoryChunks {tmp_path} ")
@@ -48,20 +48,20 @@ def test_what_is_opened(tmp_path):
         ("s3://[bucket", "use file:///"),
     ],
 )
-def test_wrong_urls_are_told_what_to_write(url, says):
+def test_invalid_url_error_suggests_valid_url(url, says):
     with pytest.raises(Invalid) as caught:
         opened(url, {})
     assert says in str(caught.value)
     assert repr(url) in str(caught.value)
 
 
-def test_a_secret_in_a_url_is_not_repeated():
+def test_error_does_not_repeat_secret_in_url():
     with pytest.raises(Invalid, match="AWS_ACCESS_KEY_ID") as caught:
         opened("s3://key:secret@bucket/prefix", {})
     assert "secret@" not in str(caught.value)
 
 
-def test_the_usual_environment_variables():
+def test_s3_config_reads_environment():
     assert s3_config({}) == {}
     assert s3_config(
         {
@@ -76,7 +76,7 @@ def test_the_usual_environment_variables():
     }  # fmt: skip
 
 
-def test_a_server_that_is_not_there_is_unavailable_not_empty():
+def test_unreachable_server_is_unavailable():
     environ = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 
     async def main():

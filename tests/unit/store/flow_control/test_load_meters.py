@@ -75,7 +75,7 @@ def rigged(test):
     asyncio.run(main())
 
 
-def test_a_steady_rate_is_read_as_it_is_from_the_beginning():
+def test_steady_rate_is_exact_from_start():
     async def main(rig):
         await rig.create()
         await rig.meters.measure()
@@ -91,7 +91,7 @@ def test_a_steady_rate_is_read_as_it_is_from_the_beginning():
     rigged(main)
 
 
-def test_what_was_counts_for_less_with_every_window_that_passes():
+def test_average_decays_with_each_window():
     async def main(rig):
         await rig.create(target=1_000_000)
         rig.clock.seconds += 1
@@ -108,7 +108,7 @@ def test_what_was_counts_for_less_with_every_window_that_passes():
     rigged(main)
 
 
-def test_a_hot_segment_is_put_forward_once_in_a_while():
+def test_hot_segment_requests_split_once_per_mute_period():
     async def main(rig):
         await rig.create()
         rig.clock.seconds += 1
@@ -125,7 +125,7 @@ def test_a_hot_segment_is_put_forward_once_in_a_while():
     rigged(main)
 
 
-def test_a_cold_segment_is_put_forward_after_the_longest_window():
+def test_cold_segment_requests_merge_after_longest_window():
     async def main(rig):
         await rig.create()
         await rig.create("s/fixed/0.#epoch.0", scale_type=0)
@@ -139,7 +139,7 @@ def test_a_cold_segment_is_put_forward_after_the_longest_window():
     rigged(main)
 
 
-def test_a_transaction_counts_when_it_is_merged():
+def test_transaction_counts_on_merge():
     async def main(rig):
         shadow = transaction_segment(SEGMENT, 7)
         await rig.create()
@@ -174,7 +174,7 @@ def test_sealed_segments_and_tables_are_not_metered():
     rigged(main)
 
 
-def test_a_segment_that_nobody_has_touched_takes_nothing():
+def test_segment_not_in_memory_has_no_load():
     async def main(rig):
         rig.clock.seconds += 77
         rates = rig.meters.rates("s/other/0.#epoch.0")

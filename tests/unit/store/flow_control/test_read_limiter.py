@@ -55,14 +55,14 @@ class Machine:
             self.clock.now = self._next
             if self._noise and self._tenth != int(self._next * 10):
                 self._tenth, self._factor = int(self._next * 10), self._random.lognormvariate(0, self._noise)
-            taken = self.alone * self._factor + self.beside(self.rate)
+            latency = self.alone * self._factor + self.beside(self.rate)
             if self.appends:
-                began = self._began if self._closed else self.clock.now - taken
+                began = self._began if self._closed else self.clock.now - latency
                 self.waits.append(self.clock.now - began)
                 share = (5 if self.clock.now % 1 < 0.2 else 0) if self._bursts else 1
                 self.limiter.observe_appends(began, int(share * self.appends * (self.clock.now - self._began)))
             self._began = self.clock.now
-            self._next += max(taken, 0.001) if self._closed else 0.002
+            self._next += max(latency, 0.001) if self._closed else 0.002
         self.clock.now = then
 
     def quiet(self, seconds):
@@ -76,7 +76,7 @@ class Machine:
         `reads_per_place`: one reader that moves to the next place after so many reads."""
 
         async def main():
-            began, half, taken, count = self.clock.now, None, 0, 0
+            began, half, total, count = self.clock.now, None, 0, 0
             while self.clock.now < began + seconds:
                 before = self.clock.now
                 count += 1
@@ -87,8 +87,8 @@ class Machine:
                     if half is None:
                         half = self.clock.now
                         self.waits.clear()
-                    taken += 2 * MIB
-            return taken / (self.clock.now - half)
+                    total += 2 * MIB
+            return total / (self.clock.now - half)
 
         return asyncio.run(main())
 

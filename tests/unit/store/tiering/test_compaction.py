@@ -20,7 +20,7 @@ async def _trickling():
     return world, store, writer
 
 
-def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
+def test_compaction_of_slow_segments_is_invisible_to_readers():
     async def main():
         world, store, writer = await _trickling()
         expected = b""
@@ -49,8 +49,8 @@ def test_trickling_segments_are_compacted_and_nothing_changes_for_readers():
     asyncio.run(main())
 
 
-def test_compaction_gives_way_while_memory_runs_short():
-    """It took seconds of a thousand busy segments, in which nothing was flushed: appends were held back."""
+def test_compaction_stops_over_soft_limit():
+    """With a thousand busy segments it took seconds without a flush, and appends were throttled."""
 
     async def main():
         _, store, writer = await _trickling()
@@ -83,7 +83,7 @@ def test_compaction_gives_way_while_memory_runs_short():
     asyncio.run(main())
 
 
-def test_compaction_remembers_no_segment_that_is_gone():
+def test_compaction_forgets_deleted_segments():
     """A part of every transaction would have stayed with it for as long as the node ran."""
 
     async def main():

@@ -1,4 +1,4 @@
-"""Long-term storage is full and a chunk waits for room: what is deleted or truncated meanwhile gives it."""
+"""Long-term storage is full and a checkpoint waits: deletions and truncations meanwhile free space for it."""
 
 import asyncio
 from dataclasses import replace
@@ -15,16 +15,16 @@ BY_HAND = replace(SMALL.flush, interval_seconds=1000, inline_below_bytes=1)
 
 
 class FullChunks(MemoryChunks):
-    """Takes `room` bytes in all; `refused` is set when a chunk did not fit."""
+    """Holds `capacity` bytes; `refused` is set when a chunk did not fit."""
 
-    room = 2000
+    capacity = 2000
 
     def __init__(self):
         super().__init__()
         self.refused = asyncio.Event()
 
     async def write(self, name, parts, limiter=None):
-        if sum(map(len, (*parts, *self.chunks.values()))) > self.room:
+        if sum(map(len, (*parts, *self.chunks.values()))) > self.capacity:
             self.refused.set()
             raise Unavailable("No space left on device")
         await super().write(name, parts, limiter)
@@ -69,25 +69,25 @@ async def all_collected(store):
     await opened.flusher.garbage.collect()
 
 
-def test_the_operator_is_told_once_that_storage_takes_nothing_and_that_it_does_again(caplog):
+def test_storage_outage_and_recovery_are_logged_once(caplog):
     async def main():
         world, store, checkpoint = await filled()
         for _ in range(3):
             world.storage.refused.clear()
             await world.storage.refused.wait()
-        world.storage.room = 10_000
+        world.storage.capacity = 10_000
         assert await checkpoint
         await store.stop()
 
     run(main)
-    told = [record.message for record in caplog.records if "long-term storage takes" in record.message]
-    assert told == [
+    logged = [record.message for record in caplog.records if "long-term storage takes" in record.message]
+    assert logged == [
         "container 0: long-term storage takes no chunks: No space left on device",
         "container 0: long-term storage takes chunks again",
     ]
 
 
-def test_a_stream_that_is_deleted_gives_room():
+def test_deletion_frees_full_storage_during_checkpoint():
     async def main():
         world, store, checkpoint = await filled()
         await store.container(OLD).delete(OLD)
@@ -100,7 +100,7 @@ def test_a_stream_that_is_deleted_gives_room():
     run(main)
 
 
-def test_a_truncation_gives_the_room_of_whole_chunks():
+def test_truncation_frees_whole_chunks_during_checkpoint():
     async def main():
         world, store, checkpoint = await filled()
         await store.container(OLD).truncate(OLD, 1000)
@@ -117,12 +117,12 @@ def test_a_truncation_gives_the_room_of_whole_chunks():
 
 
 @pytest.mark.parametrize("change", ["delete", "truncate"])
-def test_what_the_log_says_is_recovered_over_an_index_without_those_extents(change):
-    """The power goes after room was made, before the checkpoint that knows why."""
+def test_recovery_after_early_reclaim_repeats_deletion_from_log(change):
+    """Power cut after the early reclaim, before the checkpoint that covers the deletion."""
 
     async def main():
         world, store, checkpoint = await filled()
-        world.storage.room = 0
+        world.storage.capacity = 0
         if change == "delete":
             await store.container(OLD).delete(OLD)
         else:
@@ -137,7 +137,7 @@ def test_what_the_log_says_is_recovered_over_an_index_without_those_extents(chan
             assert await store.container(OLD).metadata.find(OLD) is None
         else:
             assert await read_all(store, OLD) == b"b" * 800
-        world.storage.room = 2000
+        world.storage.capacity = 2000
         await all_collected(store)
         left = [b"c" * 900] if change == "delete" else [b"b" * 900, b"c" * 900]
         assert sorted(world.storage.chunks.values()) == left
@@ -146,15 +146,15 @@ def test_what_the_log_says_is_recovered_over_an_index_without_those_extents(chan
     run(main)
 
 
-def test_chunks_of_a_merged_segment_stay():
-    """It is gone, and its bytes stand in another now."""
+def test_early_reclaim_spares_chunks_of_merged_segment():
+    """The segment is deleted, and its bytes belong to another now."""
 
     async def main():
         world, store, checkpoint = await filled()
         await store.container(NEW).merge(NEW, OLD)
         world.storage.refused.clear()
         await world.storage.refused.wait()
-        world.storage.room = 3000
+        world.storage.capacity = 3000
         assert await checkpoint
         await all_collected(store)
         assert await read_all(store, NEW) == b"c" * 900 + b"a" * 900 + b"b" * 900

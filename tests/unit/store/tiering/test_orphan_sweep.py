@@ -38,7 +38,7 @@ def _orphan(world: World, epoch: int, sequence: int) -> str:
     return name
 
 
-def test_orphans_of_an_epoch_that_could_not_be_swept_are_swept_later() -> None:
+def test_failed_sweep_is_retried_by_later_epoch() -> None:
     """They stayed for ever once a later epoch's commits had passed their number (simulation seed 1247284)."""
 
     async def main() -> None:
@@ -50,7 +50,7 @@ def test_orphans_of_an_epoch_that_could_not_be_swept_are_swept_later() -> None:
         orphans = [_orphan(world, first, 3)]
         world.storage.faults.unavailable = True
         store = await world.crash(store)
-        await asyncio.sleep(0.01)  # the sweep meets storage that is away
+        await asyncio.sleep(0.01)  # the sweep finds storage unavailable
         world.storage.faults.unavailable = False
         await _write(store, 6)
         orphans.append(_orphan(world, first + 1, 99))
@@ -62,14 +62,16 @@ def test_orphans_of_an_epoch_that_could_not_be_swept_are_swept_later() -> None:
         assert len(world.storage.chunks) == 8
         assert await read_all(store, NAME) == whole
         rows = world.indexes.snapshot(0)
-        assert not [key for key in rows if key.startswith(keys.meta_key("settled/"))], "swept epochs are forgotten"
+        assert not [key for key in rows if key.startswith(keys.meta_key("settled/"))], (
+            "rows of swept epochs are deleted"
+        )
         await store.stop()
 
     asyncio.run(main())
 
 
-def test_epochs_that_do_not_tell_what_they_settled_lose_nothing() -> None:
-    """An index written before epochs told: the number of the last commit bounds what may be deleted of any epoch."""
+def test_sweep_spares_epochs_without_resolved_numbers() -> None:
+    """An index of an earlier version: the number of the last commit bounds what may be deleted of any epoch."""
 
     async def main() -> None:
         world = _world()
@@ -80,12 +82,12 @@ def test_epochs_that_do_not_tell_what_they_settled_lose_nothing() -> None:
         for key in [key for key in table.keys if key.startswith(keys.meta_key("settled"))]:
             table.keys.remove(key)
             del table.values[key]
-        kept = _orphan(world, store.container(NAME).log.epoch, 2)
+        retained = _orphan(world, store.container(NAME).log.epoch, 2)
         orphan = _orphan(world, store.container(NAME).log.epoch, 4)
         whole = await read_all(store, NAME)
         store = await world.crash(store)
         await asyncio.sleep(0.05)
-        assert kept in world.storage.chunks
+        assert retained in world.storage.chunks
         assert orphan not in world.storage.chunks
         assert await read_all(store, NAME) == whole
         await store.stop()
@@ -93,7 +95,7 @@ def test_epochs_that_do_not_tell_what_they_settled_lose_nothing() -> None:
     asyncio.run(main())
 
 
-def test_epochs_that_begin_anew_with_a_lost_log_lose_nothing() -> None:
+def test_sweep_spares_chunks_after_epochs_restart_with_lost_log() -> None:
     async def main() -> None:
         world = _world()
         store = await world.start()
@@ -115,7 +117,7 @@ def test_epochs_that_begin_anew_with_a_lost_log_lose_nothing() -> None:
     asyncio.run(main())
 
 
-def test_epochs_before_the_first_checkpoint_are_swept() -> None:
+def test_sweep_deletes_chunks_of_epochs_before_first_checkpoint() -> None:
     async def main() -> None:
         world = _world()
         store = await world.start()
@@ -123,7 +125,7 @@ def test_epochs_before_the_first_checkpoint_are_swept() -> None:
         orphan = _orphan(world, store.container(NAME).log.epoch, 1)
         world.storage.faults.unavailable = True
         store = await world.crash(store)
-        await asyncio.sleep(0.01)  # the sweep meets storage that is away
+        await asyncio.sleep(0.01)  # the sweep finds storage unavailable
         world.storage.faults.unavailable = False
         await _write(store, 3)
         whole = await read_all(store, NAME)
@@ -136,7 +138,7 @@ def test_epochs_before_the_first_checkpoint_are_swept() -> None:
     asyncio.run(main())
 
 
-def test_what_arrives_after_the_first_sweep_is_swept_by_the_second() -> None:
+def test_second_sweep_deletes_late_chunks() -> None:
     """A write that its owner had sent off when it was lost (simulation seed 3070775388)."""
 
     async def main() -> None:
@@ -160,8 +162,8 @@ def test_what_arrives_after_the_first_sweep_is_swept_by_the_second() -> None:
     asyncio.run(main())
 
 
-def test_a_compaction_given_up_on_stop_leaves_no_chunk(monkeypatch) -> None:
-    """The last checkpoint settled the number of its chunk, which no sweep took then (simulation seed 3070775388)."""
+def test_compaction_cancelled_on_stop_leaves_no_chunk(monkeypatch) -> None:
+    """The last checkpoint resolved the number of its chunk, so no sweep deleted it (simulation seed 3070775388)."""
 
     async def main() -> None:
         world = _world()
@@ -198,8 +200,8 @@ def test_a_compaction_given_up_on_stop_leaves_no_chunk(monkeypatch) -> None:
     asyncio.run(main())
 
 
-def test_an_orphan_that_cannot_be_deleted_does_not_keep_the_others(monkeypatch, caplog) -> None:
-    """It is told of once, and swept when it can be."""
+def test_undeletable_orphan_does_not_block_others(monkeypatch, caplog) -> None:
+    """The failure is logged once, and the orphan deleted once that succeeds."""
     monkeypatch.setattr("sarit.store.store.ORPHAN_SWEEP_RETRY_SECONDS", 0.01)
 
     async def main():
@@ -230,8 +232,8 @@ def test_an_orphan_that_cannot_be_deleted_does_not_keep_the_others(monkeypatch, 
     asyncio.run(main())
 
 
-def test_a_sweep_beside_another_takes_nothing_that_was_committed() -> None:
-    """One forgets what the epochs settled, when it is done; the other had yet to ask."""
+def test_concurrent_sweeps_spare_committed_chunks() -> None:
+    """One sweep deletes the resolved numbers of the epochs before the other has read them."""
 
     async def main():
         world = _world()
@@ -268,7 +270,7 @@ def test_a_sweep_beside_another_takes_nothing_that_was_committed() -> None:
 
 
 @pytest.mark.parametrize("part", ["flush", "compaction"])
-def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_start(part, monkeypatch) -> None:
+def test_late_chunk_of_failed_write_is_swept_at_next_start(part, monkeypatch) -> None:
     """It had been garbage, and collected, before it was there."""
     monkeypatch.setattr("sarit.store.tiering.flusher.CHUNK_RETRY_SECONDS", 0.0)
 
@@ -299,15 +301,17 @@ def test_a_chunk_whose_write_failed_and_that_appears_late_is_swept_at_the_next_s
         await opened.orphan_sweep.run()
         assert failed[0] not in world.storage.chunks
         assert await read_all(store, NAME) == b"x" * 5000
-        marks = keys.meta_key("failed/")
-        assert not [key for key in world.indexes.snapshot(0) if key.startswith(marks)], "swept epochs are forgotten"
+        prefix = keys.meta_key("failed/")
+        assert not [key for key in world.indexes.snapshot(0) if key.startswith(prefix)], (
+            "rows of swept epochs are deleted"
+        )
         await store.stop()
 
     asyncio.run(main())
 
 
-def test_orphans_are_deleted_several_at_a_time_and_no_more_than_the_bound() -> None:
-    """One after the other, each behind chunks of a long flush, they stayed for minutes (simulation seed 91033212)."""
+def test_orphan_deletions_in_flight_are_bounded() -> None:
+    """One by one, each queued after chunks of a long flush, they took minutes (simulation seed 91033212)."""
 
     async def main() -> None:
         world = _world()

@@ -28,7 +28,7 @@ async def fill(flush: FlushLimits, names: list[str], size: int):
 
 
 @pytest.mark.parametrize(("size", "most"), [(999, 16), (1000, 3)])
-def test_small_chunks_are_written_many_at_once_large_ones_few(size, most):
+def test_concurrency_of_small_and_large_chunk_writes(size, most):
     async def main():
         world, flusher = await fill(BY_HAND, SEGMENTS, size)
         under_way, seen = 0, []
@@ -54,7 +54,7 @@ def test_small_chunks_are_written_many_at_once_large_ones_few(size, most):
     ("names", "held_bound", "waits"),
     [(SEGMENTS, 1 << 30, True), (SEGMENTS[:1], 1 << 30, False), (SEGMENTS, 30_000, False)],
 )
-def test_many_small_runs_gather_for_twice_as_long_unless_memory_runs_short(names, held_bound, waits):
+def test_sparse_dirty_bytes_postpone_checkpoint_under_soft_limit(names, held_bound, waits):
     async def main():
         flush = FlushLimits(interval_seconds=1000, trigger_bytes=4000, inline_below_bytes=1, small_extent_bytes=100)
         _, flusher = await fill(flush, names, 6000 // len(names))
@@ -67,7 +67,7 @@ def test_many_small_runs_gather_for_twice_as_long_unless_memory_runs_short(names
 
 
 @pytest.mark.parametrize("short", ["memory", "disk", "log"])
-def test_what_runs_short_while_it_gathers_ends_the_patience(short, monkeypatch):
+def test_shortage_ends_postponed_checkpoint(short, monkeypatch):
     async def main():
         flush = FlushLimits(interval_seconds=4, trigger_bytes=4000, inline_below_bytes=1, small_extent_bytes=100)
         world, flusher = await fill(flush, SEGMENTS, 60)
@@ -86,6 +86,6 @@ def test_what_runs_short_while_it_gathers_ends_the_patience(short, monkeypatch):
         assert flusher._interval_factor() == 1
         while not flusher.statistics.checkpoints:
             await asyncio.sleep(0.005)
-        assert loop.time() - begun < 6  # it looks every half second; what it would wait for is 8 s
+        assert loop.time() - begun < 6  # it evaluates every half second; without that it would wait for 8 s
 
     asyncio.run(main())

@@ -22,7 +22,7 @@ class Part(bytearray):
     """Bytes that can be seen to go."""
 
 
-def test_bytes_that_a_checkpoint_has_written_leave_memory():
+def test_checkpoint_releases_written_bytes():
     async def main():
         world = World(replace(SMALL, containers=1, cache_bytes=0, flush=FlushLimits(interval_seconds=1000)))
         store = await world.start()
@@ -93,7 +93,7 @@ async def _ended(store, storage, checkpoint) -> None:
 
 
 @pytest.mark.parametrize(("cache_bytes", "stays"), [(0, False), (ONE_CHUNK - 1, False), (ONE_CHUNK, True)])
-def test_what_a_chunk_holds_leaves_memory_before_the_others_are_written(cache_bytes: int, stays: bool) -> None:
+def test_written_chunk_leaves_memory_before_other_chunks_are_written(cache_bytes: int, stays: bool) -> None:
     """A checkpoint of a thousand segments takes seconds: it held as much again as may be un-flushed."""
 
     async def main() -> None:
@@ -119,7 +119,7 @@ def test_what_a_chunk_holds_leaves_memory_before_the_others_are_written(cache_by
     asyncio.run(main())
 
 
-def test_what_has_left_memory_can_be_merged_before_the_checkpoint_is_committed() -> None:
+def test_merge_of_evicted_bytes_before_commit() -> None:
     async def main() -> None:
         store, storage, checkpoint, _ = await _half_written(0, SOURCE)
         container = store.container(SEGMENT)
@@ -139,7 +139,7 @@ def test_what_has_left_memory_can_be_merged_before_the_checkpoint_is_committed()
     asyncio.run(main())
 
 
-def test_what_is_kept_and_merged_counts_until_the_target_is_committed() -> None:
+def test_retained_bytes_of_merged_segment_count_until_target_commits() -> None:
     async def main() -> None:
         store, storage, checkpoint, _ = await _half_written(ONE_CHUNK, SOURCE)
         container = store.container(SEGMENT)
@@ -157,7 +157,7 @@ def test_what_is_kept_and_merged_counts_until_the_target_is_committed() -> None:
     asyncio.run(main())
 
 
-def test_what_has_left_memory_can_be_truncated_before_the_checkpoint_is_committed() -> None:
+def test_truncation_of_evicted_bytes_before_commit() -> None:
     async def main() -> None:
         store, storage, checkpoint, _ = await _half_written(0)
         container = store.container(SEGMENT)

@@ -11,7 +11,7 @@ DATA = b"a" * 300 + b"b" * 300 + b"c" * 300 + b"d" * 300 + b"e" * 300
 
 
 def flusher_of(store):
-    """The flusher of the segment's container, which works when told to and not by itself."""
+    """The flusher of the segment's container, which the test runs by hand."""
     for task in [task for hosted in store._hosted for task in hosted.tasks]:
         task.cancel()
     return next(one for one in store.opened() if one.container is store.container(NAME)).flusher
@@ -20,7 +20,7 @@ def flusher_of(store):
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("start", [100, 300, 500, 700, 1300, 1500])
-def test_what_is_left_is_read_and_what_went_is_collected(start, known, crash):
+def test_truncation_during_flush_leaves_no_gap_and_no_garbage(start, known, crash):
     """`known`: the segment's extents are in memory."""
 
     async def main():

@@ -1,4 +1,4 @@
-"""Long-term storage and an index that fail here and there: the others are served on, and nothing is kept for ever."""
+"""Single chunks, deletions or commits fail: everything else is served, and no chunk leaks."""
 
 import asyncio
 from dataclasses import replace
@@ -34,7 +34,7 @@ async def written(world, store, first, last):
     return opened
 
 
-def test_a_compaction_that_is_not_committed_leaves_no_chunk():
+def test_uncommitted_compaction_leaves_no_chunk():
     async def main():
         world = World(limits=replace(SMALL, containers=1, cache_bytes=0, flush=BY_HAND))
         store = await world.start()
@@ -53,7 +53,7 @@ def test_a_compaction_that_is_not_committed_leaves_no_chunk():
         except Unavailable:
             assert opened.flusher.interrupted
         else:
-            raise AssertionError("nobody was told")
+            raise AssertionError("no error was raised")
         opened.container.index.commit = commit
         store = await world.crash(store)
         (opened,) = store.opened()
@@ -67,7 +67,7 @@ def test_a_compaction_that_is_not_committed_leaves_no_chunk():
     run(main)
 
 
-def test_a_damaged_chunk_is_an_error_for_its_readers_alone(caplog):
+def test_damaged_chunk_fails_only_its_readers(caplog):
     async def main():
         world = World(limits=replace(SMALL, containers=1, cache_bytes=0, flush=BY_HAND))
         store = await world.start()
@@ -85,7 +85,7 @@ def test_a_damaged_chunk_is_an_error_for_its_readers_alone(caplog):
     run(main)
 
 
-def test_a_chunk_that_cannot_be_deleted_does_not_keep_the_others():
+def test_undeletable_chunk_does_not_block_others():
     async def main():
         world = World(limits=replace(SMALL, containers=1, flush=BY_HAND))
         store = await world.start()
@@ -123,7 +123,7 @@ def test_a_chunk_that_cannot_be_deleted_does_not_keep_the_others():
     run(main)
 
 
-def test_deletes_that_take_long_do_not_keep_a_checkpoint_waiting(monkeypatch):
+def test_slow_deletions_do_not_delay_checkpoint(monkeypatch):
     async def main():
         world = World(limits=replace(SMALL, containers=1, flush=BY_HAND))
         store = await world.start()
@@ -155,7 +155,7 @@ def _garbage(count):
     return WriteBatch(puts={keys.garbage_key(f"gone-{number:03d}"): b"" for number in range(count)})
 
 
-def test_an_attribute_that_is_set_to_what_it_is_may_be_evicted_meanwhile(monkeypatch):
+def test_attribute_set_to_same_value_may_be_evicted_in_flight(monkeypatch):
     monkeypatch.setattr(metadata, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 8)
 
     async def main():
@@ -213,7 +213,7 @@ def increment(number):
     return AttributeUpdate(attribute(number), REPLACE_IF_EQUALS, number + 1, number)
 
 
-def test_a_merge_may_name_more_attributes_than_are_kept_in_memory(merging):
+def test_merge_names_more_attributes_than_memory_caches(merging):
     async def main():
         store, container = await merging()
         await container.merge(NAME, SOURCE, tuple(map(increment, range(20))))
@@ -223,7 +223,7 @@ def test_a_merge_may_name_more_attributes_than_are_kept_in_memory(merging):
     run(main)
 
 
-def test_an_attribute_that_a_merge_names_may_be_evicted_while_it_waits(merging):
+def test_attribute_of_waiting_merge_may_be_evicted(merging):
     async def main():
         store, container = await merging()
         source = await container.metadata.require(SOURCE)

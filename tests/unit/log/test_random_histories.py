@@ -1,4 +1,4 @@
-"""Random lives of the local log against a list: appends, truncations, restarts, kills and power cuts.
+"""Random histories of the local log against a list: appends, truncations, restarts, kills and power cuts.
 
 What was acknowledged is there; what was queued when the process ended may be, from its beginning on and without gaps.
 """
@@ -22,7 +22,7 @@ acts = st.one_of(
 )
 
 
-class Life:
+class History:
     """The log, and beside it what must be found in it."""
 
     def __init__(self, seed: int) -> None:
@@ -58,7 +58,7 @@ class Life:
         future.add_done_callback(done)
         return future
 
-    async def live(self, history) -> None:
+    async def run(self, history) -> None:
         log, waiting = await self.open(), []
         for what, count, size in history:
             if what == "append":
@@ -86,6 +86,6 @@ class Life:
 
 @given(st.lists(acts, max_size=30), st.integers(0, 1000))
 @settings(max_examples=300, deadline=None)
-def test_what_was_acknowledged_is_found_whatever_comes(history, seed) -> None:
-    life = Life(seed)
-    simulate(lambda: life.live(history))
+def test_random_history_recovers_acknowledged_frames(history, seed) -> None:
+    runner = History(seed)
+    simulate(lambda: runner.run(history))

@@ -22,20 +22,20 @@ def frame(number: int) -> WriteBatch:
 
 @dataclass
 class Disk:
-    """Three lives of one directory: copies show what the page cache would, `lost` is what the disk never got."""
+    """Three runs on one directory: copies have what the page cache shows, `lost` is what the disk never got."""
 
     root: str
     lost: tuple[int, int] = (0, 0)
     rewritten: set[int] = field(default_factory=set)
 
-    def directory(self, life: int) -> str:
-        return f"{self.root}/{life}"
+    def directory(self, run: int) -> str:
+        return f"{self.root}/{run}"
 
-    def wal(self, life: int) -> str:
-        return f"{self.directory(life)}/{NAME}-wal"
+    def wal(self, run: int) -> str:
+        return f"{self.directory(run)}/{NAME}-wal"
 
-    def size(self, life: int) -> int:
-        return os.path.getsize(self.wal(life))
+    def size(self, run: int) -> int:
+        return os.path.getsize(self.wal(run))
 
     def copy(self, old: int, new: int) -> None:
         """The process is killed: all that the cache shows is there, shared memory is not."""
@@ -55,7 +55,7 @@ class Disk:
                     file.write(b"\0")
 
     async def fail_a_sync(self) -> None:
-        """Life 1: frame 50 is committed; the sync of frame 100 fails, which its caller is told; life 2 begins."""
+        """Run 1: frame 50 is committed; the sync of frame 100 fails, and its commit with it; run 2 begins."""
         index = await SqliteIndexProvider(real_env(), self.directory(1)).open(0)
         await index.commit(frame(50))
         begin = self.size(1)
@@ -94,7 +94,7 @@ class WatchedFile:
         self._disk.rewritten |= self._written
 
 
-def test_what_is_committed_above_it_survives_a_power_cut(tmp_path):
+def test_commit_after_failed_sync_survives_power_cut(tmp_path):
     async def main():
         disk = Disk(str(tmp_path))
         await disk.fail_a_sync()
@@ -110,7 +110,7 @@ def test_what_is_committed_above_it_survives_a_power_cut(tmp_path):
     asyncio.run(main())
 
 
-def test_the_wal_is_durable_before_it_is_copied(tmp_path, monkeypatch):
+def test_wal_is_synced_before_copy(tmp_path, monkeypatch):
     """Else a power cut in the middle of the copy left some pages of a commit in the database, and none in the WAL."""
 
     async def main():
@@ -144,7 +144,7 @@ class Answering:
     def execute(self, statement):
         assert statement == "PRAGMA wal_checkpoint(TRUNCATE)"
         if self._code:
-            error = sqlite3.OperationalError("told to fail")
+            error = sqlite3.OperationalError("injected failure")
             error.sqlite_errorcode = self._code
             raise error
         return self
@@ -153,15 +153,15 @@ class Answering:
         return (0, 0, 0)
 
 
-def test_a_wal_that_cannot_be_copied_is_no_success_unless_there_is_no_room():
-    """Without room it stays where it is: opening must be possible on a full disk, and gives room back."""
+def test_failed_wal_copy_fails_open_unless_disk_is_full():
+    """On a full disk the rest stays in the WAL: opening must be possible there, and frees space."""
     sqlite._empty_wal(Answering(0))
     sqlite._empty_wal(Answering(sqlite3.SQLITE_FULL))
     with pytest.raises(sqlite3.OperationalError):
         sqlite._empty_wal(Answering(sqlite3.SQLITE_IOERR_FSYNC))
 
 
-def test_an_index_opens_while_another_process_reads_it(tmp_path, monkeypatch):
+def test_index_opens_beside_reader_in_other_process(tmp_path, monkeypatch):
     """A backup must not keep a node from its start: what the WAL holds is durable, and copied later."""
     monkeypatch.setattr(sqlite, "INDEX_LOCK_TIMEOUT_SECONDS", 0)
 

@@ -1,4 +1,4 @@
-"""Spare files of the log are given back when the disk is nearly full, but for the one that opening needs."""
+"""Recycled files are removed when the disk is nearly full, except the one that the next opening needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.log.test_faults import names, provider
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
 
 
-def test_spares_are_given_back_but_one() -> None:
+def test_release_removes_recycled_files_but_one() -> None:
     async def main() -> None:
         machine = Machine()
         logs = provider(machine)
@@ -39,7 +39,7 @@ def test_spares_are_given_back_but_one() -> None:
 
 
 class FullFiles:
-    """The files of a machine whose disk refuses the next header: one that copies on write needs room for it, too."""
+    """The files of a machine whose disk refuses the next header, as a copy-on-write file system may."""
 
     def __init__(self, files: Any, refusals: int) -> None:
         self._files, self.refusals = files, refusals
@@ -55,14 +55,14 @@ class FullFiles:
             def pwrite(parts: Any, offset: int) -> int:
                 self.refusals -= 1
                 if self.refusals >= 0:
-                    raise OSError(errno.ENOSPC, "told to have no room")
+                    raise OSError(errno.ENOSPC, "injected: no space")
                 return write(parts, offset)
 
             file.pwrite = pwrite
         return file
 
 
-def test_a_spare_that_could_not_be_written_is_a_spare_still() -> None:
+def test_recycled_file_stays_recycled_after_failed_reuse() -> None:
     async def main() -> None:
         env = Machine().env()
         files = FullFiles(env.files, 3)
@@ -71,7 +71,7 @@ def test_a_spare_that_could_not_be_written_is_a_spare_still() -> None:
         maker.reserve()
         recycled = list(maker.recycled)
         for _ in range(3):
-            with pytest.raises(OSError, match="no room"):
+            with pytest.raises(OSError, match="no space"):
                 maker.make(1, 0, 0, opening=True)
             assert maker.recycled == recycled
         maker.make(1, 0, 0, opening=True).file.close()
