@@ -64,7 +64,9 @@ def test_folders_have_chains_and_circles_too(tmp_path):
 
 def test_a_room_counts_each_folder_in_it_as_one_module(tmp_path):
     tree = {
+        "__init__.py": "",
         "top.py": "import toy.box.a",
+        "box/__init__.py": "",
         "box/a.py": "import toy.box.b",
         "box/b.py": "import toy.box.c",
         "box/c.py": "",
