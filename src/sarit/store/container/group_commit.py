@@ -2,7 +2,8 @@
 
 Theory of operation.  Group commit happens at two levels, and both are one idea: while one write is in progress, what
 arrives meanwhile is collected for the next.  At this level, a container batches operations into a *frame*.  At the
-level below, its log batches frames into a *group*, with one write and one sync (`log/writer.py`).
+level below, its log batches frames into a *group*, with one write and one sync (`log/writer.py`).  Each
+container has its own log and log thread: containers do not share a sync.
 
 Group commit is self-clocked; there is no timer.  While MAX_FRAMES_IN_FLIGHT frames are with the log, operations are
 added to the current batch.  When a frame becomes durable, the next batch is sent.  More than one frame is in flight

@@ -1,0 +1,50 @@
+"""The documents name modules that exist, and keep their lines short."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# What is written for today's code.  Decisions and the change log tell of the code of their day.
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    *sorted((ROOT / "docs" / "formats").glob("*.md")),
+]
+MAX_LINE_CHARACTERS = 120
+# `store/container/state.py`, `tests/contract/`: a path in backticks with at least one slash.
+_NAMED = re.compile(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.(?:py|proto|md|sh|txt|json|jsonl|toml))?)`")
+# Where a path may begin.  A path under src/sarit is written without it.
+_BASES = (ROOT, ROOT / "src", ROOT / "src" / "sarit", ROOT / "docs")
+
+
+def named_paths(text: str) -> list[str]:
+    """Paths of this repository that a text names in backticks."""
+    return _NAMED.findall(text)
+
+
+def test_documents_name_files_that_exist() -> None:
+    wrong = [
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in PAGES
+        for path in named_paths(page.read_text())
+        if not any((base / path).exists() for base in (*_BASES, page.parent))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_named_paths_are_found_in_a_text() -> None:
+    text = "See `store/container/state.py`, `tests/contract/` and `Segment.check`; not `a word` or `state.py`."
+    assert named_paths(text) == ["store/container/state.py", "tests/contract/"]
+
+
+def test_lines_of_documents_are_short() -> None:
+    wrong = [
+        f"{page.relative_to(ROOT)}:{number} has {len(line)} characters"
+        for page in PAGES
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if len(line) > MAX_LINE_CHARACTERS and not line.startswith("|") and "](" not in line
+    ]
+    assert not wrong, "\n".join(wrong)
