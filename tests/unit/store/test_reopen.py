@@ -30,13 +30,13 @@ def test_container_reopens_after_close_fails(part):
                 await right()
                 closed.append(name)
                 if name == part:
-                    raise OSError("told to fail at close")
+                    raise OSError("made to fail at close")
 
             return close
 
         for name in ("log", "index"):
             getattr(container, name).close = failing(name)
-        container.fail(Unavailable("told to fail"))
+        container.fail(Unavailable("made to fail"))
         for _ in range(100):
             if len(store.opened()) == store.limits.containers:
                 break

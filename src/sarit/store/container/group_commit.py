@@ -115,9 +115,9 @@ class GroupCommit:
             frame = self._start_overflow_batch(frame, parts)
         frame.bytes += size
         if not isinstance(operation, Append):
-            held = operation_bytes(operation, size)
-            frame.charged_bytes += held
-            self._state.dirty.add_operation(held)
+            charge = operation_bytes(operation, size)
+            frame.charged_bytes += charge
+            self._state.dirty.add_operation(charge)
         frame.operations.append(operation)
         frame.done.append(done)
         if frame.bytes >= FRAME_TARGET_BYTES:

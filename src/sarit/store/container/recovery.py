@@ -65,9 +65,9 @@ async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
         wall_ms, operations = decode_frame(frame.payload)
         for operation in operations:
             if not isinstance(operation, Append):
-                held = operation_bytes(operation, operation.encode([]))
-                state.dirty.add_operation(held)
-                state.dirty.operations_applied(held)
+                charge = operation_bytes(operation, operation.encode([]))
+                state.dirty.add_operation(charge)
+                state.dirty.operations_applied(charge)
             if not isinstance(operation, Create):
                 segment = await metadata.by_id(operation.segment)
                 if isinstance(operation, Merge):

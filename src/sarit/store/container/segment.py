@@ -350,7 +350,7 @@ class SegmentSnapshot:
     It belongs to the checkpoint, which notes in `extents` and `inlined` where the bytes of `blocks` are then."""
 
     segment: Segment
-    gone: bool
+    deleted: bool
     merged: bool
     record: bytes
     length: int
@@ -367,10 +367,10 @@ def copy_segment(segment: Segment, truncated: bool) -> SegmentSnapshot:
     """Copy a segment for a checkpoint, which flushes its dirty attributes and entries from now on.
 
     `truncated`: it was truncated since the snapshot before."""
-    gone = segment.deleted
+    deleted = segment.deleted
     attributes: dict[bytes, int] = {}
     entries: dict[bytes, Entry] = {}
-    if not gone:
+    if not deleted:
         attributes = {key: segment.attributes[key].applied for key in segment.dirty_attributes}
         segment.flushing_attributes = segment.dirty_attributes
         segment.dirty_attributes = set()
@@ -378,7 +378,7 @@ def copy_segment(segment: Segment, truncated: bool) -> SegmentSnapshot:
             entries = segment.table.flushing = segment.table.dirty
             segment.table.dirty = {}
     return SegmentSnapshot(
-        segment, gone, segment.merged_into is not None, b"" if gone else segment.record(),
+        segment, deleted, segment.merged_into is not None, b"" if deleted else segment.record(),
         segment.length, segment.start, list(map(BlockSnapshot, segment.tail)),
         attributes, entries, truncated,
     )  # fmt: skip

@@ -95,7 +95,7 @@ class BatchBuilder:
         assert not snapshot.uncopied, snapshot
         batch, garbage = WriteBatch(), snapshot.garbage
         for turn, item in enumerate(snapshot.segments.values()):
-            if item.gone:
+            if item.deleted:
                 await self._add_deleted(item, batch, garbage)
             else:
                 await self._add_segment(item, batch, garbage)

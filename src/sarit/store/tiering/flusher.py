@@ -354,7 +354,7 @@ class Flusher:
         container = self._container
         for item in snapshots:
             segment = item.segment
-            if item.gone:
+            if item.deleted:
                 container.state.forget(segment)
                 self.compactor.forget(segment)
                 continue

@@ -81,16 +81,16 @@ def test_released_append_is_refused_after_the_acknowledgements_of_the_frame_that
     async def main():
         async with exhausted() as store:
             container = store.container(BIG)
-            told = []
+            order = []
             writer = Writer(store, OTHER, b"o" * 16)
             await writer.set_up()
             writer.append(b"at a wrong offset", 1, 77)
-            writer.replies.refused = lambda *_: told.append("refused")
+            writer.replies.refused = lambda *_: order.append("refused")
             container.group_commit.add(
-                container.state.delete(container.state.names[BIG]), lambda _: told.append("deleted")
+                container.state.delete(container.state.names[BIG]), lambda _: order.append("deleted")
             )
             await container.group_commit.wait_durable()
-            assert told == ["deleted", "refused"]
+            assert order == ["deleted", "refused"]
 
     asyncio.run(main())
 

@@ -73,7 +73,7 @@ def test_callback_that_raises_does_not_stop_other_replies():
         store, container, first, second, woken = await two_of_whom_one_raises()
         first.append(b", twice", 1)
         container.group_commit.barrier(lambda error: first.replies.refused(None, None, error))  # of the same operation
-        second.append(b", told", 1)
+        second.append(b", replied", 1)
         async with asyncio.timeout(5):
             await container.group_commit.wait_durable()
         assert len(first.replies.acknowledgements) == len(second.replies.acknowledgements) == 1
@@ -83,7 +83,7 @@ def test_callback_that_raises_does_not_stop_other_replies():
         assert isinstance(container.failure, Bug)
         assert bugs == [container.failure]
         await recovered(store, container)
-        assert await serves(store) == b"acknowledged, twice, told, and more"
+        assert await serves(store) == b"acknowledged, twice, replied, and more"
 
     run(main())
 
@@ -99,7 +99,7 @@ def test_failure_callback_that_raises_does_not_stop_others_or_recovery():
         second.append(b"unknown", 1)
         error = Unavailable("the test says so")
         container.fail(error)
-        assert [type(told) for told in second.replies.errors] == [Unavailable]
+        assert [type(error) for error in second.replies.errors] == [Unavailable]
         assert woken == [error] * 3
         assert len(bugs) == 1
         assert isinstance(bugs[0], Bug)
@@ -124,7 +124,7 @@ def test_throttled_appends_are_all_refused_with_unavailable_on_failure():
             writer.append(b"held back", 1)
         assert container.throttled == 2
         container.fail(NotFound("something else"))
-        assert [[type(told) for told in writer.replies.errors] for writer in writers] == [[Unavailable]] * 2
+        assert [[type(error) for error in writer.replies.errors] for writer in writers] == [[Unavailable]] * 2
         await recovered(store, container)
 
     run(main())

@@ -151,9 +151,9 @@ def test_recovery_that_hits_a_bug_is_logged_and_retried(bug, monkeypatch, caplog
         await recovered(store, failed)
         assert not bugs
         assert await serves(store) == b"acknowledged, and more"
-        told = [record for record in caplog.records if record.levelno == logging.CRITICAL]
-        assert len(told) == 2
-        assert all(record.exc_info is not None and record.exc_info[1] is bug for record in told)
+        logged = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+        assert len(logged) == 2
+        assert all(record.exc_info is not None and record.exc_info[1] is bug for record in logged)
 
     asyncio.run(main())
 

@@ -9,7 +9,7 @@ from tests.unit.store.harness import World, Writer, read_all
 NAME = "scope/stream/0.#epoch.0"
 
 
-@pytest.mark.parametrize("reload", [False, True], ids=["first look", "read again"])
+@pytest.mark.parametrize("reload", [False, True], ids=["first read", "read again"])
 def test_extents_read_during_commit_are_not_used(reload):
     async def main():
         store = await World().start()
@@ -29,22 +29,22 @@ def test_extents_read_during_commit_are_not_used(reload):
         if reload:
             await container.metadata.chunks(segment)
 
-        commit, committed, told = container.index.commit, asyncio.Event(), asyncio.Event()
+        commit, committed, notified = container.index.commit, asyncio.Event(), asyncio.Event()
 
         async def slowly(batch):
             await commit(batch)
             committed.set()
-            await told.wait()  # the index has committed, the event loop does not know yet
+            await notified.wait()  # the index has committed, the event loop does not know yet
 
         container.index.commit = slowly
         checkpoint = asyncio.ensure_future(opened.flusher.checkpoint())
         await committed.wait()
-        look = container.metadata.reload_chunks if reload else container.metadata.chunks
-        looking = asyncio.ensure_future(look(segment))
-        await asyncio.wait([looking], timeout=0.05)
-        told.set()
+        read = container.metadata.reload_chunks if reload else container.metadata.chunks
+        reading = asyncio.ensure_future(read(segment))
+        await asyncio.wait([reading], timeout=0.05)
+        notified.set()
         assert await checkpoint
-        await looking
+        await reading
         assert [(extent.start, extent.end) for extent in await container.metadata.chunks(segment)] == [(0, 300)]
         writer.append(b"y" * 300, 2)
         await writer.wait_for_replies()
