@@ -86,6 +86,7 @@ async def open_container(
         await replay_log(container, checkpoint)
         container.serve()
         flusher = Flusher(container, flush, checkpoint.chunk_sequence)
+        container.wake_flusher = flusher.wake
         flusher.checkpoint_frame = checkpoint.frame
         await delete_transients(container)
         return Opened(container, flusher, OrphanSweep(container, checkpoint))
@@ -307,7 +308,7 @@ class SegmentStore:
                         reported = True
                 for opened in self.opened():
                     opened.container.control_limit.recheck()
-                if self.budget.over_append_limit:  # a flusher that found all its bytes in flight waits for its interval
+                if self.budget.over_append_limit:  # a flusher may have missed its wake-up between two cycles
                     self._wake_flushers()
                 await asyncio.sleep(FREE_SPACE_INTERVAL_SECONDS)
         finally:

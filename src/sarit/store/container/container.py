@@ -83,6 +83,7 @@ class Container:
         self._report_failure = on_failure
         self.append_gate = AppendGate(budget)
         self.control_limit = ControlLimit(budget, log)
+        self.wake_flusher: Callable[[], None] | None = None
         self.failure: BaseException | None = None
         self._compaction_ended = asyncio.Event()
         # The first epoch whose commits record the highest chunk number they resolve.
@@ -97,6 +98,10 @@ class Container:
         def durable(began: float, size: int) -> None:
             self.rate_limiters.read.observe_appends(began, size)
             self.account()  # a deletion or truncation freed memory; without long-term storage no flush would report it
+            # Over the limit all appends wait for flushes.  A flusher that found these bytes still on their way to the
+            # log would wait for its interval.
+            if self.budget.over_append_limit and self.wake_flusher is not None:
+                self.wake_flusher()
 
         self.group_commit = GroupCommit(self.env, self.log, self.state, self._failed, durable)
         self._report()

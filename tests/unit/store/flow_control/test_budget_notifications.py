@@ -140,6 +140,27 @@ def test_append_after_throttled_ones_waits_also_below_the_limit():
     asyncio.run(main())
 
 
+def test_frame_that_becomes_durable_over_the_limit_wakes_the_flusher():
+    """Else a flusher that found nothing applied yet waited for its interval, and all appends of the node with it."""
+
+    async def main():
+        store = await World(limits=LIMITS).start()
+        without_timers(store)
+        container = store.container(SEGMENT)
+        await container.create(SEGMENT)
+        writer, lengths = Writer(store, SEGMENT), []
+        await writer.set_up()
+        container.wake_flusher = lambda: lengths.append(container.state.names[SEGMENT].length)
+        writer.append(b"x" * 10, 1)
+        await writer.wait_for_replies()
+        assert not lengths, "below the limit"
+        writer.append(b"x" * 200_000, 2)
+        await writer.wait_for_replies()
+        assert lengths == [200_010], "applied by then"
+
+    asyncio.run(main())
+
+
 class Log:
     short_of_space = False
 
