@@ -1,13 +1,13 @@
-"""How many may be in at once, and when it is worth saying that nobody else may come in.  Pure."""
+"""A limit on connections, and when to log that it is reached.  Pure."""
 
 from __future__ import annotations
 
 
 class Admission:
-    """Judges newcomers by how many are in already.
+    """Admits connections up to a limit.
 
-    Thousands may be refused in a second: `should_report` is true for one of them, and again only after a tenth of the
-    places was free meanwhile."""
+    Thousands may be refused in a second.  `should_report` is true for one of them, and again only after a tenth of the
+    limit was free."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -17,7 +17,7 @@ class Admission:
         return f"<Admission of {self.most}>"
 
     def admits(self, inside: int) -> bool:
-        """Whether one more may come in when `inside` are."""
+        """Whether one more is admitted when `inside` are open."""
         if inside < self.most - self.most // 10:
             self._reported = False
         return inside < self.most

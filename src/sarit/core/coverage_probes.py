@@ -1,8 +1,10 @@
-"""Places worth reaching, by name: a test that never came there has shown nothing about them.
+"""Coverage probes: named places in the code that tests should reach.
 
-Code calls `coverage_probe("log_rolled")` where something rare happens.  Nobody listens in production.  The simulation
-counts what its seeds reach (and may end the process there): docs/testing.md.  After FoundationDB's `CODE_PROBE` and
-TigerBeetle's coverage marks.  Not for hot paths: once for an event of the node, never once for an append.
+Code calls `coverage_probe("log_rolled")` where something rare happens.  There is no listener in production.  The
+simulation counts the probes that its seeds reach, and may end the process there: docs/testing.md.
+
+Modelled on FoundationDB's `CODE_PROBE` and TigerBeetle's coverage marks.  Not for hot paths: at most once per event of
+the node, never once per append.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ _listeners: list[Callable[[str], None]] = []
 
 
 def coverage_probe(name: str) -> None:
-    """This place was reached."""
+    """Report that this place was reached."""
     for listener in _listeners:
         listener(name)
 
 
 @contextmanager
 def listening(listener: Callable[[str], None]) -> Iterator[None]:
-    """Have `listener` called with every name that is reached meanwhile.  Not for several threads."""
+    """Call `listener` with every name that is reached within the block.  Not thread-safe."""
     _listeners.append(listener)
     try:
         yield

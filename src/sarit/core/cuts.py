@@ -1,7 +1,7 @@
 """Stream cuts: {segment: offset in bytes}, a consistent position in a stream; bytes and text as Java has them.
 
 The formats, with an example, are in docs/formats/stream-cut.md.  A cut may also be *unbounded*, which means the head
-or the tail of whatever it is asked of; it names no stream, and here it is None.
+or the tail of any stream; here it is None.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StreamCut:
         return to_text(self)
 
     def covers(self, ranges: Mapping[SegmentId, KeyRange]) -> bool:
-        """Whether its segments cover the key space exactly once; `ranges` knows at least those of the cut."""
+        """Whether its segments cover the key space exactly once; `ranges` has at least those of the cut."""
         return tiles(ranges[segment] for segment in self.positions)
 
 
@@ -85,7 +85,7 @@ def from_bytes(data: bytes) -> StreamCut | None:
     cursor = Cursor(data)
     cut = read_cut(cursor)
     if not cursor.at_end:
-        raise Invalid("a stream cut has bytes behind its end")
+        raise Invalid("a stream cut has bytes after its end")
     return cut
 
 
@@ -104,7 +104,7 @@ def read_cut(cursor: Cursor) -> StreamCut:
 
 
 def to_text(cut: StreamCut | None) -> str:
-    """The form people pass around: one line, safe in a shell."""
+    """The text form: one line, safe in a shell."""
     if cut is None:
         return UNBOUNDED_TEXT
     segments = cut.positions

@@ -1,4 +1,4 @@
-"""What can go wrong, sorted by what the caller must do about it.
+"""Errors, by what the caller must do about them.
 
 Wire replies and gRPC statuses map to these kinds in one table each
 (`store/server/replies.py`, `rpc/grpc_server.py`).  A bug is an AssertionError instead.
@@ -8,23 +8,23 @@ from __future__ import annotations
 
 
 class SaritError(Exception):
-    """Base of everything Sarit raises on purpose."""
+    """Base of all errors that Sarit raises."""
 
 
 class Invalid(SaritError):
-    """The call itself is wrong: fix it; retrying cannot help."""
+    """The call is wrong: fix it; a retry cannot help."""
 
 
 class NotFound(SaritError):
-    """The named thing does not exist (any more)."""
+    """The named object does not exist."""
 
 
 class Exists(SaritError):
-    """The named thing exists already; nothing was changed."""
+    """The named object exists already; nothing was changed."""
 
 
 class Sealed(SaritError):
-    """The segment or stream is sealed: it takes no more data, for ever."""
+    """The segment or stream is sealed: it accepts no more data, for ever."""
 
 
 class Truncated(SaritError):
@@ -45,7 +45,7 @@ class Conflict(SaritError):
 
 
 class Fenced(SaritError):
-    """Somebody with a higher epoch owns this now: stop."""
+    """A process with a higher epoch owns this now: stop."""
 
 
 class Unavailable(SaritError):
@@ -53,4 +53,4 @@ class Unavailable(SaritError):
 
 
 class Corrupt(SaritError):
-    """Stored bytes are not what was written: stop and alarm; never repair by guessing."""
+    """Stored bytes are not what was written: stop and raise an alarm; never guess a repair."""

@@ -4,12 +4,12 @@ A stream's active segments tile the space: sorted, the first range begins at 0.0
 begins with *the same double* as the one before ends.  Bounds are therefore computed once and shared, never compared
 with a tolerance.
 
-A range is written [low, high), but a key that falls exactly on a bound belongs to the *lower* range, as the clients
-have it: ranges are looked up by their high bound, and the smallest one that is not below the key wins.  The key 0.0
-belongs to the first range.
+A range is written [low, high), but a key exactly on a bound belongs to the *lower* range, as in the official clients:
+they search by high bound, and the smallest one that is not below the key wins.  The key 0.0 belongs
+to the first range.
 
-A routing key's place is MurmurHash3 (x64, 128 bit) of its UTF-16LE code units, seed 1741865571 (Java's hash code of
-"EventRouter"); the upper 52 bits of the first half are the fraction.  Source: naming.md par. 3, Pravega `HashHelper`.
+The position of a routing key is MurmurHash3 (x64, 128 bit) of its UTF-16LE code units, seed 1741865571 (Java's hash
+code of "EventRouter"); the upper 52 bits of the first half are the fraction.  Source: naming.md par. 3, Pravega `HashHelper`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FRACTION: Final = 2.0**-52
 
 
 def hash_key(key: str) -> float:
-    """Where a routing key falls, in [0, 1).  The same double in every client and release, for ever."""
+    """The position of a routing key in [0, 1).  It must never change: every client and release computes the same."""
     digest = mmh3.mmh3_x64_128_uintdigest(key.encode("utf-16-le", "surrogatepass"), _EVENT_ROUTER_SEED)
     return ((digest & _LOW_64_BITS) >> _UNUSED_BITS) * _FRACTION
 
@@ -105,7 +105,7 @@ def tiles(ranges: Iterable[KeyRange]) -> bool:
 
 
 class RangeMap(Generic[V]):
-    """Who owns which range of the whole key space; lookup by high bound."""
+    """A map from ranges that tile the key space to owners; searched by high bound."""
 
     __slots__ = ("_highs", "_values", "ranges")
 
@@ -123,7 +123,7 @@ class RangeMap(Generic[V]):
         return f"RangeMap({list(zip(self.ranges, self._values, strict=True))})"
 
     def at(self, place: float) -> V:
-        """The owner of a place in [0, 1]."""
+        """The owner of a position in [0, 1]."""
         return self._values[bisect_left(self._highs, place)]
 
     def of_key(self, key: str) -> V:

@@ -1,6 +1,6 @@
-"""Every bound of the system, by name, unit last.
+"""Every fixed bound, interval and size of the system, by name, unit last.
 
-What is a user's choice is in `node/settings.py`; these are the walls behind it.
+Settings that an operator chooses are in `node/settings.py`.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ MAX_WRITER_ID_BYTES: Final = KIB  # part of a table's key
 MAX_OUTCOME_WAIT_SECONDS: Final = 30.0
 MAX_LISTED_TRANSACTIONS: Final = 500
 MAX_STREAMS_COUNTED_FOR_PRUNING: Final = 10_000
-MAX_CALLS: Final = 5_000  # under way, of some 40 kB each
-MAX_CALLS_PER_NAME: Final = 500  # of those, that wait for one stream, group or table: the others go on beside it
+MAX_CALLS: Final = 5_000  # under way; each takes about 40 kB
+MAX_CALLS_PER_NAME: Final = 500  # of those, calls on one stream, group or table: calls on others must find a place
 
 # -- numbers the protocol gives a meaning ------------------------------------------------------
 NULL_ATTRIBUTE_VALUE: Final = -(1 << 63)
@@ -117,11 +117,11 @@ REPEATED_SIGNAL_SECONDS: Final = 1.0
 
 # -- the interpreter ---------------------------------------------------------------------------
 SWITCH_INTERVAL_SECONDS: Final = 0.0001
-# Objects more than there were, then scans of the younger generation: for bursts, between those by the clock
-# (node/gc_scheduler.py).
+# Thresholds of the interpreter's own collections, for bursts between those of the timer (node/gc_scheduler.py).
 GC_THRESHOLDS: Final = (20_000, 0, 1_000)
 GC_INTERVAL_SECONDS: Final = 0.25
-# Behind each look so many times what it took, at least: where much is in flight they would take a tenth of the time.
+# A collection is followed by a pause of at least that many times its duration: under load, collections at a fixed
+# interval took a tenth of the time.
 GC_INTERVAL_FACTOR: Final = 50
 MAX_GC_INTERVAL_SECONDS: Final = 1.0
 FULL_GC_OBJECTS: Final = 2_000_000

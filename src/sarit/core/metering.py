@@ -1,11 +1,10 @@
-"""Rates of segments, and what they call for: the words that stores and controllers share about scaling by rate.
+"""Rates of segments and the scaling that they require: shared by stores and controllers.
 
-A store averages the events and bytes that each segment takes over four windows, in the way of load averages: a rate
-counts the less the longer ago it was, by 1/e for each window that passed.  A segment is *hot* when it lies above the
-target rate: five times above over the shortest window, twice over the second, at all over the third.  It is *cold*
-when it lies below the target over these three, and below half of it over the longest.  A window only counts once it
-has been measured whole, and none counts within the cool-down after the segment began: what a scale brought is left
-alone until its own rates are known, so that a stream does not flap.
+A store averages the events and bytes of each segment over four windows, as exponentially weighted moving averages: the
+weight of a sample falls by 1/e per window.  A segment is *hot* when its rate is above five times the target over the
+shortest window, twice the target over the second, or the target over the third.  It is *cold* when its rate is below
+the target over these three and below half of it over the longest.  A window counts only once it has been measured
+whole.  No window counts within the cool-down after the segment was created, so that a stream does not oscillate.
 
 Source of the rules and of the default times: Pravega `AutoScaleProcessor`, `AutoScalerConfig`.
 """
@@ -25,7 +24,7 @@ _COLD_SHARE: Final = 0.5
 
 
 class ScaleAdvice(Enum):
-    """What the rates of a segment call for."""
+    """The scaling that the rates of a segment require."""
 
     NONE = "none"
     SPLIT = "split"
@@ -34,10 +33,10 @@ class ScaleAdvice(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScalingTimes:
-    """How fast streams scale; seconds.  Tests shrink all of them alike.
+    """How fast streams scale; seconds.
 
-    `windows`: what rates are averaged over, shortest first.  `interval`: from one look at the rates to the next.
-    `cool_down`: no scale of a segment younger than that.  `mute`: from one request for a segment to its next."""
+    `windows`: of the averages, shortest first.  `interval`: from one evaluation of the rates to the next.
+    `cool_down`: the least age of a segment that is scaled.  `mute`: between two requests for one segment."""
 
     windows: tuple[float, float, float, float] = (120.0, 300.0, 600.0, 1200.0)
     interval: float = 5.0
@@ -52,7 +51,7 @@ class ScalingTimes:
             raise Invalid("the cool-down of scaling by rate is a time in seconds")
 
     def shrunk(self, factor: float) -> ScalingTimes:
-        """The same, so many times faster."""
+        """The same, `factor` times faster: for tests."""
         two, five, ten, twenty = (window / factor for window in self.windows)
         return ScalingTimes(
             (two, five, ten, twenty), self.interval / factor, self.cool_down / factor, self.mute / factor
@@ -61,7 +60,7 @@ class ScalingTimes:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Of one segment, per second, over each window, shortest first; measured for `age` seconds."""
+    """Rates of one segment per second over each window, shortest first; measured for `age` seconds."""
 
     events: tuple[float, float, float, float]
     bytes: tuple[float, float, float, float]
@@ -79,7 +78,7 @@ NO_RATES: Final = Rates((0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0), 0.0)
 
 
 def scale_advice(policy: ScalingPolicy, rates: Rates, times: ScalingTimes) -> ScaleAdvice:
-    """What a segment's rates call for under a policy."""
+    """The scaling that the rates of a segment require under a policy."""
     target, age = float(policy.target_rate), rates.age
     if policy.type is ScaleType.FIXED or target <= 0 or age < times.cool_down:
         return ScaleAdvice.NONE

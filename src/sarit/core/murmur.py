@@ -1,6 +1,6 @@
 """MurmurHash3, x64, 128 bit, with seeds as Java has them: a negative seed is sign-extended to 64 bit.
 
-The `mmh3` package takes seeds of 32 bit alone, which is another hash when the seed is negative.  Source: naming.md
+The `mmh3` package accepts only 32-bit seeds, which gives another hash when the seed is negative.  Source: naming.md
 par. 3 (the router of key-value tables), Guava `Hashing.murmur3_128`; A. Appleby's description of MurmurHash3.
 """
 

@@ -1,4 +1,4 @@
-"""Names of scopes, streams and segments, and the ids inside them.
+"""Names of scopes, streams and segments, and the ids in them.
 
 A stream segment is `scope/stream/<number>.#epoch.<epoch>`; derived segments append a suffix:
 `#transaction.<32 hex>`, `#transient.<32 hex>.<32 hex>`, `#index`.  A segment id packs
@@ -139,5 +139,5 @@ def parent_segment(name: str) -> str:
 
 
 def placement_key(name: str) -> str:
-    """What decides the container of a segment: all segments derived from one share it."""
+    """The part of a name that selects the container: all segments derived from one share it."""
     return parent_segment(name).partition(EPOCH_DELIMITER)[0]

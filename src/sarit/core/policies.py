@@ -1,4 +1,4 @@
-"""How a stream scales and how long it keeps its data."""
+"""How a stream scales and how long it retains its data."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StreamConfig:
-    """What a user chose for a stream; times in ms."""
+    """The configuration of a stream; times in ms."""
 
     scaling: ScalingPolicy = field(default_factory=ScalingPolicy)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)

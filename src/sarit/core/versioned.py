@@ -2,8 +2,8 @@
 
     00, version u8, count of revisions u8, then per revision: its number u8, length int32, payload
 
-A reader takes the revisions it knows and skips the others by their length; a revision that is not there leaves
-defaults.  Payloads are made of the values below, big-endian.  Compact numbers carry their size in their top bits:
+A reader uses the revisions it knows and skips the others by their length; a missing revision leaves defaults.
+Payloads are made of the values below, big-endian.  Compact numbers carry their size in their top bits:
 
     compact int    0 .. 2^30-1     1, 2 or 4 bytes: 0…, 10…, 11…
     compact long   0 .. 2^62-1     1, 2, 4 or 8 bytes: 00…, 01…, 10…, 11…
@@ -101,7 +101,7 @@ class Cursor:
         return int.from_bytes(self.take(width), "big")
 
     def text(self) -> str:
-        """A string behind its uint16 length."""
+        """A string after its uint16 length."""
         return decode_java(self.take(self.number(2)))
 
     def compact_int(self) -> int:
@@ -139,11 +139,15 @@ class Cursor:
         return self._data[self._at]
 
 
-# -- text
+# -- Java's modified UTF-8 ---------------------------------------------------------------------
+#
+# UTF-8, but NUL is c0 80, and a character above U+FFFF is a surrogate pair of 3 bytes each (java.io.DataInput).  The
+# wire protocol and Java's serialized objects use it, always after a uint16 byte length.  The Rust client writes plain UTF-8;
+# the decoder accepts both, which never conflict.  Half a surrogate pair is refused both ways: it could not be stored.
 
 
 def encode_java(text: str) -> bytes:
-    """Modified UTF-8, without a length.  Raises Invalid for half a surrogate pair."""
+    """Text as modified UTF-8, without a length.  Raises Invalid for half a surrogate pair."""
     if text.isascii():  # nearly all are
         return text.encode().replace(b"\0", b"\xc0\x80")
     try:
@@ -158,7 +162,7 @@ def encode_java(text: str) -> bytes:
 
 
 def decode_java(raw: bytes) -> str:
-    """The inverse; takes plain UTF-8 too.  Raises Invalid."""
+    """The inverse; accepts plain UTF-8, too.  Raises Invalid."""
     try:
         if raw.isascii():
             return raw.decode("ascii")

@@ -1,8 +1,8 @@
 """The ports to the world: clock, random, files, threads, network.
 
-Everything that is not a pure function of its input reaches the world through an `Env`, so
-that one deterministic simulation can run the whole node.  `env/real.py` and `env/real_files.py` are the only modules
-that touches the operating system.
+Everything that is not a pure function of its input reaches the world through an `Env`, so that one deterministic
+simulation can run the whole node.  `env/real.py` and `env/real_files.py` are the only modules that use the operating
+system.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Clock(Protocol):
-    """Two clocks: leases and time-outs use `monotonic`, people and records `wall_ms`."""
+    """Two clocks: `monotonic` for leases and timeouts, `wall_ms` for records and people."""
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary moment; never falls."""
@@ -29,7 +29,7 @@ class Clock(Protocol):
 
 
 class Random(Protocol):
-    """The only source of chance."""
+    """The only source of randomness."""
 
     def bytes(self, count: int) -> bytes:
         """`count` random bytes."""
@@ -48,21 +48,21 @@ class File(Protocol):
         """At most `length` bytes from `offset`; shorter at the end of the file only."""
 
     def scan(self, length: int, offset: int) -> Buffer:
-        """As `pread`, of a file opened with "scan", into memory of the result's own."""
+        """As `pread`, of a file opened with "scan", into memory that only the result refers to."""
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
         """Write all parts one after the other from `offset`; returns their total length."""
 
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
-        """As `pwrite`; what it writes is durable when this returns, with the length that reaches it.
+        """As `pwrite`; the data and the length up to its end are durable when this returns.
 
-        In one step where the system has one.  What was written before, and is not synced, may not be durable."""
+        One system call where there is one.  Earlier writes that were not synced may not be durable."""
 
     def datasync(self) -> None:
         """fdatasync: data and length are on the disk when this returns."""
 
     def forget(self, offset: int, length: int) -> None:
-        """What is synced there is not read soon: the system may use the memory that keeps it for the next write."""
+        """Synced data there is not read soon: the system may drop it from the page cache."""
 
     def allocate(self, length: int) -> None:
         """Give the file `length` bytes of real, zeroed blocks."""
@@ -86,10 +86,10 @@ class Files(Protocol):
     def open(self, path: str, mode: str) -> File:
         """Open `path`; mode "read", "scan", "write" (must exist), "create" (must not exist) or "blocks".
 
-        "scan" is for files that are read by `scan` alone, in large pieces: past the page cache where the file
-        system can, since what is read once and in order would only push out what is of use there.
-        "blocks" is "write" for files that are not read soon: large writes pass the page cache where the file
-        system can, so every `pwrite` begins and ends at a multiple of DISK_BLOCK_BYTES (else ValueError).
+        "scan" is for files that are read by `scan` alone, in large pieces: with O_DIRECT where the file system supports
+        it, since sequential data that is read once would only evict useful pages.
+        "blocks" is "write" for files that are not read soon: large writes use O_DIRECT where the file system supports
+        it, so every `pwrite` begins and ends at a multiple of DISK_BLOCK_BYTES (else ValueError).
         Open such a file once more, with "read" or "scan", to read it.
         A directory can be opened with "read", for its lock."""
 
@@ -155,7 +155,7 @@ class Network(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """The world as one value."""
+    """The ports together."""
 
     clock: Clock
     random: Random

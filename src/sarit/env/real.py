@@ -1,9 +1,8 @@
-"""The real world behind the ports of `env/ports.py`; with `env/real_files.py` all that touches it.
+"""The real implementation of the ports in `env/ports.py`; `env/real_files.py` has the file system.
 
-Threads.  A worker is one thread fed by a queue.  Results come back in batches: the first one
-finished schedules one wake-up of the event loop, those that finish before it runs ride along.
-With the loop busy, a hand-off also waits for the GIL; processes that have a log thread set a
-short switch interval (`limits.SWITCH_INTERVAL_SECONDS`).
+Threads.  A worker is one thread fed by a queue.  Results return in batches: the first one schedules one wake-up of the
+event loop, and those that finish before it runs are delivered with it.  While the loop is busy, a hand-over also waits
+for the GIL; processes that have a log thread set a short switch interval (`limits.SWITCH_INTERVAL_SECONDS`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from sarit.env.real_files import RealFiles
 T = TypeVar("T")
 
 _BACKLOG: Final = 4096
-# Seconds of silence before a peer is asked whether it lives, seconds between questions, and how many go unanswered.
+# Idle seconds before the first keep-alive probe, seconds between probes, and unanswered probes until the end.
 _KEEP_ALIVE: Final = {socket.TCP_KEEPIDLE: 60, socket.TCP_KEEPINTVL: 15, socket.TCP_KEEPCNT: 4}
 
 
@@ -112,7 +111,7 @@ class RealWorker:
             result, error = None, None
             try:
                 result = call()
-            except BaseException as failure:  # handed to the caller, whatever it is
+            except BaseException as failure:  # passed to the caller, whatever it is
                 error = failure
             if not self._hand_over(done, result, error):
                 return
@@ -122,9 +121,9 @@ class RealWorker:
     def _hand_over(
         self, done: Callable[[Any, BaseException | None], None], result: object, error: BaseException | None
     ) -> bool:
-        """Queue a result for the loop; False when the loop is closed and nobody waits any more."""
+        """Queue a result for the loop; False when the loop is closed."""
         self._results.append((done, result, error))
-        # Looked at after the append; `_deliver` resets it before it drains: no result is left behind.
+        # Read after the append, and reset by `_deliver` before it drains: so no result is missed.
         if not self._wake_scheduled:
             self._wake_scheduled = True
             try:
@@ -139,7 +138,7 @@ class RealWorker:
             done, result, error = self._results.popleft()
             try:
                 done(result, error)
-            except Exception as bug:  # one caller's bug must not hold back the results of others
+            except Exception as bug:  # an error in one callback must not lose the results of others
                 self._loop.call_exception_handler(
                     {"message": f"a callback of worker {self._thread.name} failed", "exception": bug}
                 )
@@ -190,7 +189,7 @@ class RealNetwork:
 
 
 def _tune(sock: socket.socket) -> None:
-    """No Nagle delay; peers that vanished are found; buffers that hold several blocks where the system allows them."""
+    """No Nagle delay; keep-alive finds lost peers; large buffers where the system allows them."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE.items():
@@ -204,8 +203,8 @@ def _tune(sock: socket.socket) -> None:
 def _big_buffers_allowed() -> bool:
     """Whether the kernel grants the size asked for.
 
-    A size above net.core.rmem_max is cut to it, often far below what the kernel's own tuning
-    would reach, and asking switches that tuning off: then it is better not to ask."""
+    A size above net.core.rmem_max is cut to it, often far below what the kernel's own tuning would reach, and setting
+    a size disables that tuning: then it is better not to set one."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             probe.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
@@ -215,5 +214,5 @@ def _big_buffers_allowed() -> bool:
 
 
 def real_env() -> Env:
-    """The world as it is."""
+    """The ports of this machine."""
     return Env(RealClock(), RealRandom(), RealFiles(), RealThreads(), RealNetwork())

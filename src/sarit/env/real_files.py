@@ -1,9 +1,8 @@
-"""The machine's file system behind `env/ports.py`.
+"""The file system of the machine, as a port of `env/ports.py`.
 
-Large writes to files of whole blocks ("blocks") go past the page cache: copying into aligned memory of our own and
-handing that to the device costs half of what the kernel's cache does.  Small ones do not: the copy is made with the
-interpreter's lock held, and their latency is what matters (docs/decisions/0304).  Files that are scanned are read
-past it too, into memory made for each read: that costs no copy (docs/decisions/0305).
+Large writes to files of whole blocks ("blocks") use O_DIRECT.  Copying into aligned memory and writing that costs half
+of a write through the page cache.  Small writes do not: the copy holds the GIL, and their latency matters more
+(docs/decisions/0304).  Scans use O_DIRECT, too, into memory made for each read, without a copy (docs/decisions/0305).
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class RealFile:
         return b"".join(pieces)
 
     def scan(self, length: int, offset: int) -> Buffer:
-        """As `pread`, of a file opened with "scan", into memory of the result's own."""
+        """As `pread`, of a file opened with "scan", into memory that only the result refers to."""
         if length <= 0:
             return b""
         before = offset % DISK_BLOCK_BYTES
@@ -94,7 +93,7 @@ class RealFile:
             except OSError as error:
                 if error.errno != errno.EINVAL or not self._direct_io:
                     raise
-                self._set_direct_io(False)  # no such reads here, or not of such blocks
+                self._set_direct_io(False)  # direct reads are not supported here, or not of such blocks
                 self._read_ahead()
                 continue
             got += count
@@ -103,12 +102,12 @@ class RealFile:
             if self._direct_io and count % DISK_BLOCK_BYTES:
                 if offset + got >= self.size():
                     break
-                self._set_direct_io(False)  # a file system that reads half blocks: the rest begins within one
+                self._set_direct_io(False)  # a short read within a block: the rest cannot be read directly
                 self._read_ahead()
         return got
 
     def _read_ahead(self) -> None:
-        # Without this a cold read costs ten times the processor time, and a fifth of the speed is left.
+        # Measured: without this a cold read takes ten times the processor time and reaches a fifth of the speed.
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def pwrite(self, parts: Sequence[Buffer], offset: int) -> int:
@@ -143,7 +142,7 @@ class RealFile:
     def _checked_size(self, parts: Sequence[Buffer], offset: int) -> int:
         size = sum(map(len, parts))
         if self._blocks and (size % DISK_BLOCK_BYTES or offset % DISK_BLOCK_BYTES):
-            raise ValueError(f"{size} bytes at {offset} of {self.path} are no whole blocks")
+            raise ValueError(f"{size} bytes at {offset} of {self.path} are not whole blocks")
         return size
 
     def _write_group(self, group: Sequence[Buffer], offset: int, flags: int) -> int:
@@ -157,7 +156,7 @@ class RealFile:
         return written
 
     def _write_blocks(self, parts: Sequence[Buffer], offset: int, size: int) -> bool:
-        """Past the page cache, by way of aligned memory.  False, and nothing written, where that cannot be."""
+        """Write with O_DIRECT from aligned memory.  False, with nothing written, where that is not supported."""
         staging = _staging()
         total = filled = 0
         try:
@@ -177,9 +176,7 @@ class RealFile:
         except OSError as error:
             if error.errno != errno.EINVAL or total:
                 raise
-            self._direct_io_refused = (
-                True  # no such writes here, or not of such blocks: refused before anything was written
-            )
+            self._direct_io_refused = True  # direct writes are not supported here; nothing was written
             self._set_direct_io(False)
             return False
         assert total + filled == size
@@ -206,8 +203,8 @@ class RealFile:
         os.fdatasync(self._fd)
 
     def forget(self, offset: int, length: int) -> None:
-        """Let go of the page cache there; what is not synced stays, and pages of which only a part lies there."""
-        with suppress(OSError):  # a hint that a sandbox refuses is no reason not to have written
+        """Drop whole synced pages of that range from the page cache."""
+        with suppress(OSError):  # advice only: a sandbox may refuse it
             os.posix_fadvise(self._fd, offset, length, os.POSIX_FADV_DONTNEED)
 
     def allocate(self, length: int) -> None:
@@ -240,7 +237,7 @@ class RealFile:
 _staging_of_thread = threading.local()
 _memory = ReadMemory()
 MAX_DURABLE_DIRECTORIES = 10_000
-# What file systems without second names say, or those that have none in another directory.
+# Errors of file systems without hard links, or without links across directories.
 _NO_LINKS: Final = frozenset(
     (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES, errno.EINVAL)
 )
@@ -255,7 +252,7 @@ def _staging() -> memoryview:
 
 
 def _after(parts: Sequence[Buffer], skipped: int) -> list[memoryview]:
-    """What a short write of `skipped` bytes left of `parts`."""
+    """The rest of `parts` after a short write of `skipped` bytes."""
     rest = []
     for part in parts:
         if skipped < len(part):
@@ -287,7 +284,7 @@ class RealFiles:
     def make_dirs(self, path: str) -> None:
         """Create a directory and its parents, each durable in its own parent when this returns.
 
-        Also those that are there: another thread, or a process that was killed, may have made one and not synced it.
+        Existing ones are synced, too: another thread or a killed process may have made one without a sync.
         """
         unknown = []
         at = os.path.abspath(path)
@@ -297,7 +294,7 @@ class RealFiles:
         for directory in reversed(unknown):
             try:
                 os.mkdir(directory)
-            except OSError:  # which of many: it exists, the system is read-only there, one may not write there
+            except OSError:  # it exists, the file system is read-only, or permission is denied
                 if not os.path.isdir(directory):
                     raise
                 with suppress(PermissionError):
@@ -313,7 +310,7 @@ class RealFiles:
         os.rename(source, target)
 
     def rename_new(self, source: str, target: str) -> None:
-        """By a second name, which no file system gives twice; durable after `sync_dir`.
+        """By a hard link, which fails when the target exists; durable after `sync_dir`.
 
         A crash in between leaves both names."""
         try:
@@ -321,7 +318,7 @@ class RealFiles:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            if os.path.lexists(target):  # there is nothing better here
+            if os.path.lexists(target):  # without hard links, this check is the best there is
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
             os.rename(source, target)
         else:

@@ -1,6 +1,6 @@
-"""Memory for large reads, used again once nobody holds the bytes any more.
+"""Memory for large reads, reused when the last reference to the bytes is gone.
 
-The first touch of each new page, and giving it back, cost the processor more than a direct read into it does
+Faulting in new pages and returning them costs more processor time than a direct read into them
 (docs/decisions/0305)."""
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 
 from sarit.core.limits import READ_BLOCK_BYTES
 
-# What is kept for the next reads when readers end; while they go on, a piece is used again at once.
+# Pieces retained when readers end.  While readers run, a piece is reused at once.
 _MAX_SPARES: Final = 8
 
 _Exporter = ctypes.c_ubyte * READ_BLOCK_BYTES
 
 
 class ReadMemory:
-    """Takes and gives back in any thread."""
+    """A pool of pieces; thread-safe."""
 
     def __init__(self) -> None:
         self._spares: list[mmap.mmap] = []
@@ -29,20 +29,20 @@ class ReadMemory:
 
     @property
     def spares(self) -> int:
-        """Pieces that wait for the next reads."""
+        """Pieces in the pool."""
         return len(self._spares)
 
     def take(self, size: int) -> memoryview:
-        """`size` bytes, aligned to pages, that nobody else has until the last view of them is gone.
+        """`size` bytes, aligned to pages, exclusive until the last view of them is gone.
 
-        They may hold what was read before."""
+        They may contain earlier data."""
         if not READ_BLOCK_BYTES // 2 < size <= READ_BLOCK_BYTES:
             return memoryview(_new(size))
         try:
             memory = self._spares.pop()
         except IndexError:
             memory = _new(READ_BLOCK_BYTES)
-        # Every view of it, a slice of a slice too, keeps this object; a view of `memory` would keep `memory` alone.
+        # Every view, also a slice of a slice, refers to this object; a view of `memory` would refer only to `memory`.
         exporter = _Exporter.from_buffer(memory)
         weakref.finalize(exporter, self._give_back, memory).atexit = False
         return memoryview(exporter).cast("B")[:size]

@@ -1,4 +1,4 @@
-"""The controller's ports on a segment store of the same process."""
+"""Implements the controller's ports with calls to a segment store of the same process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sarit.store.flow_control.load_meters import LoadMeters
     from sarit.store.store import SegmentStore
 
-# The writer of what the controller itself appends: of two at once, one is refused.
+# The writer id of appends by the controller: of two concurrent ones, one is refused.
 _WRITER: Final = b"sarit-controller"
 
 
@@ -31,7 +31,7 @@ class InProcessTables:
         self._store = store
 
     async def create(self, table: str) -> None:
-        """Create a table; Exists when it is there."""
+        """Create a table; Exists when it exists."""
         await self._store.tables(table).create(table, 0)
 
     async def get(self, table: str, keys: Sequence[bytes]) -> list[TableValue | None]:
@@ -71,13 +71,13 @@ class InProcessSegments:
     async def create(
         self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0, fresh: bool = False
     ) -> None:
-        """Create an empty segment; Exists when it is there."""
+        """Create an empty segment; Exists when it exists."""
         await self._store.container(segment).create(
             segment, scale_type=scale_type, target_rate=target_rate, rollover=rollover_bytes, fresh=fresh
         )
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
-        """Create a table segment; Exists when it is there."""
+        """Create a table segment; Exists when it exists."""
         await self._store.tables(segment).create(segment, key_length)
 
     async def seal(self, segment: str) -> None:
@@ -113,7 +113,7 @@ class InProcessSegments:
         await self._store.container(segment).set_policy(segment, scale_type, target_rate)
 
     async def rates(self, segments: Sequence[str]) -> list[Rates]:
-        """What each takes per second; nothing where nobody measures."""
+        """The rates of each segment; zero without a meter."""
         return [NO_RATES if self._meters is None else self._meters.rates(segment) for segment in segments]
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
@@ -155,12 +155,12 @@ class _Reply:
         self._done = done
 
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
-        """It is durable."""
+        """The append is durable."""
         if not self._done.done():
             self._done.set_result(None)
 
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
-        """It did not happen, or its outcome is unknown."""
+        """The append did not happen, or its outcome is unknown."""
         if not self._done.done():
             self._done.set_exception(error)
 

@@ -1,9 +1,9 @@
-"""When the interpreter of a node looks for garbage: often, so that no look goes through much.
+"""Schedules the interpreter's cyclic garbage collection of a node: often, so that each collection is short.
 
-By itself it looks when so many more objects were made than freed.  What a node frees at a checkpoint is old and what it
-makes is young: the two cancel out, and the next look goes through all that came up meanwhile, 100,000 objects and more,
-while nobody is served.  So a timer has it look at what is young, and at everything when enough has come up
-(docs/decisions/0307).
+By itself the interpreter collects when a number of objects more were made than freed.  A checkpoint frees old objects
+while the node makes young ones.  The two cancel out, and the next collection traverses all objects made meanwhile,
+100,000 and more, while no client is served.  So a timer collects the young generations, and all of them when enough
+objects have accumulated (docs/decisions/0307).
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from sarit.env.real import RealClock
 
 
 class GcScheduler:
-    """The looks of one process; on its event loop."""
+    """Collections of one process, on its event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._clock = RealClock()  # the loop's own stands still within a turn
+        self._clock = RealClock()  # the time of the loop does not advance within a turn
         self._grown = 0
 
     def __repr__(self) -> str:
-        return f"<GcScheduler, {self._grown} objects since the last full one>"
+        return f"<GcScheduler, {self._grown} objects since the last full collection>"
 
     def start(self) -> None:
-        """What is there now stays: it is never looked at again.  The timer ends with the loop."""
+        """Start the timer.  Objects that exist now are never collected.  The timer ends with the loop."""
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -48,6 +48,6 @@ class GcScheduler:
             self._grown = 0
             gc.collect()
         took = self._clock.monotonic() - begun
-        # Where it is what came up since the last look that takes long, a longer pause makes the next one longer still.
+        # Bounded: when new objects make a collection long, a longer pause would make the next one longer still.
         pause = min(GC_INTERVAL_FACTOR * took, MAX_GC_INTERVAL_SECONDS)
         self._loop.call_later(max(GC_INTERVAL_SECONDS, pause), self._collect)

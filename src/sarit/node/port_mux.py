@@ -1,8 +1,8 @@
-"""Both protocols on one port.
+"""Serves both protocols on one port.
 
-The first byte tells them apart: the wire protocol begins with Hello, whose type −127 starts with 0xff;
-HTTP/2 begins with "PRI".  The connection is handed to the right protocol with the bytes received so far.  One that
-has sent none for GRPC_FIRST_BYTES_SECONDS is closed.
+The first byte distinguishes them: the wire protocol begins with Hello, whose type −127 starts with 0xff;
+HTTP/2 begins with "PRI".  The connection is handed to the right protocol with the bytes received so far.  A connection
+that has sent none for GRPC_FIRST_BYTES_SECONDS is closed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("sarit.node")
 
 
 class PortMux:
-    """Makes protocols that look at the first byte; at most `most` connections may be open that have sent none."""
+    """Makes the protocol of each new connection; at most `most` of them may have sent no byte yet."""
 
     def __init__(
         self, wire: Callable[[], asyncio.BufferedProtocol], http: Callable[[], asyncio.Protocol], most: int
@@ -38,7 +38,7 @@ class PortMux:
         return f"<PortMux, {self._waiting} connections undetected>"
 
     def connection(self) -> asyncio.Protocol:
-        """A protocol for a new connection."""
+        """The protocol for a new connection."""
         if not self._admission.admits(self._waiting):
             if self._admission.should_report():
                 _log.error("%d connections have sent nothing, the most allowed: new ones are closed", self._waiting)
@@ -47,12 +47,12 @@ class PortMux:
         return _ProtocolDetector(self)
 
     def detected(self) -> None:
-        """One that had sent nothing has, or has ended."""
+        """A connection sent its first byte, or was closed."""
         self._waiting -= 1
 
 
 class _ProtocolDetector(asyncio.Protocol):
-    """Looks at the first byte of a connection and steps aside."""
+    """Reads the first byte of a connection and hands it to the right protocol."""
 
     def __init__(self, port: PortMux) -> None:
         self._port = port
@@ -60,7 +60,7 @@ class _ProtocolDetector(asyncio.Protocol):
         self._first_byte_timer: asyncio.TimerHandle
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport for whoever takes over."""
+        """Start the timer for the first byte."""
         self._transport = cast("asyncio.Transport", transport)
         self._first_byte_timer = asyncio.get_running_loop().call_later(GRPC_FIRST_BYTES_SECONDS, self._transport.abort)
 
@@ -70,7 +70,7 @@ class _ProtocolDetector(asyncio.Protocol):
         self._port.detected()
 
     def data_received(self, data: bytes) -> None:
-        """Hand over."""
+        """Hand the connection over with the bytes received."""
         self._first_byte_timer.cancel()
         self._port.detected()
         if data[0] == _WIRE_FIRST_BYTE:
@@ -86,7 +86,7 @@ class _ProtocolDetector(asyncio.Protocol):
 
 
 def feed(protocol: asyncio.BufferedProtocol, transport: asyncio.Transport, data: bytes) -> None:
-    """Give bytes to a buffered protocol, as a transport would: none once it is closed."""
+    """Pass bytes to a buffered protocol, as a transport would; none once the transport is closing."""
     view = memoryview(data)
     while view and not transport.is_closing():
         buffer = memoryview(protocol.get_buffer(len(view)))

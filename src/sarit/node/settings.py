@@ -1,4 +1,4 @@
-"""What an operator may choose about a node."""
+"""The settings of a node that an operator chooses.  Bounds and intervals that are fixed are in `core/limits.py`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sarit.store.store import StoreLimits
 DEFAULT_CONTROLLER_PORT = 9090
 DEFAULT_STORE_PORT = 12345
 _MAX_PORT = 65535
-# Open files apart from connections of clients: listeners, locks, chunks; and of each container its log and index.
+# Open files other than client connections: listeners, locks, chunks; for each container its log and index.
 _OWN_DESCRIPTORS = 64 + READERS * MAX_OPEN_FILES_PER_READER
 _DESCRIPTORS_PER_CONTAINER = 24
-_FEWEST_CONNECTIONS = 30
+_MIN_CONNECTIONS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class NodeConfig:
 
     `storage_url`: where chunks go; None is the directory `chunks` under `data_dir`.
     `one_port`: serve the wire protocol on the controller's port too.
-    `advertised_host`: the address clients are told; None is `host`.
+    `advertised_host`: the address that clients get; None is `host`.
     `max_connections`, `max_api_connections`: how many may be open at once, to the store and to the controller."""
 
     data_dir: str
@@ -64,17 +64,17 @@ class NodeConfig:
         )
 
     def within(self, descriptors: int) -> NodeConfig:
-        """This configuration with no more connections than so many open files allow.
+        """This configuration with no more connections than `descriptors` open files allow.
 
-        A connection beyond them would not be the only one to fail: the node could open none of its own files either.
-        Raises Invalid when hardly any are left."""
+        Without this bound, connections could use up all descriptors, and the node could not open its own files.
+        Raises Invalid when fewer than _MIN_CONNECTIONS are left."""
         own = _OWN_DESCRIPTORS + _DESCRIPTORS_PER_CONTAINER * self.containers
         left = descriptors - own
-        if left < _FEWEST_CONNECTIONS:
+        if left < _MIN_CONNECTIONS:
             raise Invalid(
                 f"this process may have {descriptors} open files; a node of {self.containers} containers needs "
-                f"{own + _FEWEST_CONNECTIONS}: raise the limit (ulimit -n), or choose fewer containers"
+                f"{own + _MIN_CONNECTIONS}: raise the limit (ulimit -n), or choose fewer containers"
             )
-        doors = 2 if self.one_port else 1  # as many may be waiting to say which protocol they speak
-        api = min(self.max_api_connections, left // (2 + doors))
-        return replace(self, max_connections=min(self.max_connections, left - doors * api), max_api_connections=api)
+        shares = 2 if self.one_port else 1  # with one port, as many again may not have sent a byte yet
+        api = min(self.max_api_connections, left // (2 + shares))
+        return replace(self, max_connections=min(self.max_connections, left - shares * api), max_api_connections=api)

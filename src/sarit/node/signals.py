@@ -1,4 +1,4 @@
-"""What SIGTERM and SIGINT ask of a node: to stop, and when they come again, to stop at once."""
+"""SIGTERM and SIGINT stop a node; a second one stops it at once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopSignals:
-    """`first`: the node is to stop.  `again`: it is not to wait for anything.
+    """`first`: stop the node.  `again`: do not wait for anything.
 
-    A terminal sends Ctrl-C to a wrapper and to the node, and the wrapper sends it on, too: signals in quick succession
-    are one."""
+    A terminal sends Ctrl-C to a wrapper and to the node, and the wrapper forwards it: signals within
+    REPEATED_SIGNAL_SECONDS count as one."""
 
     def __init__(self, clock: Clock) -> None:
         self.first = asyncio.Event()
@@ -29,12 +29,12 @@ class StopSignals:
         self._last = 0.0
 
     def listen(self) -> None:
-        """From now on, on the running loop."""
+        """Install the handlers on the running loop."""
         for number in _SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, self.on_signal)
 
     def on_signal(self) -> None:
-        """A signal came."""
+        """Handle one signal."""
         now = self._clock.monotonic()
         if not self.first.is_set():
             self.first.set()
@@ -44,7 +44,7 @@ class StopSignals:
 
 
 async def run_unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
-    """Do `work`, or give it up once `event` is set.  Whether it was done; raises what it raises."""
+    """Run `work`; cancel it once `event` is set.  Whether it completed; raises what it raises."""
     task = asyncio.ensure_future(work)
     waiting = asyncio.ensure_future(event.wait())
     try:

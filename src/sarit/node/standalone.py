@@ -59,7 +59,7 @@ class Node:
         return f"<Node {self.addresses()}>"
 
     def addresses(self) -> str:
-        """Where it listens, for people."""
+        """Where the node listens, as text."""
         host = self.config.host
         return f"controller {host}:{self.controller_port}, store {host}:{self.store_port}"
 
@@ -89,7 +89,7 @@ class Node:
         self.controller.advertised = (self.controller.advertised[0], self.controller_port)
 
     async def stop(self) -> None:
-        """Stop serving, flush what is not in long-term storage, close everything."""
+        """Stop serving, flush to long-term storage, close everything."""
         if self._api is not None:
             self._api.close()
         if self._metering is not None:
@@ -101,7 +101,7 @@ class Node:
 
 
 def advertised_address(config: NodeConfig) -> str:
-    """The address clients are told: an address, not a name."""
+    """The address that clients get: an address, not a name."""
     host = config.advertised_host or config.host
     if host in ("", "0.0.0.0", "::"):
         host = "127.0.0.1"
@@ -109,7 +109,7 @@ def advertised_address(config: NodeConfig) -> str:
 
 
 def bound_address(host: str) -> str:
-    """The one address of a host that the API listens at: the store's, which takes IPv4 where there is both."""
+    """The one address of a host that the API listens on: the same as the store's, IPv4 where both exist."""
     try:
         found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -142,7 +142,7 @@ async def _serve(config: NodeConfig, env: Env) -> None:
     nodes: list[Node] = []
     ready = False
     try:
-        # A recovery may take long: a stop ends it at any moment, for it has acknowledged nothing.
+        # A recovery may take long.  It may be cancelled at any moment, since nothing was acknowledged yet.
         ready = await run_unless(signals.first, _start(config, env, claim, nodes))
         if ready:
             _say(f"sarit is ready: {nodes[0].addresses()}, data in {config.data_dir}")
@@ -162,12 +162,12 @@ async def _serve(config: NodeConfig, env: Env) -> None:
 def _say(text: str) -> None:
     try:
         print(text, flush=True)
-    except OSError:  # who started the node does not listen (any more): clients do
-        sys.stdout = None  # else what is left in it fails the end of the process
+    except OSError:  # the process that started the node has closed the pipe; clients are still served
+        sys.stdout = None  # else flushing it at exit fails the process
 
 
 async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, nodes: list[Node]) -> None:
-    """Start the node, which joins `nodes` once there is anything to be stopped."""
+    """Start the node; it is added to `nodes` as soon as it needs to be stopped."""
     node = await open_node(config, env)
     nodes.append(node)
     await claim_long_term_storage(config, env, node.storage, claim)

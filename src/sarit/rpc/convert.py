@@ -1,4 +1,4 @@
-"""Between messages of the controller API and core values."""
+"""Conversions between messages of the controller API and core values."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def stream_info(name: StreamName) -> pb.StreamInfo:
 
 
 def stream_config(message: pb.StreamConfig) -> StreamConfig:
-    """The configuration a client sent; its numbers are checked elsewhere.  Raises Invalid for an unknown type."""
+    """The configuration in a message; numbers are not checked here.  Raises Invalid for an unknown type."""
     scaling, retention = message.scalingPolicy, message.retentionPolicy
     try:
         scale_type, retention_type = ScaleType(scaling.scaleType), RetentionType(retention.retentionType)
     except ValueError as error:
-        raise Invalid(f"a policy of a type this server does not know: {error}") from None
+        raise Invalid(f"unknown type of policy: {error}") from None
     return StreamConfig(
         ScalingPolicy(scale_type, scaling.targetRate, scaling.scaleFactor, max(1, scaling.minNumSegments)),
         RetentionPolicy(retention_type, retention.retentionParam, retention.retentionMax),

@@ -1,20 +1,20 @@
-"""Append blocks: bytes and a count of events, never an event.
+"""Append blocks: bytes and a count of events; single events are never parsed.
 
 Theory of operation.  A client sends its events in blocks.  The Rust client sends AppendBlockEnd alone, with the
-whole block in its `data`.  The Java client opens a block before it knows what will be in it: AppendBlock of a fixed
-size, filled with whole events; what is left at its end holds
+whole block in its `data`.  The Java client opens a block before it knows its content: AppendBlock of a fixed size,
+filled with whole events.  The rest at its end holds
 
 - nothing, or
 - a Padding frame (type -1): skipped; AppendBlockEnd brings no data, or
 - a PartialEvent frame (type -2): the beginning of one more event, whose rest AppendBlockEnd brings.
 
-`sizeOfWholeEvents` of AppendBlockEnd tells where the whole events end.  What is stored is
+`sizeOfWholeEvents` of AppendBlockEnd is where the whole events end.  What is stored is
 
     block[:sizeOfWholeEvents] + partial event's bytes + AppendBlockEnd's data
 
-as slices of the payloads received, without looking into them.  A large payload comes as a memory view, and its slices
-are views: nothing is copied.  A small one comes as bytes, and so do its slices: a copy of a few KiB costs less than two
-views, which would be held as long as what was appended, and looked through for garbage (docs/decisions/0307).
+as slices of the payloads received, without parsing them.  A large payload is a memory view, and so are its slices:
+nothing is copied.  A small one is bytes, and so are its slices: a copy of a few KiB costs less than two views, which
+would live as long as the appended data and slow down garbage collection (docs/decisions/0307).
 (A byte stream sends the same blocks without event headers.)  `sizeOfWholeEvents` means nothing when no block is open.
 
 The caller checks what needs more than the bytes: that the writer was set up on this connection, and that its event
@@ -55,7 +55,7 @@ _NOTHING: Final = b""
 
 
 class Append:
-    """What a writer wants stored in one piece: `parts`, one after the other, of `length` bytes and `events` events."""
+    """One atomic append: `parts` in order, `length` bytes in all, `events` events."""
 
     __slots__ = ("events", "last_event_number", "length", "parts", "request_id", "writer_id")
 
@@ -97,16 +97,16 @@ class AppendAssembler:
 
     @property
     def open(self) -> bool:
-        """Whether a block waits for its end."""
+        """Whether a block is open."""
         return self._writer is not None
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of a block that waits for its end."""
+        """Bytes of the open block."""
         return len(self._block)
 
     def check_closed(self) -> None:
-        """Raises ProtocolError when a block is open: nothing of the append family but its end may follow."""
+        """Raises ProtocolError when a block is open: of the append family only its end may follow."""
         if self._writer is not None:
             raise ProtocolError("the end of the append block was expected")
 
@@ -119,7 +119,7 @@ class AppendAssembler:
         self._block = payload[UUID_BYTES:]
 
     def block_end(self, payload: Buffer) -> Append:
-        """Payload of AppendBlockEnd (4): what is to be stored.  Raises ProtocolError."""
+        """Payload of AppendBlockEnd (4): the append to store.  Raises ProtocolError."""
         total = len(payload)
         if total < _END_HEAD.size + _END_TAIL_SHORT.size:
             raise ProtocolError(f"AppendBlockEnd of {total} bytes is cut short")
@@ -136,18 +136,18 @@ class AppendAssembler:
             raise ProtocolError(f"AppendBlockEnd of {events} events")
         data = payload[_END_HEAD.size : tail]
         if total > tail + MAX_TRAILING_BYTES:
-            data = bytes(data)  # a view would keep what stands behind it, which no count knows of
+            data = bytes(data)  # a view would keep the trailing bytes in memory, uncounted
         if self._writer is None:
             return Append(writer, (data,) if length else (), length, events, last, request_id)
         parts, padded = self._close_block(writer, whole)
         if length:
             if padded:
-                raise ProtocolError(f"AppendBlockEnd brings {length} bytes behind padding")
+                raise ProtocolError(f"AppendBlockEnd brings {length} bytes after padding")
             parts.append(data)
         return Append(writer, tuple(parts), sum(map(len, parts)), events, last, request_id)
 
     def _close_block(self, writer: bytes, whole: int) -> tuple[list[Buffer], bool]:
-        """What the open block holds, and whether it ended in padding.  Raises ProtocolError."""
+        """The data of the open block, and whether it ended in padding.  Raises ProtocolError."""
         block = self._block
         if writer != self._writer:
             raise ProtocolError("the append block is of another writer than its end")
@@ -178,7 +178,7 @@ class AppendAssembler:
 def append_block_end_header(
     writer_id: bytes, data_length: int, events: int, last_event_number: int, request_id: int
 ) -> tuple[bytes, bytes]:
-    """What goes before and behind `data_length` bytes to make an AppendBlockEnd frame of them.
+    """The bytes before and after `data_length` bytes of data that make an AppendBlockEnd frame.
 
     Raises ProtocolError when the frame would be too long.
     """
@@ -191,5 +191,5 @@ def append_block_end_header(
 
 
 def data_appended(writer_id: bytes, event_number: int, previous: int, request_id: int, offset: int) -> bytes:
-    """The whole frame of DataAppended; `offset` is the segment's length behind the append, in bytes."""
+    """The whole frame of DataAppended; `offset` is the length of the segment after the append, in bytes."""
     return _FRAMED_APPENDED.pack(_DATA_APPENDED, _APPENDED_BYTES, writer_id, event_number, previous, request_id, offset)

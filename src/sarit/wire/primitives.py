@@ -1,13 +1,13 @@
-"""How one field of a command lies in bytes: codecs, and the annotations that name them.
+"""Codecs of the fields of commands, and the annotations that name them.
 
 Everything is big-endian.  A command is a dataclass whose fields are annotated with the names below
 (`request_id: Long`); `commands/registry.py` turns the field table into an encoder and a decoder.
 
 A codec writes a value as one or more pieces to a list, so that large data is never copied, and reads a
-value at a position of a payload, giving the position behind it.  Everything wrong is a ProtocolError:
+value at a position of a payload, returning the position after it.  Every error is a ProtocolError:
 too few bytes, negative lengths, numbers and strings that do not fit.
 
-Strings are Java's *modified* UTF-8 (`core/versioned.py`) behind a uint16 byte length.
+Strings are Java's *modified* UTF-8 (`core/versioned.py`) after a uint16 byte length.
 Source: wire.md par. 1.
 """
 
@@ -35,7 +35,7 @@ class Codec(Protocol):
         """Append the value's bytes to `out`.  Raises ProtocolError when it cannot be written."""
 
     def read(self, payload: Buffer, at: int) -> tuple[Any, int]:
-        """The value at `at` and the position behind it.  Raises ProtocolError."""
+        """The value at `at` and the position after it.  Raises ProtocolError."""
 
 
 class Fixed:
@@ -77,7 +77,7 @@ def _encode_text(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TextCodec:
-    """uint16 byte length and modified UTF-8.  `clip`: cut what is too long instead of refusing it."""
+    """uint16 byte length and modified UTF-8.  `clip`: cut text that is too long instead of refusing it."""
 
     clip: bool = False
 
@@ -108,7 +108,7 @@ class TextCodec:
             text = decode_java(bytes(payload[start:end]))
         except Invalid as error:
             raise ProtocolError(str(error)) from None
-        # Plain UTF-8 is taken, too, and may be up to half as long: what could not be echoed is refused here.
+        # Plain UTF-8 is accepted, too, and may double when encoded: refuse text that could not be sent back.
         if end - start > MAX_WIRE_STRING_BYTES // 2:
             self.pack(text)
         return text, end
@@ -143,7 +143,7 @@ class BytesCodec:
 
 
 class RestCodec:
-    """All that is left of the payload."""
+    """The rest of the payload."""
 
     def write(self, value: Buffer, out: list[Buffer]) -> None:
         out.append(value)
@@ -166,7 +166,7 @@ class ListCodec:
     def read(self, payload: Buffer, at: int) -> tuple[tuple[Any, ...], int]:
         count, at = read_count(payload, at)
         items = []
-        for _ in range(count):  # every item takes at least a byte, so a false count ends in an error soon
+        for _ in range(count):  # every item takes at least a byte, so a false count fails early
             item, at = self.item.read(payload, at)
             items.append(item)
         return tuple(items), at

@@ -206,7 +206,7 @@ def test_only_the_end_may_follow_a_block():
         (b"data", _end(whole=-1), "whole events"),
         (b"data", _end(whole=3), "neither event nor padding"),
         (b"data" + bytes(7), _end(whole=4), "neither event nor padding"),
-        (b"data" + w.encode(w.Padding(bytes(4))), _end(b"x", whole=4), "behind padding"),
+        (b"data" + w.encode(w.Padding(bytes(4))), _end(b"x", whole=4), "after padding"),
         (b"data" + struct.pack(">ii", -1, 5) + bytes(4), _end(whole=4), "type -1"),
         (b"data" + struct.pack(">ii", -1, -1) + bytes(4), _end(whole=4), "type -1"),
         (b"data" + struct.pack(">ii", -2, 5) + bytes(4), _end(b"x", whole=4), "type -2"),

@@ -1,9 +1,9 @@
 """The table of commands: what `@command(code)` makes of a field list, and the encoder and decoder over it.
 
 A command is declared as its wire layout: fields in wire order, each annotated with a codec's name
-(`wire/primitives.py`).  Fields with a default are *optional trailing fields*: old peers leave them out, so the
-decoder takes the default when the payload ends exactly before one; the encoder always writes every field, because
-the Rust client needs them all.  Bytes after the last field are ignored: a newer peer may have more fields.
+(`wire/primitives.py`).  Fields with a default are *optional trailing fields*: old peers omit them, so the decoder
+uses the default when the payload ends exactly before one.  The encoder always writes every field, because the Rust
+client needs them all.  Bytes after the last field are ignored: a newer peer may have more fields.
 
 Neighbouring fields of fixed width are packed by one `struct` call.  Data fields are kept by reference.
 Frame: int32 code, int32 payload length, payload (wire.md par. 1).
@@ -80,7 +80,7 @@ class _Single:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a command's fields become bytes and back.  Bound methods: nothing is looked up for each command."""
+    """How a command's fields become bytes and back.  Bound methods avoid lookups per command."""
 
     make: Callable[..., Command]
     name: str
