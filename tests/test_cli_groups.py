@@ -28,7 +28,7 @@ def test_groups_by_hand(tmp_path):
             assert told == "reader r1 is offline\n"
             again = sarit(node, "group", "offline", "shop/billing", "r1", "--format", "json")[0]
             assert json.loads(again) == {"reader": "r1", "was_online": False}
-        assert "no position" in sarit(node, "group", "offline", "shop/billing", "r1", "--position", "x", code=2)[1]
+        assert "not a position" in sarit(node, "group", "offline", "shop/billing", "r1", "--position", "x", code=2)[1]
         cut = json.loads(sarit(node, "group", "checkpoint", "shop/billing", "c1", "--format", "json")[0])
         assert [row["stream"] for row in cut] == ["shop/orders"]
         assert "c1 already" in sarit(node, "group", "checkpoint", "shop/billing", "c1", code=1)[1]

@@ -159,7 +159,7 @@ except KeyboardInterrupt:
     print("heard")
 with Interrupts():
     pass
-print(signal.getsignal(signal.SIGINT) == interrupts._heard)
+print(signal.getsignal(signal.SIGINT) == interrupts._on_signal)
 """
     ended = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stdout) == (0, "goes on\nheard\nTrue\n"), ended.stderr

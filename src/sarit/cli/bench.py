@@ -28,7 +28,7 @@ def clock() -> float:
 @controller_option
 @format_option
 def bench(events: int, size: int, segments: int, keep: bool, controller: str, output: str) -> None:
-    """Write and read events, and measure flush times; in a stream of its own in scope "bench"."""
+    """Write and read events and measure flush times, in a new stream in scope "bench"."""
     import uvloop
 
     figures = uvloop.run(_bench(controller, events, size, segments, keep))

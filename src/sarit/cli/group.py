@@ -51,7 +51,7 @@ def create(
     controller: str,
     output: str,
 ) -> None:
-    """Create SCOPE/GROUP, which reads these streams; the one there is stays as it is."""
+    """Create SCOPE/GROUP, which reads these streams; an existing group is unchanged."""
     with sarit.connect(controller) as client:
         made = client.reader_groups.create(
             name,
@@ -74,19 +74,19 @@ def info(name: str, controller: str, output: str) -> None:
     """Print what SCOPE/GROUP reads, its checkpoints under way, and how much is unread."""
     with sarit.connect(controller) as client:
         found = client.reader_groups.open(name)
-        told, unread = found.info(), found.unread_bytes()
+        group_info, unread = found.info(), found.unread_bytes()
     row: dict[str, Any] = {
-        "group": told.name,
-        "generation": told.generation,
-        "streams": [str(stream) for stream in told.config.starts],
-        "checkpoint_seconds": told.config.checkpoint_ms / 1000,
-        "retention": ("none", "manual", "checkpoint")[told.config.retention],
-        "readers": len(told.readers),
-        "unassigned_segments": len(told.unassigned),
-        "waiting_segments": len(told.waiting),
-        "checkpoints_under_way": list(told.checkpoints),
+        "group": group_info.name,
+        "generation": group_info.generation,
+        "streams": [str(stream) for stream in group_info.config.starts],
+        "checkpoint_seconds": group_info.config.checkpoint_ms / 1000,
+        "retention": ("none", "manual", "checkpoint")[group_info.config.retention],
+        "readers": len(group_info.readers),
+        "unassigned_segments": len(group_info.unassigned),
+        "waiting_segments": len(group_info.waiting),
+        "checkpoints_under_way": list(group_info.checkpoints),
         "unread_bytes": unread,
-        "at_end": told.at_end,
+        "at_end": group_info.at_end,
     }
     lines = (f"{key}: {', '.join(value) if isinstance(value, list) else value}" for key, value in row.items())
     show(output, row, "\n".join(lines))
@@ -99,10 +99,12 @@ def info(name: str, controller: str, output: str) -> None:
 def readers(name: str, controller: str, output: str) -> None:
     """Print which reader of SCOPE/GROUP reads which segment; `-` reads those that are free."""
     with sarit.connect(controller) as client:
-        told = client.reader_groups.open(name).info()
-    rows = [{"reader": reader, "segment": str(segment)} for reader, owned in told.readers.items() for segment in owned]
-    rows += [{"reader": reader, "segment": ""} for reader, owned in told.readers.items() if not owned]
-    rows += [{"reader": "-", "segment": str(segment)} for segment in told.unassigned]
+        group_info = client.reader_groups.open(name).info()
+    rows = [
+        {"reader": reader, "segment": str(segment)} for reader, owned in group_info.readers.items() for segment in owned
+    ]
+    rows += [{"reader": reader, "segment": ""} for reader, owned in group_info.readers.items() if not owned]
+    rows += [{"reader": "-", "segment": str(segment)} for segment in group_info.unassigned]
     show_rows(output, rows, ["reader", "segment"])
 
 
@@ -111,7 +113,7 @@ def readers(name: str, controller: str, output: str) -> None:
 @controller_option
 @format_option
 def unread(name: str, controller: str, output: str) -> None:
-    """Print how many bytes lie behind the last checkpoint of SCOPE/GROUP."""
+    """Print how many bytes are unread after the last checkpoint of SCOPE/GROUP."""
     with sarit.connect(controller) as client:
         found = client.reader_groups.open(name).unread_bytes()
     show(output, {"group": name, "unread_bytes": found}, str(found))
@@ -133,11 +135,11 @@ def checkpoint(name: str, checkpoint: str, timeout: float, controller: str, outp
 
 @group.command()
 @group_argument
-@click.option("--cut", "cuts", multiple=True, help="The text of a cut; once for each stream that is to begin at one.")
+@click.option("--cut", "cuts", multiple=True, help="The text of a cut; once for each stream to begin at one.")
 @controller_option
 @format_option
 def reset(name: str, cuts: tuple[str, ...], controller: str, output: str) -> None:
-    """Let SCOPE/GROUP begin anew: at cuts, or at its last checkpoint.  Its readers have to join again."""
+    """Reset SCOPE/GROUP to cuts, or to its last checkpoint.  Its readers have to join again."""
     with sarit.connect(controller) as client:
         found = client.reader_groups.open(name)
         generation = found.reset(_cuts(cuts) if cuts else None)
@@ -151,13 +153,13 @@ def reset(name: str, cuts: tuple[str, ...], controller: str, output: str) -> Non
 @controller_option
 @format_option
 def offline(name: str, reader: str, position: str | None, controller: str, output: str) -> None:
-    """Declare READER of SCOPE/GROUP lost: others go on at its position, or its last checkpoint."""
+    """Declare READER of SCOPE/GROUP lost: others continue at its position, or its last checkpoint."""
     known = None
     if position is not None:
         try:
             known = sarit.Position.from_bytes(bytes.fromhex(position))
         except ValueError:
-            raise click.UsageError(f"{position[:40]!r} is no position in hex") from None
+            raise click.UsageError(f"{position[:40]!r} is not a position in hex") from None
     with sarit.connect(controller) as client:
         was = client.reader_groups.open(name).reader_offline(reader, known)
     text = f"reader {reader} is offline" if was else f"reader {reader} was not in the group"

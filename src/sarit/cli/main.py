@@ -1,4 +1,4 @@
-"""The `sarit` command: one module per noun, loaded when it is asked for.
+"""The `sarit` command: one module per noun, loaded on use.
 
 Exit codes: 0 done, 1 the work failed, 2 the command line is wrong, 130 interrupted.
 """
@@ -42,11 +42,11 @@ class _Nouns(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """The reader of our output goes away, as `head` does: not an error."""
+        """A closed output pipe, as with `head`, is not an error."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            sys.stdout = None  # else what is left in it fails the end of the process
+            sys.stdout = None  # else flushing it at exit fails the process
             return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""What the nouns share: where the controller is, how results are printed."""
+"""Options and output shared by all commands."""
 
 from __future__ import annotations
 

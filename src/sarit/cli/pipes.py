@@ -1,8 +1,8 @@
-"""Standard input and output of `read` and `write`: whatever ends them, it is known how far they got.
+"""Standard input and output of `read` and `write`: whatever ends them, the commands know how far they got.
 
-Ctrl-C raises KeyboardInterrupt between any two instructions: between an event that was written and its count, say.  So
-here it only sets a flag, and raises where the command waits and nothing can be lost.  Pipes may be non-blocking, which
-is not ours to change: others share them.
+Ctrl-C raises KeyboardInterrupt between any two instructions, for example between writing an event and counting it.  So
+here the handler only sets a flag, and the exception is raised where the command waits and nothing can be lost.  Pipes
+may be non-blocking.  That must not be changed: other processes share them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ T = TypeVar("T")
 
 
 class Interrupts:
-    """Ctrl-C, from now to the end of the `with` block: raised in `wait` alone; with `again`, a second one anywhere.
+    """Handles Ctrl-C within a `with` block: raised in `wait` alone; with `again`, a second one is raised anywhere.
 
-    After a block that heard one the process is to end: a second one is raised anywhere, but not the same again."""
+    After a block that received one, the process is about to end: a second one is raised anywhere.  A signal within
+    REPEATED_SIGNAL_SECONDS counts as the same one."""
 
     def __init__(self, *, again: bool = False) -> None:
         self._again = again
@@ -46,19 +47,19 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         self._before = signal.getsignal(signal.SIGINT)
-        if self._before is not signal.SIG_IGN:  # in the background of a shell it is not ours
-            signal.signal(signal.SIGINT, self._heard)
+        if self._before is not signal.SIG_IGN:  # ignored in the background of a shell: leave it so
+            signal.signal(signal.SIGINT, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._again = True
-        if not self.asked:  # else the command is ending: what a wrapper sends on may come as late as now
+        if not self.asked:  # else the command is ending, and a wrapper may still forward the signal
             signal.signal(signal.SIGINT, self._before or signal.SIG_DFL)  # type: ignore[arg-type]
 
-    def _heard(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         now = self._clock.monotonic()
         again, self._last = self.asked > 0 and now - self._last < REPEATED_SIGNAL_SECONDS, now
-        if again:  # a wrapper sent on what we have heard already
+        if again:  # a wrapper forwarded the same signal
             return
         self.asked += 1
         if self._waiting or (self._again and self.asked > 1):
@@ -66,7 +67,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def wait(self, call: Callable[[], T]) -> T:
-        """What `call` returns, which loses nothing when Ctrl-C ends it.  Raises KeyboardInterrupt."""
+        """The result of `call`, which must lose nothing when Ctrl-C ends it.  Raises KeyboardInterrupt."""
         self._waiting = True
         try:
             if self.asked > self._raised:  # before this began
@@ -78,9 +79,9 @@ class Interrupts:
 
 
 def end_interrupted() -> NoReturn:
-    """End the command by the exit code of Ctrl-C, whatever a wrapper sends on meanwhile.
+    """Exit with the code of Ctrl-C, whatever a wrapper forwards meanwhile.
 
-    Else the interpreter gives SIGINT back its default on its way out, and the process may die of that."""
+    SIGINT is ignored: the interpreter restores its default at exit, and a late signal could kill the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(130)
 
@@ -108,7 +109,7 @@ def lines(descriptor: int, interrupts: Interrupts) -> Iterator[list[bytes]]:
 
 
 class Output:
-    """Lines to a descriptor; `whole_lines` says how many of the latest `write` reached it, whatever ended that."""
+    """Writes lines to a descriptor.  `whole_lines`: how many of the latest `write` reached it, whatever ended that."""
 
     def __init__(self, descriptor: int, interrupts: Interrupts) -> None:
         self.whole_lines = 0
@@ -118,12 +119,12 @@ class Output:
         self._piece_bytes = FILE_WRITE_BYTES if regular else PIPE_WRITE_BYTES
 
     def write(self, texts: list[bytes]) -> None:
-        """Write each as a line.  Ctrl-C ends it, without raising, behind a whole line if that can be had at once.
+        """Write each as a line.  Ctrl-C ends it without raising, after a whole line if the descriptor is ready.
 
-        Raises OSError: nobody reads any more, the disk is full."""
+        Raises OSError: the pipe is closed, the disk is full."""
         self.whole_lines = 0
         data = memoryview(b"\n".join(texts) + b"\n")
-        written = begun = 0  # bytes; where the line that is under way begins
+        written = begun = 0  # bytes; the start of the current line
         while written < len(data):
             asked = self._interrupts.asked
             if asked and written == begun:
@@ -136,7 +137,7 @@ class Output:
             try:
                 written += os.write(self._descriptor, data[written : min(end, written + self._piece_bytes)])
             except BlockingIOError:
-                continue  # another writer of the same pipe was faster
+                continue  # another writer of the same pipe filled it
             while self.whole_lines < len(texts) and begun + len(texts[self.whole_lines]) < written:
                 begun += len(texts[self.whole_lines]) + 1
                 self.whole_lines += 1

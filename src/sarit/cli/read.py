@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sarit.client.blocking.streams import EventReader
     from sarit.core.names import StreamName
 
-MOST: Final = 10_000  # events printed at once
+MAX_PRINTED: Final = 10_000  # events printed at once
 
 
 @click.command()
@@ -32,7 +32,7 @@ MOST: Final = 10_000  # events printed at once
 @click.option("--from", "start", default="head", show_default=True, metavar="head|tail|CUT", help="Where to begin.")
 @click.option("--follow", is_flag=True, help="Do not end at the tail: wait for more.")
 @click.option("--limit", type=click.IntRange(1), help="End after so many events.")
-@click.option("--skip-truncated", is_flag=True, help="Go on behind what was truncated instead of failing.")
+@click.option("--skip-truncated", is_flag=True, help="Skip truncated data instead of failing.")
 @click.option("--print-cut", is_flag=True, help="At the end, print the cut reached on standard error.")
 @controller_option
 @format_option
@@ -49,8 +49,8 @@ def read(
     """Print the events of SCOPE/STREAM, one a line; with --format json, one JSON document a line.
 
     A JSON document has the event as "event", or as "event_base64" when it is not UTF-8 text.
-    Ends at the tail as it was when reading began, unless --follow.  The cut of --print-cut lies behind the last event
-    that standard output took, whatever ended the reading: Ctrl-C, a closed pipe, an error.
+    Ends at the tail as it was when reading began, unless --follow.  The cut of --print-cut is after the last event
+    that was printed, whatever ended the reading: Ctrl-C, a closed pipe, an error.
     """
     stopped: BaseException | None = None
     with (
@@ -73,7 +73,7 @@ def read(
 
 
 def _printed(reader: EventReader, interrupts: Interrupts, limit: int | None, *, as_json: bool) -> Iterator[StreamCut]:
-    """Print events.  The cut behind what reached standard output, each time that is more: before anything is raised."""
+    """Print events.  Yields the cut after the printed events after each batch, before anything is raised."""
     sys.stdout.flush()
     out = Output(sys.stdout.fileno(), interrupts)
     count = 0
@@ -83,7 +83,7 @@ def _printed(reader: EventReader, interrupts: Interrupts, limit: int | None, *, 
             yield reader.position()
             return
         cut = reader.position()
-        events = list(islice(found.left, MOST if limit is None else min(MOST, limit - count)))
+        events = list(islice(found.left, MAX_PRINTED if limit is None else min(MAX_PRINTED, limit - count)))
         failure: OSError | None = None
         try:
             out.write([json.dumps(_document(event)).encode() for event in events] if as_json else events)
@@ -91,8 +91,8 @@ def _printed(reader: EventReader, interrupts: Interrupts, limit: int | None, *, 
             failure = error
         done = events[: out.whole_lines]
         count += len(done)
-        behind = cut.positions[found.segment] + sum(map(len, done)) + EVENT_HEADER_BYTES * len(done)
-        yield StreamCut(cut.stream, {**cut.positions, found.segment: behind})
+        after = cut.positions[found.segment] + sum(map(len, done)) + EVENT_HEADER_BYTES * len(done)
+        yield StreamCut(cut.stream, {**cut.positions, found.segment: after})
         if failure is not None:
             raise failure
         if len(done) < len(events):

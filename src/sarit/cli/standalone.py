@@ -17,9 +17,9 @@ from sarit.core import limits
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("sarit-data"),
     show_default=True,
-    help="Where everything is kept; created when missing.",
+    help="Where all data is stored; created if missing.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on and to tell clients.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on, which clients get, too.")
 @click.option("--controller-port", type=click.IntRange(0, 65535), default=9090, show_default=True, help="gRPC.")
 @click.option("--store-port", type=click.IntRange(0, 65535), default=12345, show_default=True, help="Wire protocol.")
 @click.option(
@@ -27,13 +27,13 @@ from sarit.core import limits
     type=click.IntRange(1, limits.MAX_CONTAINERS),
     default=4,
     show_default=True,
-    help="Shares of the segments, each with its own log; fixed when the data directory is created.",
+    help="Partitions of the segments, each with a log of its own; fixed when the data directory is created.",
 )
 @click.option(
     "--storage", metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.  [default: in DIR]"
 )
 @click.option("--one-port", is_flag=True, help="Serve the wire protocol on the controller's port too.")
-@click.option("--advertise", metavar="HOST", help="The address clients are told.  [default: --host]")
+@click.option("--advertise", metavar="HOST", help="The address that clients get.  [default: --host]")
 @click.option(
     "--scaling-windows",
     type=float,
@@ -47,21 +47,21 @@ from sarit.core import limits
     type=click.FloatRange(0),
     default=600.0,
     show_default=True,
-    help="Seconds for which a segment that a scale brought is left as it is.",
+    help="Seconds before a new segment is scaled again.",
 )
 @click.option(
     "--retention-interval",
     type=click.FloatRange(0, min_open=True),
     default=60.0,
     show_default=True,
-    help="Seconds between looks at a stream with a retention policy, at least.",
+    help="Least seconds between two evaluations of the retention policy of a stream.",
 )
 @click.option(
     "--watermark-interval",
     type=click.FloatRange(0, min_open=True),
     default=10.0,
     show_default=True,
-    help="Seconds between looks at the times that writers note.",
+    help="Seconds between two evaluations of the times that writers note.",
 )
 @click.option(
     "--log-level",
@@ -87,9 +87,8 @@ def standalone(
 ) -> None:
     """Run controller and segment store in one process, on one data directory.
 
-    Prints a line with "sarit is ready" when it serves.  SIGTERM and Ctrl-C flush and stop; a second one, a
-    second or more later, does not wait for the flush.  Whatever was acknowledged is on the disk, so that kill -9 loses
-    nothing either.
+    Prints a line with "sarit is ready" when it serves.  SIGTERM and Ctrl-C flush and stop; a second one, at least a
+    second later, does not wait for the flush.  Acknowledged data is always on disk, so kill -9 loses nothing.
     """
     from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
     from sarit.node.settings import NodeConfig
@@ -99,7 +98,7 @@ def standalone(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     if log_level == "info":
-        logging.getLogger("grpclib").setLevel(logging.WARNING)  # a line for each call that its client gave up
+        logging.getLogger("grpclib").setLevel(logging.WARNING)  # grpclib logs a line for each cancelled call
     run(
         NodeConfig(
             data_dir=str(data_dir),

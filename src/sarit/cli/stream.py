@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sarit.client.core.values import StreamInfo
     from sarit.core.names import SegmentId, StreamName
 
-_MS_PER_SECOND = 1000
+MILLISECONDS = 1000
 
 
 @click.group()
@@ -25,13 +25,15 @@ def stream() -> None:
 
 @stream.command()
 @click.argument("name", type=STREAM)
-@click.option("--segments", type=click.IntRange(1), default=1, show_default=True, help="How many it begins with.")
+@click.option(
+    "--segments", type=click.IntRange(1), default=1, show_default=True, help="The initial number of segments."
+)
 @click.option("--events-per-second", type=click.IntRange(1), help="Scale by events per second and segment.")
 @click.option("--kilobytes-per-second", type=click.IntRange(1), help="Scale by KB per second and segment.")
 @click.option("--keep-seconds", type=click.IntRange(1), help="Retention by time.")
 @click.option("--keep-bytes", type=click.IntRange(1), help="Retention by size.")
 @click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
-@click.option("--create-scope", is_flag=True, help="Create the scope too, when it is missing.")
+@click.option("--create-scope", is_flag=True, help="Create the scope, too, if it is missing.")
 @controller_option
 @format_option
 def create(
@@ -46,7 +48,7 @@ def create(
     controller: str,
     output: str,
 ) -> None:
-    """Create stream SCOPE/STREAM; succeeds when it exists (and leaves it as it is)."""
+    """Create stream SCOPE/STREAM; succeeds when it exists, and does not change it."""
     if events_per_second and kilobytes_per_second:
         raise click.UsageError("scale by events or by bytes, not by both")
     if keep_seconds and keep_bytes:
@@ -58,7 +60,7 @@ def create(
         scaling = ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, 2, segments)
     retention = RetentionPolicy()
     if keep_seconds:
-        retention = RetentionPolicy(RetentionType.TIME, keep_seconds * _MS_PER_SECOND)
+        retention = RetentionPolicy(RetentionType.TIME, keep_seconds * MILLISECONDS)
     elif keep_bytes:
         retention = RetentionPolicy(RetentionType.SIZE, keep_bytes)
     with sarit.connect(controller) as client:
@@ -68,14 +70,14 @@ def create(
     show(
         output,
         {"stream": str(name), "created": created},
-        f"stream {name} {'created' if created else 'exists already; it was left as it is'}",
+        f"stream {name} {'created' if created else 'exists already, unchanged'}",
     )
 
 
 @stream.command("list")
 @click.argument("scope")
-@click.option("--tag", help="Only streams that bear this tag.")
-@click.option("--internal", is_flag=True, help="Also streams kept by the system.")
+@click.option("--tag", help="Only streams with this tag.")
+@click.option("--internal", is_flag=True, help="Also internal streams.")
 @controller_option
 @format_option
 def list_streams(scope: str, tag: str | None, internal: bool, controller: str, output: str) -> None:
@@ -100,7 +102,7 @@ def info(name: StreamName, controller: str, output: str) -> None:
 @click.argument("name", type=STREAM)
 @click.option("--segments", type=click.IntRange(1), help="A new number of segments: makes a new epoch.")
 @click.option("--tag", "tags", multiple=True, help="The new tags, all of them.")
-@click.option("--no-tags", is_flag=True, help="Take all tags away.")
+@click.option("--no-tags", is_flag=True, help="Remove all tags.")
 @controller_option
 @format_option
 def update(
@@ -115,7 +117,7 @@ def update(
 
 @stream.command()
 @click.argument("name", type=STREAM)
-@click.option("--segments", type=click.IntRange(1), help="Go on with so many segments of equal width.")
+@click.option("--segments", type=click.IntRange(1), help="Replace all segments by that many of equal width.")
 @click.option("--split", type=SEGMENT, help="Replace this segment, as NUMBER.#epoch.EPOCH, by two or more.")
 @click.option("--into", type=click.IntRange(2), default=2, show_default=True, help="How many to split it into.")
 @click.option("--merge", type=SEGMENT, multiple=True, help="Replace these neighbours by one; give it twice or more.")
@@ -130,7 +132,7 @@ def scale(
     controller: str,
     output: str,
 ) -> None:
-    """Change the segments of SCOPE/STREAM now.  Writers and readers go on meanwhile."""
+    """Change the segments of SCOPE/STREAM now, while writers and readers go on."""
     if [segments is not None, split is not None, bool(merge)].count(True) != 1:
         raise click.UsageError("give one of --segments, --split and --merge")
     with sarit.connect(controller) as client:
@@ -166,7 +168,7 @@ def epochs(name: StreamName, controller: str, output: str) -> None:
 @controller_option
 @format_option
 def seal(name: StreamName, controller: str, output: str) -> None:
-    """Let SCOPE/STREAM take no more events, for ever."""
+    """Seal SCOPE/STREAM: it accepts no more events, for ever."""
     with sarit.connect(controller) as client:
         client.seal_stream(name)
     show(output, {"stream": str(name), "sealed": True}, f"stream {name} sealed")
@@ -178,7 +180,7 @@ def seal(name: StreamName, controller: str, output: str) -> None:
 @controller_option
 @format_option
 def truncate(name: StreamName, cut: str, controller: str, output: str) -> None:
-    """Forget everything in SCOPE/STREAM before CUT: "tail", or the text of a stream cut."""
+    """Drop everything in SCOPE/STREAM before CUT: "tail", or the text of a stream cut."""
     with sarit.connect(controller) as client:
         client.truncate_stream(name, cut=cut)
     show(output, {"stream": str(name), "truncated": cut}, f"stream {name} truncated")

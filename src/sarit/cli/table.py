@@ -1,7 +1,7 @@
 """`sarit table`: key-value tables and their entries.
 
-Keys are given as text; with secondary keys as PRIMARY and --secondary.  Bytes that are no text are printed, and taken,
-in base64 (`--base64`).
+Keys are given as text: PRIMARY and, for tables that have them, --secondary.  Bytes that are not text are printed, and
+accepted, in base64 (`--base64`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 secondary_option = click.option("--secondary", help="The secondary key, when the table has them.")
 base64_option = click.option("--base64", "encoded", is_flag=True, help="Keys and values are given in base64.")
-version_option = click.option("--version", type=click.IntRange(0), help="Only while the key has this version.")
+version_option = click.option("--version", type=click.IntRange(0), help="Only if the key has this version.")
 
 
 @click.group()
@@ -36,8 +36,10 @@ def table() -> None:
 @click.option("--primary-bytes", type=click.IntRange(1), required=True, help="The length of primary keys.")
 @click.option("--secondary-bytes", type=click.IntRange(0), default=0, show_default=True,
               help="The length of secondary keys; 0: there are none.")  # fmt: skip
-@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many; for ever.")
-@click.option("--create-scope", is_flag=True, help="Create the scope too, when it is missing.")
+@click.option(
+    "--partitions", type=click.IntRange(1), default=1, show_default=True, help="How many; cannot be changed later."
+)
+@click.option("--create-scope", is_flag=True, help="Create the scope, too, if it is missing.")
 @controller_option
 @format_option
 def create(
@@ -49,14 +51,14 @@ def create(
     controller: str,
     output: str,
 ) -> None:
-    """Create SCOPE/TABLE; succeeds when it exists (and leaves it as it is)."""
+    """Create SCOPE/TABLE; succeeds when it exists, and does not change it."""
     with sarit.connect(controller) as client:
         if create_scope:
             client.create_scope(name.scope)
         created = client.tables.create(
             name, primary_key_bytes=primary_bytes, secondary_key_bytes=secondary_bytes, partitions=partitions
         )
-    said = "created" if created else "exists already; it was left as it is"
+    said = "created" if created else "exists already, unchanged"
     show(output, {"table": str(name), "created": created}, f"table {name} {said}")
 
 
@@ -87,7 +89,7 @@ def list_tables(scope: str, controller: str, output: str) -> None:
 @secondary_option
 @base64_option
 @version_option
-@click.option("--insert", is_flag=True, help="Only when the key is absent.")
+@click.option("--insert", is_flag=True, help="Only if the key is absent.")
 @controller_option
 @format_option
 def put(
@@ -101,9 +103,9 @@ def put(
     controller: str,
     output: str,
 ) -> None:
-    """Set the VALUE of key PRIMARY; without VALUE, standard input as it is.  Prints the new version."""
+    """Set the VALUE of key PRIMARY; without VALUE, read it from standard input.  Prints the new version."""
     if insert and version is not None:
-        raise click.UsageError("a key that is absent has no version: give --insert or --version")
+        raise click.UsageError("an absent key has no version: give --insert or --version")
     key = _key(primary, secondary, encoded)
     content = sys.stdin.buffer.read() if value is None else _bytes(value, encoded)
     with sarit.connect(controller) as client:
@@ -125,7 +127,7 @@ def put(
 @controller_option
 @format_option
 def get(name: StreamName, primary: str, secondary: str | None, encoded: bool, controller: str, output: str) -> None:
-    """Print the value of key PRIMARY, as it is; with --format json also its version."""
+    """Print the raw value of key PRIMARY; with --format json also its version."""
     with sarit.connect(controller) as client:
         entry = client.table(name).get(_key(primary, secondary, encoded))
     if entry is None:
@@ -153,7 +155,7 @@ def remove(
     controller: str,
     output: str,
 ) -> None:
-    """Remove key PRIMARY; succeeds when it is absent (unless a version is asked for)."""
+    """Remove key PRIMARY; succeeds when it is absent (unless --version is given)."""
     with sarit.connect(controller) as client:
         client.table(name).remove(_key(primary, secondary, encoded), version)
     show(output, {"removed": True}, "removed")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def txn() -> None:
-    """List ended transactions; tell, commit or abort one by its id."""
+    """List ended transactions; inspect, commit or abort one by its id."""
 
 
 @txn.command("list")
@@ -23,9 +23,9 @@ def txn() -> None:
 @controller_option
 @format_option
 def list_transactions(stream: StreamName, controller: str, output: str) -> None:
-    """List the transactions of SCOPE/STREAM that ended last (some hundreds), and how.
+    """List the latest completed transactions of SCOPE/STREAM (some hundreds) with their outcomes.
 
-    Those that are open are known to their writers alone: ask for them by id.
+    Open transactions are known only to their writers: use `status` with the id.
     """
     with sarit.connect(controller) as client:
         found = client.transactional_writer(stream).completed()
@@ -39,7 +39,7 @@ def list_transactions(stream: StreamName, controller: str, output: str) -> None:
 @controller_option
 @format_option
 def status(stream: StreamName, transaction: str, controller: str, output: str) -> None:
-    """Tell where TRANSACTION of SCOPE/STREAM is: open, committing, committed, aborting, aborted or unknown."""
+    """Print the state of TRANSACTION of SCOPE/STREAM: open, committing, committed, aborting, aborted or unknown."""
     with sarit.connect(controller) as client:
         found = client.transactional_writer(stream).status(transaction).name.lower()
     show(output, {"transaction": transaction, "status": found}, found)
@@ -51,8 +51,8 @@ def status(stream: StreamName, transaction: str, controller: str, output: str) -
 @controller_option
 @format_option
 def commit(stream: StreamName, transaction: str, controller: str, output: str) -> None:
-    """Commit TRANSACTION of SCOPE/STREAM; returns when its events can be read.  What its writer has not flushed is
-    lost."""
+    """Commit TRANSACTION of SCOPE/STREAM; returns when its events can be read.  Events that its writer has not
+    flushed are lost."""
     with sarit.connect(controller) as client:
         client.transactional_writer(stream).commit(transaction)
     show(output, {"transaction": transaction, "status": "committed"}, f"transaction {transaction} committed")
@@ -64,7 +64,7 @@ def commit(stream: StreamName, transaction: str, controller: str, output: str) -
 @controller_option
 @format_option
 def abort(stream: StreamName, transaction: str, controller: str, output: str) -> None:
-    """Abort TRANSACTION of SCOPE/STREAM: its events are forgotten."""
+    """Abort TRANSACTION of SCOPE/STREAM: its events are dropped."""
     with sarit.connect(controller) as client:
         client.transactional_writer(stream).abort(transaction)
     show(output, {"transaction": transaction, "status": "aborted"}, f"transaction {transaction} aborted")

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 @click.argument("name", type=STREAM)
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--key", help="The routing key of all events.")
-@click.option("--key-separator", metavar="TEXT", help="What stands before it in each line is the line's routing key.")
+@click.option(
+    "--key-separator", metavar="TEXT", help="The text before it in each line is the routing key of that line."
+)
 @click.option("--create", is_flag=True, help="Create scope and stream when they are missing.")
 @controller_option
 @format_option
@@ -41,8 +43,8 @@ def write(
 ) -> None:
     """Write each line of FILE (default: standard input) to SCOPE/STREAM as one event.
 
-    Ends when all events are durable, and says how many.  Ctrl-C stops reading, and writes the lines that were read; a
-    second one does not wait for them.
+    Ends when all events are durable, and prints their number.  Ctrl-C stops reading and writes the lines that were
+    read; a second one does not wait for them.
     """
     if key is not None and key_separator is not None:
         raise click.UsageError("--key or --key-separator, not both")
@@ -60,17 +62,17 @@ def write(
                 count.durable = count.read
         except (KeyboardInterrupt, SaritError, OSError) as error:
             stopped = error
-        told: dict[str, object] = {"stream": str(name), "events": count.durable}
+        report: dict[str, object] = {"stream": str(name), "events": count.durable}
         text = f"{count.durable} events written to {name}"
         if unknown := count.read - count.durable:
-            told["unknown"] = unknown
-            text += f"; whether {unknown} more were is not known"
+            report["unknown"] = unknown
+            text += f"; the outcome of {unknown} more is unknown"
         try:
-            show(output, told, text)
-        except OSError:  # nobody listens, or the disk is full: what ended the writing comes first
+            show(output, report, text)
+        except OSError:  # the pipe is closed or the disk is full: report first what ended the writing
             if stopped is None:
                 raise
-            sys.stdout = None  # else what is left in it fails the end of the process
+            sys.stdout = None  # else flushing it at exit fails the process
     if isinstance(stopped, KeyboardInterrupt):
         end_interrupted()
     if stopped is not None:
@@ -79,7 +81,7 @@ def write(
 
 @dataclass(slots=True)
 class _Count:
-    """Events: given to the writer, and acknowledged at least."""
+    """Events: passed to the writer, and known to be acknowledged."""
 
     read: int = 0
     durable: int = 0
@@ -95,16 +97,16 @@ def _copy(
     count: _Count,
     event_of: Callable[[bytes], tuple[bytes, str | None]],
 ) -> BaseException | None:
-    """Write the lines of `file`; what ended that before the end, if anything.  Raises the writer's failure."""
+    """Write the lines of `file`; the error that ended it early, if any.  Raises the writer's failure."""
     with _progress(file) as bar:
         try:
-            for some in lines(file.fileno(), interrupts):
-                for line in some:
+            for batch in lines(file.fileno(), interrupts):
+                for line in batch:
                     event, key = event_of(line)
                     writer.write(event, key)
                     count.read += 1
                 writer.when_durable(partial(count.reached, count.read))
-                bar.update(sum(map(len, some)) + len(some))
+                bar.update(sum(map(len, batch)) + len(batch))
         except Invalid as error:
             return error
         except KeyboardInterrupt as error:

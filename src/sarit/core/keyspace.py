@@ -8,8 +8,10 @@ A range is written [low, high), but a key exactly on a bound belongs to the *low
 they search by high bound, and the smallest one that is not below the key wins.  The key 0.0 belongs
 to the first range.
 
-The position of a routing key is MurmurHash3 (x64, 128 bit) of its UTF-16LE code units, seed 1741865571 (Java's hash
-code of "EventRouter"); the upper 52 bits of the first half are the fraction.  Source: naming.md par. 3, Pravega `HashHelper`.
+The position of a routing key is MurmurHash3 (x64, 128 bit) of its UTF-16LE code units, with seed 1741865571 (Java's
+hash code of "EventRouter"); the upper 52 bits of the first half are the fraction.
+
+Source: naming.md par. 3, Pravega `HashHelper`.
 """
 
 from __future__ import annotations

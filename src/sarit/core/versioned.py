@@ -142,8 +142,9 @@ class Cursor:
 # -- Java's modified UTF-8 ---------------------------------------------------------------------
 #
 # UTF-8, but NUL is c0 80, and a character above U+FFFF is a surrogate pair of 3 bytes each (java.io.DataInput).  The
-# wire protocol and Java's serialized objects use it, always after a uint16 byte length.  The Rust client writes plain UTF-8;
-# the decoder accepts both, which never conflict.  Half a surrogate pair is refused both ways: it could not be stored.
+# wire protocol and Java's serialized objects use it, always after a uint16 byte length.  The Rust client writes plain
+# UTF-8; the decoder accepts both, which never conflict.  Half a surrogate pair is refused both ways: it could not be
+# stored.
 
 
 def encode_java(text: str) -> bytes:

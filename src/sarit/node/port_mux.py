@@ -65,7 +65,7 @@ class _ProtocolDetector(asyncio.Protocol):
         self._first_byte_timer = asyncio.get_running_loop().call_later(GRPC_FIRST_BYTES_SECONDS, self._transport.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It never detected."""
+        """Closed before its first byte."""
         self._first_byte_timer.cancel()
         self._port.detected()
 
