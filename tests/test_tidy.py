@@ -232,7 +232,7 @@ def test_blocking_client_is_what_the_asyncio_classes_give() -> None:
     assert not wrong, "run `make generate` and commit: " + ", ".join(wrong)
 
 
-_CONSTANT = re.compile(r"_?[A-Z0-9_]*_?(SECONDS|BYTES|MS)")
+_CONSTANT = re.compile(r"(?:[A-Z0-9_]*_)?(SECONDS|BYTES|MS)")
 
 
 def literal_constants(source: str) -> Iterator[str]:

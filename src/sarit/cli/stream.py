@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sarit.client.core.values import StreamInfo
     from sarit.core.names import SegmentId, StreamName
 
-MILLISECONDS = 1000
+_MS_PER_SECOND = 1000
 
 
 @click.group()
@@ -60,7 +60,7 @@ def create(
         scaling = ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, 2, segments)
     retention = RetentionPolicy()
     if keep_seconds:
-        retention = RetentionPolicy(RetentionType.TIME, keep_seconds * MILLISECONDS)
+        retention = RetentionPolicy(RetentionType.TIME, keep_seconds * _MS_PER_SECOND)
     elif keep_bytes:
         retention = RetentionPolicy(RetentionType.SIZE, keep_bytes)
     with sarit.connect(controller) as client:
