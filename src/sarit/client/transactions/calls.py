@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 NO_TIMESTAMP: Final = -(1 << 63)
-# Well below the time a call may take (`link/controller.py`): what takes longer is asked for.
 
 _Ping = pb.PingTxnStatus
 _PING: Final = {

@@ -145,14 +145,10 @@ class Partitioner:
         assert self.blocks_in_flight == sum(appender.blocks_in_flight for appender in appenders)
 
     async def open(self) -> None:
-        """Learn the segments.  Raises NotFound, Sealed, Unavailable."""
+        """Request the active segments.  Raises NotFound, Sealed, Unavailable."""
         segments = await self.target.ranges()
         self.key_ranges = KeyRanges([(s.low, s.high, self._driver(s)) for s in segments])
         self.opened = True
-
-    def drivers(self) -> list[AppenderDriver]:
-        """The drivers of all segments that are written to."""
-        return list(self._drivers.values())
 
     def release(self) -> None:
         """Leave all connections."""
@@ -160,9 +156,9 @@ class Partitioner:
             driver.release()
 
     def written_segments(self) -> list[SegmentId]:
-        """The segments that hold acknowledged events, without those that later ones of these came after.
+        """The segments with acknowledged events, without predecessors of others among them.
 
-        In the middle of a scale a writer may write to a segment when it has written to what follows that already."""
+        In the middle of a scale a writer may write to a segment after it has written to a successor of that segment."""
         for driver in self._drivers.values():
             self._note_written(driver)
         ranges = self._written
@@ -190,7 +186,9 @@ class Partitioner:
     # -- placing ------------------------------------------------------------------------------
 
     def sticky_driver(self) -> AppenderDriver:
-        """For what has no key; another is drawn at random, by the width of its range, when it is time."""
+        """The driver for events without keys.
+
+        Another is drawn at random, by the width of its range, after STICKY_BYTES or STICKY_SECONDS."""
         env = self._session.env
         now = env.clock.monotonic()
         if self._sticky is None or self._sticky_bytes <= 0 or now >= self._sticky_until:

@@ -136,7 +136,7 @@ async def test_barriers_on_one_segment_are_placed_with_their_batch(world) -> Non
     await asyncio.gather(*barriers, nothing_more)
     await asyncio.sleep(0)
     assert order == [(number, 8) for number in range(6)]
-    appender = writer._partitioner.drivers()[0].appender
+    appender = next(iter(writer._partitioner._drivers.values())).appender
     assert not appender.barriers
     await writer.close()
 
@@ -166,6 +166,6 @@ async def test_replaced_appender_is_dropped_from_acks(world) -> None:
     world.controller.scale(stream, [FIRST], [(0.0, 1.0)])
     writer.write(b"2")
     await writer.ack()
-    assert list(writer._partitioner._since_barrier) == writer._partitioner.drivers()
+    assert list(writer._partitioner._since_barrier) == list(writer._partitioner._drivers.values())
     assert world.everything() == [b"1", b"2"]
     await writer.close()

@@ -58,13 +58,13 @@ async def partitioner() -> Partitioner:
 
 
 def acknowledge(made: Partitioner, *segments: SegmentId) -> None:
-    for driver in made.drivers():
+    for driver in made._drivers.values():
         if driver.segment in segments:
             driver.appender.acked_events += 1
 
 
 async def sealed(made: Partitioner, segment: SegmentId) -> None:
-    (driver,) = [driver for driver in made.drivers() if driver.segment == segment]
+    (driver,) = [driver for driver in made._drivers.values() if driver.segment == segment]
     await made._move_on(driver)
 
 
@@ -110,7 +110,7 @@ def test_written_segments_includes_sealed_segments() -> None:
 
 
 def held(made: Partitioner) -> dict[SegmentId, int]:
-    return {driver.segment: driver.appender.accepted_events for driver in made.drivers()}
+    return {driver.segment: driver.appender.accepted_events for driver in made._drivers.values()}
 
 
 def test_events_without_keys_are_sticky_up_to_a_bound() -> None:
@@ -178,7 +178,7 @@ def test_successors_with_a_hole_fail_the_writer() -> None:
 def placed(made: Partitioner) -> list[tuple[bytes, str | None]]:
     """What the appenders were given: each event with its key, by appender."""
     found: list[tuple[bytes, str | None]] = []
-    for driver in made.drivers():
+    for driver in made._drivers.values():
         for chunk in driver.take():
             events = split_events(chunk.data)
             found += zip(events, chunk.keys or [None] * len(events), strict=True)
