@@ -22,7 +22,7 @@ def placed_in(container: int, rows: Mapping[bytes, bytes]) -> dict[str, list[Pla
         if key.startswith(keys.EXTENT):
             segment, start = keys.parse_extent_key(key)
             extent = load_chunk_extent(start, value)
-        elif key.startswith(keys.SLICE):
+        elif key.startswith(keys.INLINED):
             segment, start = keys.parse_inlined_key(key)
             extent = load_inlined_extent(start, value)
         else:

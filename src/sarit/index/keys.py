@@ -31,13 +31,13 @@ SEGMENT: Final = b"s"
 NAME: Final = b"n"
 ATTRIBUTE: Final = b"a"
 EXTENT: Final = b"c"
-SLICE: Final = b"i"
+INLINED: Final = b"i"
 ENTRY: Final = b"k"
 VERSION: Final = b"v"
 GARBAGE: Final = b"g"
 META: Final = b"m"
 
-PER_SEGMENT: Final = (ATTRIBUTE, EXTENT, SLICE, ENTRY, VERSION)
+PER_SEGMENT: Final = (ATTRIBUTE, EXTENT, INLINED, ENTRY, VERSION)
 """Kinds of which one segment may have many records.  Its record (`s`) and its name are not among them."""
 
 MAX_SEGMENT_ID: Final = (1 << 63) - 1
@@ -75,7 +75,7 @@ def extent_key(segment: int, start: int) -> bytes:
 
 def inlined_key(segment: int, start: int) -> bytes:
     """The key of the inlined extent that begins at offset `start`."""
-    return _TWO.pack(SLICE, segment, start)
+    return _TWO.pack(INLINED, segment, start)
 
 
 def entry_key(segment: int, key: bytes) -> bytes:
@@ -124,7 +124,7 @@ def entry_range(segment: int, start: bytes = b"", end: bytes | None = None) -> t
 
 
 def after(key: bytes) -> bytes:
-    """The least key above `key`: where a scan goes on."""
+    """The least key above `key`: where a scan continues."""
     return key + b"\0"
 
 
@@ -160,7 +160,7 @@ def parse_extent_key(key: bytes) -> tuple[int, int]:
 
 def parse_inlined_key(key: bytes) -> tuple[int, int]:
     """(segment id, start offset) of an `i` key.  Raises Corrupt."""
-    return _parse_two(key, SLICE)
+    return _parse_two(key, INLINED)
 
 
 def parse_entry_key(key: bytes) -> tuple[int, bytes]:

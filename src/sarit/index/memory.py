@@ -1,7 +1,7 @@
 """The index in memory: the fake for tests and for the simulation.
 
 `MemoryIndexes` is the disk: it holds what each container committed, and outlives the `MemoryIndex` handles.  `crash()`
-simulates a crash: every handle is cut off, and a commit under way took effect or not (`IndexFaults.draw`).
+simulates a crash: every handle is cut off, and a commit in progress took effect or not (`IndexFaults.draw`).
 
 `IndexFaults` injects what real indexes do: stall, or fail a commit before or after it took effect (the caller cannot
 tell which).  A fenced handle returns old values and fails its next commit.  After a failed commit the handle is dead,

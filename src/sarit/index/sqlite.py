@@ -177,10 +177,10 @@ def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[bytes
         while at < len(keys):
             left = len(keys) - at
             size = next((size for size in reversed(KEYS_PER_QUERY) if size >= left), KEYS_PER_QUERY[0])
-            asked: list[bytes | None] = list(keys[at : at + size])
-            count = len(asked)
-            asked.extend([None] * (size - count))
-            found.extend(connection.execute(_QUERIES[size], asked).fetchone()[:count])
+            requested: list[bytes | None] = list(keys[at : at + size])
+            count = len(requested)
+            requested.extend([None] * (size - count))
+            found.extend(connection.execute(_QUERIES[size], requested).fetchone()[:count])
             at += count
     finally:
         if not one_statement:
@@ -319,15 +319,15 @@ class SqliteIndex:
             if isinstance(error, sqlite3.Error):
                 error = map_error(error, f"get from {self._path}")
             at = 0
-            for asked, future in batch:
+            for requested, future in batch:
                 if future.done():
                     pass
                 elif error is not None:
                     future.set_exception(error)
                 else:
                     assert found is not None
-                    future.set_result(found[at : at + len(asked)])
-                at += len(asked)
+                    future.set_result(found[at : at + len(requested)])
+                at += len(requested)
             if self._waiting and not self._reading:
                 self._read()
 

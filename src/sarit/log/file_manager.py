@@ -53,7 +53,7 @@ class LogFileManager:
         return f"<LogFileManager of {self._name}, {state}>"
 
     def prepare(self, durable: int) -> None:
-        """Make the next file, unless that is under way; `durable` is the last frame known durable."""
+        """Make the next file, unless that is in progress; `durable` is the last frame known durable."""
         self._durable = durable
         if self._making or self._stopped or self._retry_timer is not None:
             return

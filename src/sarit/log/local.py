@@ -102,7 +102,7 @@ class LocalLogProvider:
             if before is not None:
                 before.fence()
                 await before.close()
-            # A cancellation must not interrupt the opening: its thread would go on and hold the lock.
+            # A cancellation must not interrupt the opening: its thread would finish it and hold the lock.
             opening = asyncio.ensure_future(self._open(container))
             try:
                 log = await asyncio.shield(opening)
@@ -201,7 +201,7 @@ class LocalLog:
             self._loop.call_soon(done, Unavailable(f"{self._name} is closed"))
             return
         if number != self._last + 1:
-            # Only the first frame may skip numbers: a log restored without its files goes on after the checkpoint.
+            # Only the first frame may skip numbers: a log restored without its files continues after the checkpoint.
             assert number > self._last, f"frame {number} after {self._last}"
             assert not self._any_appended, f"frame {number} after {self._last}"
         self._any_appended = True
@@ -234,7 +234,7 @@ class LocalLog:
         for frame in outcome.frames:
             try:
                 frame.done(outcome.error)
-            except Exception as failure:  # a bug in one callback must not keep the others from their results
+            except Exception as failure:  # a bug in one callback must not prevent the other callbacks
                 bug = bug or failure
         if bug is not None:
             raise bug
@@ -290,8 +290,8 @@ class LocalLog:
     def backlog_bytes(self) -> int:
         """Bytes of the files that hold frames not truncated."""
         current = self._writer.file
-        held = current.position - BLOCK_BYTES if self._writer.durable >= self._below else 0
-        return held + sum(file.size - BLOCK_BYTES for file in self._files)
+        in_current = current.position - BLOCK_BYTES if self._writer.durable >= self._below else 0
+        return in_current + sum(file.size - BLOCK_BYTES for file in self._files)
 
     # -- the end ------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class MemoryLog:
         return False
 
     def backlog_bytes(self) -> int:
-        """Bytes of the frames held."""
+        """Bytes of the frames that are not truncated."""
         return sum(len(frame.payload) for frame in self._stored.frames.values())
 
     def release_recycled_files(self) -> None:

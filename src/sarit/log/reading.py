@@ -110,10 +110,10 @@ class RunReader:
 
     def next_records(self) -> list[Record]:
         """The records of the next window; may be none.  Afterwards `ended` says whether the run is over."""
-        asked = max(self._read_bytes, self._need)
-        data = self._file.pread(asked, self.position)
+        requested = max(self._read_bytes, self._need)
+        data = self._file.pread(requested, self.position)
         window = Window(data, self.position, self._tag, self._seed, self._epoch)
-        at_end = len(data) < asked
+        at_end = len(data) < requested
         records: list[Record] = []
         at = 0
         while True:

@@ -42,7 +42,7 @@ _ZEROS: Final = bytes(BLOCK_BYTES)
 
 
 def file_name(sequence: int, kind: str) -> str:
-    """Name of a file of the log's directory; `kind` is LOG, SPARE or NEW."""
+    """Name of a file of the log's directory; `kind` is LOG, RECYCLED or NEW."""
     return f"{sequence:012d}.{kind}"
 
 

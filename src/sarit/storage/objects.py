@@ -5,8 +5,8 @@ chunk is overwritten; it is durable when the put returns.  Only `map_error` maps
 request twice within a few seconds.  A put that took effect although it failed thus ends as Exists, which the caller
 treats like Unavailable: the content under the name is unknown, so it takes another name.
 
-Warnings.  (1) A missing bucket answers 404, as a missing object does.  It is mapped to Unavailable: NotFound would tell
-the reader that the chunk was deleted.  (2) obstore does not sync local files: directories go through
+Warnings.  (1) A missing bucket answers 404, as a missing object does.  It is mapped to Unavailable: NotFound would mean
+to the reader that the chunk was deleted.  (2) obstore does not sync local files: directories go through
 `storage/directory.py`.
 """
 

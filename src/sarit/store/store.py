@@ -77,6 +77,7 @@ async def open_container(
     on_failure: Callable[[Container, BaseException], None],
 ) -> Opened:  # fmt: skip
     """Recover a container and let it serve.  Raises Corrupt, Unavailable, Fenced."""
+    # The log first: its new epoch fences every earlier owner before anything is read.
     log = await logs.open(number)
     index = None
     try:

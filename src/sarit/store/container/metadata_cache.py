@@ -327,7 +327,7 @@ class MetadataCache:
     async def scan_extents(self, segment_id: int) -> list[Extent]:
         """The extents of a segment as the index holds them, by offset."""
         out: list[Extent] = []
-        for kind, load in ((keys.EXTENT, _chunk_extent), (keys.SLICE, _inlined_extent)):
+        for kind, load in ((keys.EXTENT, _chunk_extent), (keys.INLINED, _inlined_extent)):
             at, end = keys.segment_range(kind, segment_id)
             while True:
                 rows = await self._index.scan(at, end, _SCAN_ROWS)

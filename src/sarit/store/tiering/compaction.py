@@ -1,7 +1,7 @@
 """Compaction: joins small extents of a segment into larger chunks, in the background.
 
 It runs between two checkpoints of a container, never during one.  Dirty bytes accumulate meanwhile, so it stops while
-the memory budget is over its soft limit, and goes on in a later cycle.
+the memory budget is over its soft limit, and continues in a later cycle.
 
 The order matters: the new chunk is durable before the commit that names it.  The old chunks become garbage in the same
 commit and are deleted after it.  A read that holds an old extent finds its chunk gone and loads the extents again.
@@ -55,7 +55,7 @@ class Compactor:
     def __repr__(self) -> str:
         return f"<Compactor of {self._container!r}: {len(self._small)} segments with small extents>"
 
-    def note(self, segment: Segment, extents: list[Extent]) -> None:
+    def add_extents(self, segment: Segment, extents: list[Extent]) -> None:
         """A checkpoint committed these extents of a segment."""
         small = sum(extent.length < self._small_bytes for extent in extents)
         if small:
@@ -110,15 +110,19 @@ class Compactor:
             parts = [await self._bytes(extent) for extent in run]
         except (Unavailable, NotFound) as error:
             raise StorageUnavailable from error
+        joined_bytes = sum(extent.length for extent in run)
+        assert sum(map(len, parts)) == joined_bytes, (segment, run)
         name, sequence = next_name(segment, run[0].start)
-        batch = WriteBatch()
         try:
             await container.storage.write(name, parts, container.rate_limiters.flush)
         except (Unavailable, Exists):
             container.state.garbage.add(name)  # the write may have happened
             self._failed_writes.add(sequence)
             raise StorageUnavailable from None
-        joined = Extent(run[0].start, sum(extent.length for extent in run), name)
+        # The new chunk is durable: from here on the index may name it.
+        joined = Extent(run[0].start, joined_bytes, name)
+        joined.check()
+        batch = WriteBatch()
         for extent in run:
             key = keys.extent_key if extent.chunk else keys.inlined_key
             batch.deletes.add(key(segment.id, extent.start))

@@ -374,7 +374,7 @@ class Flusher:
                 )
             else:
                 self._drop_flushed(item)
-                self.compactor.note(segment, item.extents)
+                self.compactor.add_extents(segment, item.extents)
         self.checkpoint_frame = frame
         container.log.truncate(frame + 1)
         container.account()

@@ -45,7 +45,7 @@ class OrphanSweep:
         """Delete the orphans of older epochs; how many were deleted.
 
         `record_swept`: no write of these epochs can still arrive, so record that they need no other sweep.  A chunk
-        that cannot be deleted does not keep the others from being deleted.
+        that cannot be deleted does not block the others.
 
         Raises Unavailable when long-term storage is unavailable or some chunks cannot be deleted: try again."""
         async with self._lock:
