@@ -26,9 +26,6 @@ LITERALS: Final[dict[str, int]] = {
     "src/sarit/spark/options.py": 1,
     "src/sarit/storage/incoming.py": 1,
     "src/sarit/storage/names.py": 2,
-    "src/sarit/store/container/container.py": 1,
-    "src/sarit/store/container/operations.py": 1,
-    "src/sarit/store/container/reads.py": 1,
 }
 # Uses of retired words (`tests/vocabulary.py`), by word.
 RETIRED_IN_IDENTIFIERS: Final[dict[str, int]] = {

@@ -50,6 +50,7 @@ class DirtyBytes:
         """A block is in a chunk or in the index, or nobody will read it again."""
         self.append_bytes -= length
         self.append_blocks -= 1
+        assert self.append_bytes >= 0, self  # with `add_block`: each block is counted once and taken off once
 
     def add_operation(self, charged_bytes: int) -> None:
         """An operation other than an append was accepted."""

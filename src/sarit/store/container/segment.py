@@ -290,6 +290,7 @@ class Segment:
 
     def record(self) -> bytes:
         """The applied state as stored in the index (docs/formats/index.md)."""
+        assert self.start <= self.length, self  # before the write; `load_segment` checks after the read
         name = self.name.encode()
         return (
             _RECORD.pack(
