@@ -1,9 +1,8 @@
 """`python -m fuzz [TARGET ...] --seconds N`: coverage-guided fuzzing with atheris, N seconds for each target.
 
-Each target runs in a process of its own.  What is worth keeping is in `fuzz/corpus/TARGET/`, one small file a case;
-`tests/test_fuzz.py` runs all of it.  What a run finds is left in the working directory as `crash-*`: fix the bug, then
-keep the file in the corpus.  New cases that a run reaches go to `--grow DIRECTORY`.
-Needs `uv sync --group fuzz`.
+Each target runs in a process of its own.  Cases are in `fuzz/corpus/TARGET/`, one small file each; `tests/test_fuzz.py`
+runs all of them.  A failure is left in the working directory as `crash-*`: fix the bug, then add the file to the
+corpus.  New cases that a run reaches go to `--grow DIRECTORY`. Needs `uv sync --group fuzz`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*")
     parser.add_argument("--seconds", type=int, default=30, help="for each target")
     parser.add_argument("--seed", type=int, default=0, help="0: drawn")
-    parser.add_argument("--grow", type=Path, help="where new cases go; kept from run to run")
+    parser.add_argument("--grow", type=Path, help="directory of new cases, reused by later runs")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     given, rest = parser.parse_known_args()
     if given.inside:

@@ -1,4 +1,4 @@
-"""What clients decode of the bytes of others: events, entries of synchronizers, states of groups, watermarks.
+"""The clients' decoders: events, entries of synchronizers, states of groups, watermarks.
 
 Each is (function of bytes, errors it may raise, examples); see `targets.py`.
 """
@@ -43,7 +43,7 @@ _REVISION: Final = Revision(0, 0)
 
 
 def _back(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Callable[[bytes], None]:
-    """What was decoded, encoded, is decoded to what has the same bytes (a NaN is not equal to itself)."""
+    """Decoding an encoded value gives the same bytes again (bytes, since a NaN is not equal to itself)."""
 
     def run(data: bytes) -> None:
         found = decode(data)

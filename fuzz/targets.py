@@ -1,7 +1,7 @@
-"""What is fuzzed: a function of bytes each, with the errors it may raise and examples to begin with.
+"""The fuzz targets: a function of bytes each, with the errors it may raise and valid examples.
 
-A target returns, or raises one of its errors; anything else is a bug.  Where what was decoded can be encoded, it is,
-and must come back as it was.  Seeds are valid bytes: mutations of them reach further than noise.
+A target returns, or raises one of its errors; anything else is a bug.  Where possible the decoded value is encoded
+again and compared.  Seeds are valid bytes: their mutations reach deeper than noise.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _same(before: object, after: object) -> None:
 
 
 def wire_stream(data: bytes) -> None:
-    """A connection: frames cut at places the first byte tells, each decoded, appends assembled."""
+    """A connection: frames cut at places given by the first byte, each decoded, appends assembled."""
     if not data:
         return
     reader, assembler, step = FrameReader(), AppendAssembler(), data[0] + 1

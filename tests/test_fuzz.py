@@ -1,4 +1,4 @@
-"""The decoders on damaged bytes, the short deterministic form of `python -m fuzz`; and every case it ever found."""
+"""The decoders on damaged bytes: a short deterministic form of `python -m fuzz`, and every case it ever found."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def damaged(draw, seeds):
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_damage_is_told_or_harmless(name):
+def test_damaged_bytes_raise_allowed_errors_only(name):
     target: Target = TARGETS[name]
     kind = name.removeprefix("controller_")
     seeds = st.sampled_from(target.seeds)
@@ -58,7 +58,7 @@ def test_damage_is_told_or_harmless(name):
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_what_was_found_stays_found(path):
+def test_corpus_cases_pass(path):
     TARGETS[path.parent.name](path.read_bytes())
 
 

@@ -1,15 +1,15 @@
 """Events that cannot be processed must neither stop the others nor be lost: they go to a stream of dead letters.
 
     python examples/dead_letters/letters.py --controller HOST:PORT shop/payments           # process; ends when sealed
-    python examples/dead_letters/letters.py --controller HOST:PORT shop/payments --again   # after the bug is mended
+    python examples/dead_letters/letters.py --controller HOST:PORT shop/payments --again   # after the bug is fixed
 
-An event that fails is tried a few times, for what is wrong may pass.  Then it is written to `<stream>-dead`, with the
-reason and the place it stands at, and the position is only moved on when that is durable: after a crash an event may
-be a dead letter twice, which its place tells, but it is never forgotten.
+An event that fails is retried a few times, since the cause may be temporary.  Then it is written to `<stream>-dead`,
+with the reason and its offset, and the position advances only when that is durable.  After a crash an event may be a
+dead letter twice, which its offset shows, but it is never lost.
 
-`--again` tries each dead letter once more.  One that works is forgotten, one that fails is written anew, behind the
-others; only when that is durable the old ones are truncated away.  So a letter is processed again after it worked only
-when the program dies before that.
+`--again` processes each dead letter once more.  One that succeeds is dropped, one that fails is appended again; only
+when that is durable the old ones are truncated.  So a letter is processed twice after success only when the program
+dies before that.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def dead_letters_of(stream: str) -> str:
 
 
 def failure(event: bytes, handle: Callable[[bytes], None]) -> Exception | None:
-    """Process an event, trying again when it fails; the last error if it never worked."""
+    """Process an event with retries; the last error if all failed."""
     last: Exception | None = None
     for _ in range(TRIES):
         try:
             handle(event)
-        except Exception as error:  # whatever is wrong with an event must not stop the others
+        except Exception as error:  # no error of an event may stop the others
             last = error
         else:
             return None
@@ -73,9 +73,9 @@ def letters(client: sarit.Client, stream: str, end: sarit.StreamCut | str = "tai
 
 
 def again(client: sarit.Client, stream: str, handle: Callable[[bytes], None]) -> int:
-    """Process the dead letters once more, and forget those that work now; how many still fail."""
+    """Process the dead letters once more, and drop those that succeed; return how many still fail."""
     dead = dead_letters_of(stream)
-    end = client.stream_cut_tail(dead)  # letters that come meanwhile are left for the next time
+    end = client.stream_cut_tail(dead)  # letters that arrive meanwhile wait for the next run
     failed = 0
     with client.writer(dead) as writer:
         for letter in letters(client, stream, end):
@@ -107,7 +107,7 @@ def main() -> None:
         if options.again:
             print(again(client, options.stream, pay), "still fail")
         else:
-            done = partial(print, flush=True)  # where to go on after a crash
+            done = partial(print, flush=True)  # where to continue after a crash
             print(process(client, options.stream, pay, options.start, done), "dead letters")
 
 

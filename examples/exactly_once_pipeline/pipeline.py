@@ -4,11 +4,11 @@
 
 Orders are `customer,amount`; for each, the customer's running total is written.  What makes it exact:
 
-* The results of some orders, the reader's position behind them and the totals so far are written in *one transaction*
-  of the output stream.  All of it is there, or none; the newest progress event says where to go on.
-* A commit is decided when the controller has heard of it, and its events appear a little later: a new run must not
-  look for its progress in between.  So the id of the transaction is put into a file before anything is committed, and
-  the next run first makes sure that it has ended: it aborts it or, when that comes too late, waits for its events.
+* The results of some orders, the reader's position after them and the totals so far are written in *one transaction* of
+  the output stream, all or nothing; the newest progress event says where to continue.
+* A commit is decided when the controller has recorded it, and its events appear a little later: a new run must not read
+  its progress in between.  So the id of the transaction is written to a file before the commit, and the next run first
+  makes sure that it has ended: it aborts it or, when that comes too late, waits for its events.
 
 Only one run at a time may use an output stream.  The file is all a run needs from the one before.
 """
@@ -39,10 +39,10 @@ class Pipeline:
         self._writer = client.transactional_writer(target)
 
     def run(self) -> int:
-        """Process all orders until the source is sealed; how many this run took."""
+        """Process all orders until the source is sealed; return how many this run processed."""
         self._end_doubt()
         position, totals, steps = self._progress()
-        taken = 0
+        processed = 0
         with self._client.reader(self._source, start=position or "head") as reader:
             while orders := reader.read_events(ORDERS_PER_TRANSACTION):
                 steps += 1
@@ -53,11 +53,11 @@ class Pipeline:
                         transaction.write(json.dumps({"customer": customer, "total": total}), key=customer)
                     progress = {"step": steps, "position": str(reader.position()), "totals": totals}
                     transaction.write(json.dumps(progress), key=PROGRESS_KEY)
-                taken += len(orders)
-        return taken
+                processed += len(orders)
+        return processed
 
     def _end_doubt(self) -> None:
-        """See to it that the last run's last transaction has ended, and is to be seen if it was committed."""
+        """Make sure that the last transaction of the last run has ended, and is visible if it was committed."""
         if not self._state.exists():
             return
         transaction = self._state.read_text()

@@ -46,7 +46,7 @@ Results = dict[tuple[str, str], tuple[int, float]]
 
 def missing(client: sarit.Client, flights: list[feed.Flight], acknowledged: Path) -> list[feed.Flight]:
     """The flights that are not in the stream yet, found by reading it: an interrupted run leaves a gap in some
-    segments only.  Exits when a flight is missing that an earlier run was told is durable."""
+    segments only.  Exits when a flight is missing that was durable in an earlier run."""
     present = {json.loads(event)["n"] for event in client.reader(DEPARTURES, end="tail")}
     promised = int(acknowledged.read_text()) if acknowledged.exists() else 0
     lost = set(range(promised)) - present
@@ -82,7 +82,7 @@ def note(acknowledged: Path, flights: int) -> None:
 
 
 def wait_until_ready(running: StreamingQuery) -> None:
-    """Wait until the query looks for new events (or has found some), so that it takes the replay as it comes."""
+    """Wait until the query polls for new events (or has found some), so that it reads the replay as it comes."""
     while running.isActive and not running.lastProgress and not running.status["message"].startswith("Waiting"):
         time.sleep(0.1)
 
@@ -102,11 +102,11 @@ def finish(running: StreamingQuery, client: sarit.Client, beside: Executor) -> N
         progress.show(tail, last=True)
         print(f"PySpark took {rows:,} events in {len(batches)} micro-batches, {rows / busy:,.0f}/s while at work")
     else:
-        print("PySpark had taken all events in an earlier run")
+        print("PySpark had read all events in an earlier run")
 
 
 def read_bytes(running: StreamingQuery) -> int:
-    """How many bytes of the stream the query has taken, earlier runs included; 0 while it does not say."""
+    """The bytes of the stream that the query has read, earlier runs included; 0 until it reports them."""
     last = running.lastProgress
     offset = json.loads(last.json)["sources"][0]["endOffset"] if last else None
     return sum(offset["segments"].values()) if offset else 0
@@ -116,7 +116,7 @@ def results(client: sarit.Client) -> Results:
     """(hour, origin) -> (departures, minutes of delay), read back from the stream.
 
     The sink appends at least once, so a micro-batch that was repeated left its rows twice; they are equal, and one of
-    each is kept."""
+    each counts."""
     found: Results = {}
     begun = time.monotonic()
     events = 0
@@ -154,7 +154,7 @@ def check(found: Results, flights: list[feed.Flight]) -> None:
 
 
 def end_in_order() -> None:
-    """Let all that ends the demo do so as Ctrl-C does: a node left behind would keep the next run off its directory."""
+    """Handle other signals like Ctrl-C: a node left running would lock its directory for the next run."""
     for number in ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:  # not ignored, as under nohup
             signal.signal(number, signal.default_int_handler)
@@ -206,7 +206,7 @@ def run(data: Path) -> None:
 def main() -> None:
     """Run the demo on a data directory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=Path("demo-data"), help="where node and checkpoint are kept")
+    parser.add_argument("--data", type=Path, default=Path("demo-data"), help="directory of node and checkpoint")
     data: Path = parser.parse_args().data
     begun = time.monotonic()
     end_in_order()
@@ -215,7 +215,7 @@ def main() -> None:
 
 
 def interrupted(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind an error: what is being done in Spark then fails in words of its own."""
+    """Whether Ctrl-C caused an error: calls into Spark then fail with an error of their own."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return True
@@ -229,5 +229,5 @@ if __name__ == "__main__":
     except BaseException as error:
         if not interrupted(error):
             raise
-        print("\ninterrupted: what was acknowledged is kept; run the demo again to go on")
+        print("\ninterrupted: acknowledged data is safe; run the demo again to continue")
         sys.exit(130)

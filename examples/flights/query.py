@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 # The year passes in seconds here: two months of it are a moment by the clock, enough for the time that may lie between
-# two looks at the tails of two segments.  Flights later than this behind the newest one seen would not be counted.
+# two reads of the tails of two segments.  Flights later than this against the newest one seen would not be counted.
 LATENESS = "60 days"
 
 
@@ -53,8 +53,8 @@ def session(log: Path) -> SparkSession:
         try:
             return builder.getOrCreate()
         except (PySparkException, OSError) as error:
-            hint = "Java 17 or newer is needed; on Debian: apt-get install openjdk-17-jre-headless"
-            raise SystemExit(f"Spark did not start ({error}); {hint}; its messages are in {log}") from None
+            advice = "Java 17 or newer is needed; on Debian: apt-get install openjdk-17-jre-headless"
+            raise SystemExit(f"Spark did not start ({error}); {advice}; its messages are in {log}") from None
 
 
 def start(spark: SparkSession, controller: str, checkpoint: Path) -> StreamingQuery:

@@ -2,8 +2,8 @@
 
     python examples/iot_scaling/sensors.py --controller HOST:PORT --per-segment 1000 factory/sensors
 
-The stream is told how many events a second one segment should take.  When the factory wakes up, segments that take more
-split; in the night neighbours that take little are merged.  Nobody who writes or reads notices, and the readings of one
+The scaling policy sets how many events a second one segment should take.  In the morning segments above that rate
+split; at night adjacent segments far below it are merged.  Nobody who writes or reads notices, and the readings of one
 sensor stay in order.  With the usual settings it takes minutes until a stream scales: a short peak is no reason.
 """
 
@@ -58,7 +58,7 @@ def measure(client: sarit.Client, stream: str, shifts: Iterable[Shift]) -> dict[
 
 def watch(client: sarit.Client, stream: str) -> dict[str, int]:
     """Read until the stream is sealed; the last reading of each sensor.  Exits when one is out of order, or there is a
-    gap before one; what is missing at the end, only the writer can tell."""
+    gap before one; events missing at the end are known only to the writer."""
     last: dict[str, int] = {}
     for event in client.reader(stream):
         sensor, _, number = event.decode().partition(",")

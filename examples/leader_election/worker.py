@@ -1,4 +1,4 @@
-"""One of several workers works, the others wait to take its place; what a former leader still writes is refused.
+"""One of several workers leads, the others wait to take over; late writes of a former leader are refused.
 
     python examples/leader_election/worker.py --controller HOST:PORT --name worker-1 jobs/leader jobs/ledger
 

@@ -7,7 +7,7 @@ mean duration too, also of the visits before it was written.  So it reads the st
 that follows it live, into an output stream of its own, and says when it has caught up with where the tail was at its
 start: the moment to point users to the new output, and to stop the old version.
 
-The figures are kept in memory only, so a version that is started again begins anew, and with an empty output.
+The figures are in memory only, so a restarted version begins again from the head, with an empty output.
 """
 
 from __future__ import annotations

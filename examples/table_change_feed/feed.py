@@ -1,18 +1,18 @@
-"""A change feed of a table: a stream that tells every change of every key, in order per key, each once.
+"""A change feed of a table: a stream with every change of every key, in order per key, each once.
 
     python examples/table_change_feed/feed.py --controller HOST:PORT bank/accounts
 
-A program that changes a table and then writes an event may die in between.  So each change goes into the table
-together with a note of it, in one update: they share a primary key, so both are made or none.  The feeder writes the
-notes to the stream `<table>-changes` and removes them when they are durable there.  When it dies in between, the notes
-are still there when it starts again; what the stream has already tells which of them are old.
+A program that changes a table and then writes an event may die in between.  So each change is stored in the table
+together with a note of it, in one update: both share a primary key, so the update is atomic.  The feeder writes the
+notes to the stream `<table>-changes` and removes them when they are durable there.  After a crash in between the notes
+still exist; the stream shows which of them it has already.
 
-The stream may be truncated: a change that has no note any more was told.  A change is told again, which its number
-shows, in two rare cases only: a feeder told it just before it died, and it was truncated away before the next one
-looked; or the append of a feeder that died reaches the store only after the next one has looked.
+The stream may be truncated: a change without a note was written to it.  A change is written twice, which its number
+shows, only in two rare cases: a feeder wrote it just before it died, and it was truncated before the next feeder read
+the stream; or the append of a dead feeder reaches the store only after the next feeder has read the stream.
 
-One feeder runs at a time.  It looks at the keys of the whole table each time: for large tables, give the notes a table
-of fewer primary keys.
+Run one feeder at a time.  It scans all keys of the table each time: for large tables, store the notes in a table with
+fewer primary keys.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PAUSE_SECONDS: Final = 0.2
 
 
 def changes_of(table: str) -> str:
-    """The stream that tells the changes of a table."""
+    """The stream with the changes of a table."""
     return f"{table}-changes"
 
 
@@ -47,14 +47,14 @@ def note_of(number: int) -> str:
 
 
 def create(client: sarit.Client, table: str) -> None:
-    """Make the table and its stream."""
+    """Create the table and its stream."""
     client.create_scope(table.partition("/")[0])
     client.tables.create(table, primary_key_bytes=KEY_BYTES, secondary_key_bytes=KEY_BYTES, partitions=4)
     client.create_stream(changes_of(table), segments=4)
 
 
 def change(table: sarit.Table, key: str, decide: Callable[[Any], Any]) -> Any:
-    """Give `key` the value `decide(old value)`; None stands for no value.  Again when somebody else was faster."""
+    """Set `key` to `decide(old value)`, None for no value.  Retries when another client was faster."""
     name = key.ljust(KEY_BYTES)
     while True:
         entry = table.get((name, STATE))
@@ -78,24 +78,24 @@ class Feeder:
     def __init__(self, client: sarit.Client, table: str) -> None:
         self._table = client.table(table)
         self._writer = client.writer(changes_of(table))
-        self._told: dict[str, int] = {}
+        self._written: dict[str, int] = {}
         for event in client.reader(changes_of(table), end="tail", skip_truncated=True):
-            told = json.loads(event)
-            self._told[told["key"]] = told["number"]
+            change = json.loads(event)
+            self._written[change["key"]] = change["number"]
 
     def feed(self) -> int:
-        """Write the changes not told yet, in order per key; how many there were."""
+        """Write the new changes, in order per key; return their number."""
         notes = [entry.key for entry in self._table.scan_keys() if entry.secondary.startswith(NOTE.encode())]
         found = [entry for entry in self._table.get_many(notes) if entry is not None]
         count, finished = 0, []
         for entry in found:
             key, note = entry.primary.decode().rstrip(), json.loads(entry.value)
-            told = self._told.get(key, 0)
-            if note["number"] > told + 1 and self._table.get((entry.primary, note_of(note["number"] - 1))) is not None:
-                continue  # the scan was too early for the one before: next time
-            if note["number"] > told:
+            last = self._written.get(key, 0)
+            if note["number"] > last + 1 and self._table.get((entry.primary, note_of(note["number"] - 1))) is not None:
+                continue  # the scan missed the change before it: write both next time
+            if note["number"] > last:
                 self._writer.write(json.dumps({"key": key} | note), key=key)
-                self._told[key] = note["number"]
+                self._written[key] = note["number"]
                 count += 1
             finished.append(entry)
         self._writer.flush()
@@ -103,14 +103,14 @@ class Feeder:
         return count
 
     def _forget(self, finished: list[Any]) -> None:
-        """Remove notes that the stream has."""
+        """Remove notes of changes that are in the stream."""
         for _, notes in groupby(finished, key=lambda entry: entry.primary):
             doomed = [sarit.Remove(entry.key, entry.version) for entry in notes]
             for at in range(0, len(doomed), MAX_REMOVED_AT_ONCE):
                 self._table.update(doomed[at : at + MAX_REMOVED_AT_ONCE])
 
     def close(self) -> None:
-        """Let go of the stream."""
+        """Close the writer."""
         self._writer.close()
 
 
@@ -123,10 +123,10 @@ def main() -> None:
     with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller) as client:
         create(client, options.table)
         feeder = Feeder(client, options.table)
-        print(f"the changes of {options.table} are told in {changes_of(options.table)}", flush=True)
+        print(f"the changes of {options.table} are written to {changes_of(options.table)}", flush=True)
         while True:
-            if told := feeder.feed():
-                print(told, "changes told", flush=True)
+            if written := feeder.feed():
+                print(written, "changes written", flush=True)
             time.sleep(PAUSE_SECONDS)
 
 

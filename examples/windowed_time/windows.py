@@ -1,14 +1,16 @@
-"""Means of each hour by the time of the *measurement*, however late and mixed the readings of many stations come.
+"""Means of each hour by the time of the *measurement*, however late and mixed the readings of many stations arrive.
 
     python examples/windowed_time/windows.py --controller HOST:PORT weather/readings
 
 Events are `station,minute,value`.  The stream ends when it is sealed; until then the program follows it.
 
-* Each station's writer notes how far it is (`note_time`).  From the notes of all the controller makes watermarks, and
-  the reader's window tells: what is older than `lower` does not come any more.
-* An hour is told when its end is not later than `lower`: never too early, so nothing is added to it afterwards.  A
-  reading that is late against its own station's note is the station's mistake; it is counted, not lost in silence.
-* A station that ends says so (its writer is closed) and is waited for no more.
+* Each station's writer notes its time (`note_time`).  The controller makes watermarks from the notes of all writers,
+and
+  the reader's time window shows that nothing older than `lower` will arrive.
+* An hour is reported when its end is not later than `lower`, so that it is complete.  A reading that is late against
+its
+  own station's note is the station's mistake; it is counted, not lost silently.
+* A station that ends closes its writer, and does not delay watermarks any more.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 WIDTH: Final = 60  # minutes
-LOOK_SECONDS: Final = 0.2
+POLL_SECONDS: Final = 0.2
 
 
 @dataclass
@@ -31,14 +33,14 @@ class Hours:
     """Readings by hour, until their hour is over."""
 
     open: dict[int, list[float]] = field(default_factory=dict)
-    told: int = -1
+    reported: int = -1
     late: int = 0
 
     def add(self, event: bytes) -> None:
-        """One reading."""
+        """Add a reading."""
         _, minute, value = event.decode().split(",")
         hour = int(minute) // WIDTH
-        if hour <= self.told:
+        if hour <= self.reported:
             self.late += 1
         else:
             self.open.setdefault(hour, []).append(float(value))
@@ -48,23 +50,23 @@ class Hours:
         over = sorted(hour for hour in self.open if before is None or (hour + 1) * WIDTH <= before)
         found = [(hour, len(values), sum(values) / len(values)) for hour in over if (values := self.open.pop(hour))]
         if before is not None:
-            self.told = max(self.told, before // WIDTH - 1)
+            self.reported = max(self.reported, before // WIDTH - 1)
         return found
 
 
-def run(client: sarit.Client, stream: str, tell: Callable[[int, int, float], None]) -> int:
-    """Tell each hour once, as soon as it is over; how many readings came too late."""
+def run(client: sarit.Client, stream: str, report: Callable[[int, int, float], None]) -> int:
+    """Report each hour once, as soon as it is over; return the number of readings that came too late."""
     hours = Hours()
     windows = client.stream(stream).time_windows()
     with client.reader(stream) as reader:
         while True:
-            events = reader.read_events(timeout=LOOK_SECONDS)
+            events = reader.read_events(timeout=POLL_SECONDS)
             ended = not events and is_over(client, stream, reader.position())
             for event in events:
                 hours.add(event)
             lower = windows.at(reader.position()).lower
             for found in hours.close(None) if ended else hours.close(lower) if lower is not None else ():
-                tell(*found)
+                report(*found)
             if ended:
                 return hours.late
 
@@ -76,7 +78,7 @@ def is_over(client: sarit.Client, stream: str, position: sarit.StreamCut) -> boo
 
 
 def main() -> None:
-    """Print the means as they are certain."""
+    """Print each mean when its hour is complete."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--controller", default="127.0.0.1:9090")
     parser.add_argument("stream")

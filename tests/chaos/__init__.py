@@ -1,1 +1,1 @@
-"""A real node under real faults: killed, stopped, with failing disks and networks; judged by `checkers/log.py`."""
+"""Chaos tests: a real node under real faults of process, disk and network, checked by `checkers/log.py`."""

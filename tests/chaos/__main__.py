@@ -1,7 +1,7 @@
-"""`python -m tests.chaos --faults N --seed S`: rounds of faults on real nodes, until so many have struck.
+"""`python -m tests.chaos --faults N --seed S`: rounds of faults on real nodes, until N faults were injected.
 
-`--ledger` appends a line to benchmarks/results/reliability.jsonl.  A round that breaks something tells its seed; the
-same seed draws the same faults, but a real machine does not repeat itself: run it a few times.
+`--ledger` appends a line to benchmarks/results/reliability.jsonl.  A failed round prints its seed; the same
+seed draws the same faults, but a real machine is not deterministic: repeat it a few times.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FAULTS_PER_ROUND: Final = 20
 
 
 def rounds(given: argparse.Namespace, first: int) -> list[Round]:
-    """Run them all; on a small disk every other time, where one can be had."""
+    """Run all rounds; every other one on a small disk, where the machine allows one."""
     done: list[Round] = []
     left, started = given.faults, time.monotonic()
     while left > 0 and time.monotonic() - started < given.minutes * 60:

@@ -1,8 +1,8 @@
 """A stream that scales under load while faults strike: writers by key, transactions, and a reader that is killed.
 
-A *lane* is one writer's events of one key, or one transaction's of one key; it is a writer of its own in the history.
-The reader is a process of its own (`reader_process.py`) that is killed with -9 now and then and goes on where its last
-complete report ended: every event exactly once, by position.
+A *sequence* is one writer's events of one key, or one transaction's of one key; it is a writer of its own in the
+history.  The reader is a process (`reader_process.py`) that is killed with -9 now and then and continues after its last
+complete report: every event exactly once, by position.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class Elastic:
 
     @property
     def acked_events(self) -> int:
-        """Over all lanes."""
+        """Over all sequences."""
         return sum(self._acked.values())
 
     # -- writers --------------------------------------------------------------------------------
 
-    def _lane(self) -> int:
+    def _new_sequence(self) -> int:
         self._sequences += 1
         return self._sequences
 
@@ -99,7 +99,7 @@ class Elastic:
 
     async def _write(self, client: Client, writer_number: int) -> None:
         writer = client.writer(NAME, buffer_bytes=self.rng.choice((20_000, 1_000_000)))
-        sequences = {f"writer-{writer_number}-key-{key}": [self._lane(), 0] for key in range(_KEYS)}
+        sequences = {f"writer-{writer_number}-key-{key}": [self._new_sequence(), 0] for key in range(_KEYS)}
         while not self.pulse.stopping.is_set():
             for _ in range(self.rng.randint(1, 20)):
                 key = self.rng.choice(list(sequences))
@@ -134,7 +134,7 @@ class Elastic:
 
     async def _transaction(self, writer: TransactionalWriter) -> None:
         transaction = await writer.begin()
-        sequences = {f"key-{key}": [self._lane(), 0] for key in range(self.rng.choice((1, 3)))}
+        sequences = {f"key-{key}": [self._new_sequence(), 0] for key in range(self.rng.choice((1, 3)))}
         events: list[tuple[int, int, bytes]] = []
         for _ in range(self.rng.randint(1, 40)):
             key = self.rng.choice(list(sequences))
@@ -213,7 +213,7 @@ class Elastic:
             self.stream.delivered(reader, segment, event[0], event[1])
 
     async def scan(self, client: Client) -> None:
-        """Everything from the head, and who follows whom; the killed reader must have come as far."""
+        """Read from the head, with the successors; the killed reader must have read as much."""
         self._scans += 1
         await self._learn(client)
         seen: set[int] = set()
@@ -251,7 +251,7 @@ class Elastic:
 
 
 class KilledReader:
-    """Starts the reader's process again and again; keeps what it reported completely."""
+    """Restarts the reader's process again and again; records its complete reports."""
 
     def __init__(self, elastic: Elastic) -> None:
         self._elastic = elastic
@@ -270,7 +270,7 @@ class KilledReader:
                     cwd=ROOT, stdout=asyncio.subprocess.PIPE, limit=1 << 26,
                 )  # fmt: skip
                 with contextlib.suppress(TimeoutError):
-                    # The first batch may be long in coming when the node is away.
+                    # The first batch may take long when the node is down.
                     await self._listen(process, 1)
                     async with asyncio.timeout(rng.choice((3, 10, 30)) * rng.random()):
                         await self._listen(process, None)
@@ -292,14 +292,14 @@ class KilledReader:
             await asyncio.sleep(0.05)
 
     async def _listen(self, process: asyncio.subprocess.Process, reports: int | None) -> None:
-        """Take so many reports; what lies behind the last one is dropped."""
+        """Take so many reports; drop what follows the last one."""
         assert process.stdout is not None
         rows: list[list[int]] = []
         begun = now()
         while reports is None or reports > 0:
             line = (await process.stdout.readline()).decode()
             if not line.endswith("\n"):
-                await asyncio.sleep(0.1)  # it ended: its code is known soon
+                await asyncio.sleep(0.1)  # it ended: its exit code is available soon
                 return
             what, _, rest = line.strip().partition(" ")
             if what == "got":

@@ -1,4 +1,4 @@
-"""Events whose bytes follow from who sent them and which they are: both clients' processes make the same."""
+"""Events whose bytes are derived from writer and number, the same in the processes of both clients."""
 
 from __future__ import annotations
 

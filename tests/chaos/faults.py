@@ -1,4 +1,4 @@
-"""The faults, one function each: it strikes, and returns when what it broke is whole again."""
+"""The faults, one function each: inject it, and return when the system is repaired."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MIB: Final = 1 << 20
 
 @dataclass(slots=True)
 class Site:
-    """Where faults strike; `short`: nothing that takes more than a few seconds."""
+    """The targets of faults; `short`: no fault of more than a few seconds."""
 
     node: ChaosNode
     disk: SmallDisk | None
@@ -60,7 +60,7 @@ async def stop(site: Site) -> None:
 
 
 async def pause(site: Site) -> None:
-    """The whole process stands still; longer than time-outs, shorter than clients' patience."""
+    """The whole process is stopped, for longer than time-outs and shorter than the clients' retry timeout."""
     site.node.signal(signal.SIGSTOP)
     try:
         await site.wait(0.5, site.rng.choice((3.0, 20.0)))
@@ -83,19 +83,19 @@ async def _bad_disk(site: Site, call: str, fault: str) -> None:
     try:
         await site.node.begin(inject(call, fault))
     except AssertionError:
-        await site.node.begin()  # it failed while it opened, and said so: an operator starts it again
+        await site.node.begin()  # it failed while it opened, and reported that: start it again as an operator would
         return
     await site.wait(1, 6)
     await site.restart()
 
 
 async def sync_fails(site: Site) -> None:
-    """What makes durable answers EIO now and then: the log's (written and synced at once), a chunk's, the index's."""
+    """Syncs fail with EIO now and then: of the log (written and synced in one call), of a chunk, of the index."""
     await _bad_disk(site, _SYNCS, f"error=EIO:when={site.rng.randint(5, 60)}+{site.rng.randint(20, 400)}")
 
 
 async def write_fails(site: Site) -> None:
-    """A positioned write answers EIO or ENOSPC now and then."""
+    """A positioned write fails with EIO or ENOSPC now and then."""
     error = site.rng.choice(("EIO", "ENOSPC"))
     await _bad_disk(
         site, "/^pwrite(64|v2?)$", f"error={error}:when={site.rng.randint(5, 60)}+{site.rng.randint(50, 400)}"
@@ -103,12 +103,12 @@ async def write_fails(site: Site) -> None:
 
 
 async def disk_lies(site: Site) -> None:
-    """fdatasync (of a chunk, of the index) says yes and does nothing: a mere kill loses nothing by it."""
+    """fdatasync (of a chunk, of the index) succeeds without effect: harmless for a kill without a power cut."""
     await _bad_disk(site, "fdatasync", "retval=0")
 
 
 async def slow_disk(site: Site) -> None:
-    """What makes durable takes its time."""
+    """Syncs are slow."""
     await _bad_disk(site, _SYNCS, f"delay_enter={site.rng.choice((20_000, 200_000))}")
 
 
@@ -132,7 +132,7 @@ async def stall(site: Site) -> None:
 
 
 async def half_open(site: Site) -> None:
-    """What one side sends is lost, and neither end knows; then the connections break."""
+    """Bytes in one direction are lost without notice; then the connections break."""
     side = site.rng.randint(0, 1)
     for proxy in site.node.proxies:
         proxy.half_open(side)
@@ -142,7 +142,7 @@ async def half_open(site: Site) -> None:
 
 
 async def full_disk(site: Site) -> None:
-    """No room, or next to none, for some seconds."""
+    """The disk is full, or nearly, for some seconds."""
     assert site.disk is not None
     site.disk.fill(site.rng.choice((0, 1, 30, 150)) * MIB)
     try:
@@ -163,7 +163,7 @@ async def clock_jumps(site: Site) -> None:
         await kill(site)
 
 
-# How often each is drawn; the others against kill.
+# How often each is drawn, relative to a kill.
 FAULTS: Final[dict[str, tuple[Callable[[Site], Awaitable[None]], int]]] = {
     "kill": (kill, 4),
     "kill_twice": (kill_twice, 2),
@@ -184,7 +184,7 @@ _NEED_STRACE: Final = frozenset({"sync_fails", "write_fails", "disk_lies", "slow
 
 
 def possible(disk: SmallDisk | None) -> list[str]:
-    """The faults that can be had here."""
+    """The faults that this machine supports."""
     return [
         name
         for name in FAULTS

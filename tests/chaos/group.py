@@ -1,7 +1,8 @@
 """A reader group on the stream that scales; its readers are processes that are killed with -9 and replaced.
 
-What a reader reported is done, with the position behind it; who replaces it tells the group that position.  So every
-event is done exactly once, over all readers, and each reader was handed the events of a lane in order.
+What a reader reported is processed, together with the position after it; its replacement passes that position to the
+group.  So every event is processed exactly once over all readers, and each reader gets the events of a sequence in
+order.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class GroupReaders:
         return self._violations
 
     async def scan(self, client: Client) -> None:
-        """All that is stored must be done, once."""
+        """Every stored event must be processed once."""
         if self._judged:
             return
         self._judged = True
@@ -90,14 +91,14 @@ class GroupReaders:
                     process.kill()
 
     async def _live(self, name: str) -> Position | None:
-        """A reader from its start to its end by a kill; the last position it told of."""
+        """Run a reader from its start until it is killed; return the last position it reported."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.chaos.group_process", self._elastic.address, GROUP, name,
             cwd=ROOT, stdout=asyncio.subprocess.PIPE, limit=1 << 26,
         )  # fmt: skip
         self._processes.add(process)
         reports = Reports()
-        await self._take(process, reports)  # it has joined, however long that takes while the node is away
+        await self._take(process, reports)  # it has joined, however long that takes while the node is down
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._seconds()):
                 while await self._take(process, reports):
@@ -105,14 +106,14 @@ class GroupReaders:
                         self.pulse.steps[f"group {number} reader"] += 1
         assert process.returncode is None, f"{name} ended by itself: {process.returncode}"
         process.kill()
-        while await self._take(process, reports):  # what is in the pipe was done
+        while await self._take(process, reports):  # what is in the pipe was processed
             pass
         await process.wait()
         self._processes.discard(process)
         return reports.position
 
     def _seconds(self) -> float:
-        """How long a reader lives; each is a process to start, so rarely short."""
+        """The lifetime of a reader; rarely short, since each is a new process."""
         return self._rng.choice((3.0, 10.0, 40.0)) * (0.5 + self._rng.random())
 
     async def _take(self, process: asyncio.subprocess.Process, reports: Reports) -> bool:
@@ -120,7 +121,7 @@ class GroupReaders:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode()
         if not line.endswith("\n"):
-            await asyncio.sleep(0.1)  # its code is known soon
+            await asyncio.sleep(0.1)  # its exit code is available soon
             return False
         found = reports.take(line.strip())
         self._violations += found
@@ -129,7 +130,7 @@ class GroupReaders:
         return True
 
     async def _lost(self, name: str, position: Position | None) -> None:
-        """Tell the group where others go on."""
+        """Report the position to the group, for the other readers."""
         while True:
             try:
                 async with await connect(self._elastic.address) as client:
@@ -140,7 +141,7 @@ class GroupReaders:
 
 
 class Reports:
-    """What one reader has told."""
+    """The reports of one reader."""
 
     def __init__(self) -> None:
         self.position: Position | None = None
@@ -149,7 +150,7 @@ class Reports:
         self._last: dict[int, int] = {}
 
     def take(self, line: str) -> list[Violation]:
-        """A line; what is wrong with it."""
+        """Take a line; return what is wrong with it."""
         what, _, rest = line.partition(" ")
         if what == "got":
             sequence, number = map(int, rest.split())

@@ -1,7 +1,7 @@
 """A reader of a group in a process of its own: `python -m tests.chaos.group_process HOST:PORT SCOPE/GROUP NAME`.
 
-Says `joined`; then for each batch `got LANE NUMBER` of every event and `at POSITION` in hex: what is known of it when
-it is lost.
+Prints `joined`; then for each batch `got SEQUENCE NUMBER` of every event and `at POSITION` in hex: all that is known of
+it when it is killed.
 """
 
 from __future__ import annotations

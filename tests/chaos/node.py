@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Sequence
 
-# Clients are told the second address, where the proxies listen on the ports of the first.
+# Clients get the second address, where the proxies listen on the ports of the first.
 NODE_HOST: Final = "127.0.0.1"
 CLIENT_HOST: Final = "127.0.0.2"
-# What no fault excuses.  (A failed sync is reported as an error of one line, without a traceback.)
+# Log lines that no fault explains.  (A failed sync is logged as one line, without a traceback.)
 _ALARMS: Final = (" CRITICAL ", "Traceback (most recent call last)", "unexpected error", "by a bug", "never retrieved")
 _FAKE_TIME: Final = ("/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1")
 
@@ -82,7 +82,7 @@ class ChaosNode(RunningNode):
         self._clock.write_text(f"{seconds:+d}")
 
     def alarms(self) -> list[str]:
-        """Lines of its log that no fault excuses."""
+        """Lines of its log that no fault explains."""
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
         return [line[:400] for line in lines if any(alarm in line for alarm in _ALARMS)]
 
@@ -131,7 +131,7 @@ class SmallDisk:
         subprocess.run(["umount", "-l", str(self.directory)], check=True)
 
     def fill(self, leave_bytes: int) -> None:
-        """Take all room but `leave_bytes`."""
+        """Fill it up to `leave_bytes` of free space."""
         status = os.statvfs(self.directory)
         size = status.f_bavail * status.f_frsize - leave_bytes
         if size > 0:
@@ -139,7 +139,7 @@ class SmallDisk:
                 os.posix_fallocate(file.fileno(), 0, size)
 
     def empty(self) -> None:
-        """Give it back."""
+        """Free the space again."""
         (self.directory / "ballast").unlink(missing_ok=True)
 
 

@@ -1,8 +1,8 @@
 """The official client in a process of its own: `python -m tests.chaos.official write|read HOST:PORT NUMBER`.
 
-`write`: events of writer OFFICIAL_WRITER from NUMBER on, until a line comes on stdin.  Says `sending LAST` before a
+`write`: events of writer OFFICIAL_WRITER from NUMBER on, until a line comes on stdin.  Prints `sending LAST` before a
 batch, `acked LAST` after its flush, `done` at the end.
-`read`: NUMBER events through a reader group; says `got WRITER NUMBER` for each, in order, then `done`.
+`read`: NUMBER events through a reader group; prints `got WRITER NUMBER` for each, in order, then `done`.
 
 It leaves by `os._exit`: the client's runtime may abort when the interpreter ends.
 """
@@ -26,19 +26,19 @@ READ_SECONDS: Final = 150.0
 
 
 def write(manager: Any, first: int) -> None:
-    """Until told to stop."""
-    told = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), told.set()), daemon=True).start()
+    """Until a line comes on stdin."""
+    stop = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
     writer = manager.create_writer(SCOPE, STREAM)
     number = first
-    while not told.is_set():
+    while not stop.is_set():
         print(f"sending {number + BATCH - 1}", flush=True)
         for _ in range(BATCH):
             writer.write_event_bytes(event(OFFICIAL_WRITER, number), routing_key=key(OFFICIAL_WRITER))
             number += 1
         writer.flush()
         print(f"acked {number - 1}", flush=True)
-        told.wait(0.02)
+        stop.wait(0.02)
 
 
 def read(manager: Any, count: int) -> None:

@@ -1,4 +1,4 @@
-"""A part of the workload: what runs while faults strike, and the verdict on it."""
+"""A part of the workload: tasks that run during the faults, and their checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def now() -> float:
 
 
 class Pulse:
-    """How far each task of a part has come: it must come further after every fault.  `stopping` asks them to end."""
+    """The progress of each task of a part, which must grow after every fault.  `stopping` asks tasks to end."""
 
     def __init__(self) -> None:
         self.steps: Counter[str] = Counter()
@@ -27,12 +27,12 @@ class Pulse:
 
 
 class Part(Protocol):
-    """What a `Workload` asks of it."""
+    """The interface of a part of the `Workload`."""
 
     pulse: Pulse
 
     async def create(self, client: Client) -> None:
-        """Make what it works on."""
+        """Create streams, groups or tables of its own."""
 
     def work(self, client: Client) -> dict[str, Coroutine[Any, Any, None]]:
         """Its tasks by name.  They end when `pulse.stopping` is set, readers when they are cancelled."""

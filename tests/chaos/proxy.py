@@ -1,4 +1,4 @@
-"""A TCP proxy that resets, stalls and half-opens: what networks do to connections, TCP's own losses aside."""
+"""A TCP proxy that resets, stalls and half-opens connections, as networks do."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Proxy:
     def half_open(self, side: int) -> int:
         """From now on lose what comes from clients (0) or from the server (1) on the connections there are.
 
-        Their ends do not hear of it.  `reset` ends them: what was lost cannot be made good."""
+        The ends are not notified.  End the connections by `reset`: the lost bytes cannot be recovered."""
         for pair in self._pairs:
             pair.swallow_from = side
         return len(self._pairs)
@@ -83,13 +83,15 @@ class Proxy:
         pair = _Pair(writer, back_writer)
         self._pairs.add(pair)
         for task in (
-            asyncio.ensure_future(self._pump(pair, 0, reader, back_writer)),
-            asyncio.ensure_future(self._pump(pair, 1, back_reader, writer)),
+            asyncio.ensure_future(self._forward(pair, 0, reader, back_writer)),
+            asyncio.ensure_future(self._forward(pair, 1, back_reader, writer)),
         ):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _pump(self, pair: _Pair, side: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(
+        self, pair: _Pair, side: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         try:
             while data := await reader.read(_PIECE_BYTES):
                 await self._flowing.wait()

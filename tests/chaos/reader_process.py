@@ -1,6 +1,6 @@
 """A reader in a process of its own: `python -m tests.chaos.reader_process HOST:PORT SCOPE/STREAM CUT`.
 
-For each batch it says `got SEGMENT OFFSET WRITER NUMBER LENGTH` of every event, then `at CUT`: where to go on.
+For each batch it prints `got SEGMENT OFFSET WRITER NUMBER LENGTH` of every event, then `at CUT`: where to continue.
 """
 
 from __future__ import annotations

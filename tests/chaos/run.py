@@ -1,10 +1,10 @@
-"""One round: a fresh node, a workload, faults one after the other, and the verdict.
+"""One round: a fresh node, a workload, faults one after the other, and the checks.
 
 1. Faults.  After each, every writer must get something acknowledged within LIVENESS_SECONDS.
 2. The writers end: everything they wrote is acknowledged.
-3. Everything is read from the head as the node is; after kill -9; after a stop in good order; and by the official
-   client.  Each reading is a scan for `checkers/log.py`, beside what the tail reader saw all along.
-4. The node's log holds nothing that no fault excuses.
+3. Everything is read from the head of the running node; after kill -9; after a clean stop; and by the official client.
+   Each is a scan for `checkers/log.py`, in addition to the history of the tail reader.
+4. The node's log has only lines that a fault explains.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIVENESS_SECONDS: Final = 150.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a round does."""
+    """The plan of a round."""
 
     seed: int
     faults: int
@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Round:
-    """What became of it."""
+    """The result of a round."""
 
     plan: Plan
     violations: list[Violation] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Round:
 
 
 async def run_round(directory: Path, plan: Plan) -> Round:
-    """Carry it out in a directory of its own."""
+    """Execute a plan in a directory of its own."""
     result = Round(plan)
     begun = time.monotonic()
     disk = SmallDisk(directory / "disk") if plan.small_disk else None
@@ -111,7 +111,7 @@ async def run_round(directory: Path, plan: Plan) -> Round:
 async def _strike(site: Site, workload: Workload, result: Round, names: list[str]) -> None:
     await workload.progress(LIVENESS_SECONDS, "the start")
     for number in range(result.plan.faults):
-        # Each class once first, so that none is missing by chance.
+        # Each class once first, so that none is missing.
         name = names[number % len(names)] if number < len(names) else draw(site, names)
         begun = time.monotonic()
         await FAULTS[name][0](site)
@@ -121,7 +121,7 @@ async def _strike(site: Site, workload: Workload, result: Round, names: list[str
         again = time.monotonic() - healed
         if result.plan.tell:
             print(f"  {name}: {healed - begun:.1f} s, all write again after {again:.1f} s", flush=True)
-    if result.plan.parts:  # a short round may be over before any reader's life is, and nobody went on from a position
+    if result.plan.parts:  # a short round may end before any reader was killed, so that none continued from a position
         async with asyncio.timeout(LIVENESS_SECONDS):
             while not workload.reader_kills:
                 await asyncio.sleep(0.1)

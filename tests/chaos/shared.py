@@ -1,8 +1,8 @@
-"""A key-value table and a shared state, used by several clients at once while faults strike.
+"""A key-value table and a synchronizer, used by several clients at once during the faults.
 
-The table: changes on condition of what was read before, judged by `checkers/table.py`.  The shared state is the list
-of all updates, so that every copy tells the whole history: no update twice, none lost that was acknowledged, none of
-those that were refused, and all copies the same.
+The table: changes on condition of the version read before, checked by `checkers/table.py`.  The shared state is the
+list of all updates, so that every copy has the whole history: no update twice, no acknowledged one lost, no refused one
+included, and all copies equal.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _key(number: int) -> bytes:
     return b"k%03d" % number
 
 
-class Sharers:
+class SynchronizerUsers:
     """Several copies of one state."""
 
     def __init__(self, address: str, rng: random.Random) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.chaos.node import can_inject
 from tests.chaos.run import Plan, run_round
 
-# The official client waits up to 10 s when the node was away for more than one: with it, what is over sooner.
+# The official client waits up to 10 s when the node was down for more than one: with it, only shorter faults.
 SHORT = Plan(seed=1, faults=4, classes=("kill", "reset", "half_open", "pause"), writers=1, parts=False, short=True)
 AWAY = Plan(
     seed=1, faults=3, classes=("kill_twice", "pause_and_kill", "sync_fails"), official=False, parts=False, short=True
@@ -19,7 +19,7 @@ CONTRACT = Plan(seed=1, faults=3, classes=("kill", "half_open", "pause"), writer
 
 
 @pytest.mark.parametrize("plan", [SHORT, AWAY, CONTRACT], ids=["both clients", "away for longer", "whole contract"])
-def test_a_few_faults(tmp_path, plan):
+def test_node_survives_a_few_faults(tmp_path, plan):
     result = asyncio.run(run_round(tmp_path, plan))
     assert result.violations == [], result.last_words
     assert result.struck.total() == plan.faults

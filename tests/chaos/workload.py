@@ -1,4 +1,4 @@
-"""What runs while faults strike: writers and a reader of the Python client, a writer of the official one.
+"""The workload during faults: writers and a reader of the Python client, a writer of the official one.
 
 All record into one `LogHistory`.  A writer's events share a routing key; in which segment they are is known once they
 are read, so sends are recorded when the run is over.
@@ -19,7 +19,7 @@ from tests.chaos.elastic import Elastic
 from tests.chaos.events import OFFICIAL_WRITER, ROOT, SCOPE, STREAM, event, key, stored_bytes
 from tests.chaos.group import GroupReaders
 from tests.chaos.parts import Pulse, now
-from tests.chaos.shared import Sharers, TableUsers
+from tests.chaos.shared import SynchronizerUsers, TableUsers
 
 if TYPE_CHECKING:
     import random
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 NAME: Final = f"{SCOPE}/{STREAM}"
 TAIL_READER: Final = 0
-END_SECONDS: Final = 300.0  # a busy machine has much to read several times
+END_SECONDS: Final = 300.0  # a busy machine reads all data several times
 _MAX_BATCH: Final = 40
 _THINK_SECONDS: Final = 0.1
 _SHOWN: Final = 3
 
 
 class Writer:
-    """What one writer has sent, and what was acknowledged of it."""
+    """What one writer has sent, and what was acknowledged."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -46,11 +46,11 @@ class Writer:
 
     @property
     def made(self) -> int:
-        """The last event handed to the client."""
+        """The last event passed to the client."""
         return self.sends[-1][0] if self.sends else 0
 
     def sending(self, last: int) -> None:
-        """Events up to `last` are about to be handed to the client."""
+        """Events up to `last` will be passed to the client."""
         self.sends.append((last, now()))
 
     def acknowledged(self, last: int) -> None:
@@ -130,7 +130,7 @@ class OfficialWriter(Writer):
             self._process.stdin.write(b"\n")
 
     def kill(self) -> None:
-        """Give it up."""
+        """Abandon it."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
 
@@ -181,7 +181,7 @@ class Reader:
 
 
 class Workload:
-    """Everything that runs, and the verdict."""
+    """All tasks, and their checks."""
 
     def __init__(self, address: str, rng: random.Random, writers: int, with_official: bool, with_parts: bool) -> None:
         self._address = address
@@ -196,7 +196,7 @@ class Workload:
         self.group = GroupReaders(self.elastic)
         self.parts: list[Part] = []
         if with_parts:
-            self.parts = [self.elastic, self.group, TableUsers(address, rng), Sharers(address, rng)]
+            self.parts = [self.elastic, self.group, TableUsers(address, rng), SynchronizerUsers(address, rng)]
         self._client: Client | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._pulses: dict[str, Pulse] = {}
@@ -214,7 +214,7 @@ class Workload:
 
     @property
     def reader_kills(self) -> int:
-        """How many reader processes were killed, to be begun again where they were."""
+        """The number of reader processes that were killed and restarted at their position."""
         return self.elastic.kills + self.group.kills
 
     async def start(self) -> None:
@@ -233,7 +233,7 @@ class Workload:
         self._tasks["tail reader"] = asyncio.ensure_future(self.tail.run(client, None))
 
     async def progress(self, seconds: float, after: str) -> None:
-        """Wait until every writer was acknowledged something new and every part has come further.  Raises Stopped."""
+        """Wait until every writer has a new acknowledgement and every part made progress.  Raises Stopped."""
         goal = {writer.number: writer.made for writer in self.writers}
         steps = {name: pulse.steps[name] for name, pulse in self._pulses.items()}
         end = now() + seconds
@@ -241,7 +241,7 @@ class Workload:
             missing: list[object] = [
                 w.number for w in self.writers if w.acked < goal[w.number] or w.made <= goal[w.number]
             ]
-            # Two steps: the first may have been under way before.
+            # Two steps: the first may have started before.
             missing += [name for name, pulse in self._pulses.items() if pulse.steps[name] < steps[name] + 2]
             for name, task in self._tasks.items():
                 if task.done():
@@ -269,7 +269,7 @@ class Workload:
             task.result()
 
     async def scan(self) -> None:
-        """Read everything from the head; the tail reader must have come as far."""
+        """Read everything from the head; the tail reader must have read as much."""
         reader = Reader(self.history, len(self._scans) + 1)
         async with asyncio.timeout(END_SECONDS):
             async with await connect(self._address) as client:
@@ -315,7 +315,7 @@ class Workload:
         return self.history
 
     async def close(self) -> None:
-        """Give up what still runs."""
+        """Stop what still runs."""
         if self.official:
             self.official.kill()
         for task in self._tasks.values():
@@ -329,4 +329,4 @@ class Workload:
 
 
 class Stopped(Exception):
-    """Nothing moves any more: liveness is broken."""
+    """No progress any more: liveness is broken."""

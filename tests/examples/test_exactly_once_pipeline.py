@@ -22,7 +22,7 @@ ORDERS = 30_000
 CUSTOMERS = 20
 
 
-def test_killed_at_random_moments_it_counts_every_order_once(tmp_path) -> None:
+def test_pipeline_killed_at_random_counts_every_order_once(tmp_path) -> None:
     rng = random.Random(3)
     with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
         client.create_scope("shop")
@@ -64,8 +64,9 @@ def test_killed_at_random_moments_it_counts_every_order_once(tmp_path) -> None:
         assert steps == list(range(1, len(steps) + 1))
 
 
-def test_a_run_that_was_killed_behind_its_decision_is_waited_for(tmp_path, monkeypatch) -> None:
-    """The controller is slow to carry out the commit: a run that looked at the output at once would begin anew."""
+def test_new_run_waits_for_commit_of_killed_run(tmp_path, monkeypatch) -> None:
+    """The controller is slow to execute the commit: a run that read the output at once would start from the
+    beginning."""
     schedule_completion = Transactions.schedule_completion
 
     def finish_late(self: Transactions, name: StreamName) -> None:

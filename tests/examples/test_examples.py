@@ -37,7 +37,7 @@ def test_video_is_played_while_it_is_recorded(client, capsys) -> None:
     ]
 
 
-def test_a_camera_that_breaks_is_told_and_the_player_ends(client, capsys) -> None:
+def test_player_ends_when_camera_fails(client, capsys) -> None:
     client.create_scope("studio")
     client.create_stream("studio/broken")
     client.seal_stream("studio/broken")
@@ -46,21 +46,21 @@ def test_a_camera_that_breaks_is_told_and_the_player_ends(client, capsys) -> Non
     assert capsys.readouterr().out == ""
 
 
-def test_a_version_that_is_started_again_tells_nothing_twice(client) -> None:
+def test_restarted_version_writes_nothing_twice(client) -> None:
     client.create_scope("site")
     client.create_stream("site/calls")
     with client.writer("site/calls") as writer:
         writer.write_many([f"page{n % 5},{n}" for n in range(50)], keys=[f"page{n % 5}" for n in range(50)])
     client.seal_stream("site/calls")
-    told = []
+    outputs = []
     for _ in range(2):
         replay.run(client, "site/calls", 2, lambda: None)
-        told.append(list(client.reader(replay.output_of("site/calls", 2), end="tail")))
-    assert len(told[0]) == 50
-    assert told[1] == told[0]
+        outputs.append(list(client.reader(replay.output_of("site/calls", 2), end="tail")))
+    assert len(outputs[0]) == 50
+    assert outputs[1] == outputs[0]
 
 
-def test_a_new_version_sees_all_of_history_and_goes_on_live(client) -> None:
+def test_new_version_reads_history_and_continues_live(client) -> None:
     client.create_scope("site")
     client.create_stream("site/visits", segments=2)
     pages = [f"page{n % 5}" for n in range(3000)]
@@ -90,7 +90,7 @@ def test_a_new_version_sees_all_of_history_and_goes_on_live(client) -> None:
     }
 
 
-def test_dead_letters_stop_nobody_and_are_not_lost(client) -> None:
+def test_dead_letters_do_not_stop_others_and_are_not_lost(client) -> None:
     client.create_scope("shop")
     client.create_stream("shop/payments", segments=2)
     with client.writer("shop/payments") as writer:
@@ -115,7 +115,7 @@ def test_dead_letters_stop_nobody_and_are_not_lost(client) -> None:
     assert letters.letters(client, "shop/payments") == []
 
 
-def test_a_dead_letter_that_works_now_is_not_processed_again(client) -> None:
+def test_dead_letter_that_succeeds_is_not_processed_again(client) -> None:
     client.create_scope("shop")
     client.create_stream("shop/refunds")
     with client.writer("shop/refunds") as writer:
@@ -144,8 +144,10 @@ def test_a_dead_letter_that_works_now_is_not_processed_again(client) -> None:
     assert len(worked) == 5
 
 
-@pytest.mark.parametrize(("foreign", "told"), [("sensor0,5", "reading 5 follows 0"), ("ghost,1", "not every reading")])
-def test_readings_that_are_not_right_are_told(node, client, monkeypatch, capsys, foreign, told) -> None:
+@pytest.mark.parametrize(
+    ("foreign", "message"), [("sensor0,5", "reading 5 follows 0"), ("ghost,1", "not every reading")]
+)
+def test_wrong_readings_are_reported(node, client, monkeypatch, capsys, foreign, message) -> None:
     stream = f"factory/{foreign.partition(',')[0]}"
     sensors.create(client, stream, 1000)
     with client.writer(stream) as writer:
@@ -153,12 +155,12 @@ def test_readings_that_are_not_right_are_told(node, client, monkeypatch, capsys,
     monkeypatch.setattr(
         "sys.argv", ["sensors.py", "--controller", node.controller, "--per-segment", "1000", "--seconds", "0.3", stream]
     )
-    with pytest.raises(SystemExit, match=told):
+    with pytest.raises(SystemExit, match=message):
         sensors.main()
     assert "in order" not in capsys.readouterr().out
 
 
-def test_a_stream_of_sensors_grows_and_shrinks_by_itself(tmp_path) -> None:
+def test_stream_of_sensors_scales_up_and_down(tmp_path) -> None:
     with fast_node(tmp_path / "node", 400) as address, sarit.connect(address) as client:
         sensors.create(client, "factory/sensors", 200)
         stream = client.stream("factory/sensors")

@@ -1,4 +1,4 @@
-"""The demo leaves no node behind, whatever ends it: the next run from its directory could not start one."""
+"""The demo leaves no node running, whatever ends it: the next run could not start one on its directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Interrupting:
         raise KeyboardInterrupt
 
 
-def test_a_node_that_is_interrupted_while_it_starts_is_stopped(tmp_path, monkeypatch) -> None:
+def test_node_interrupted_during_start_is_stopped(tmp_path, monkeypatch) -> None:
     node = nodes.Node(tmp_path)
     monkeypatch.setattr(nodes, "READY", Interrupting())
     with pytest.raises(KeyboardInterrupt), node:
@@ -29,7 +29,7 @@ def test_a_node_that_is_interrupted_while_it_starts_is_stopped(tmp_path, monkeyp
         assert controller.startswith("127.0.0.1:")
 
 
-def test_a_kill_and_a_closed_terminal_end_it_as_ctrl_c_does() -> None:
+def test_sigterm_and_hangup_end_demo_like_ctrl_c() -> None:
     before = {number: signal.getsignal(number) for number in demo.ENDING}
     try:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -57,7 +57,7 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_ledger_is_compacted(tmp_path, monkeypatch) -> None:
+def test_ledger_is_compacted(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(worker, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(synchronizer, "COMPACTION_ODDS", 0)
     with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
@@ -80,7 +80,7 @@ def test_the_ledger_is_compacted(tmp_path, monkeypatch) -> None:
             leading.join(30)
 
 
-def test_a_killed_leader_is_followed_and_a_stopped_one_is_refused(tmp_path) -> None:
+def test_killed_leader_is_replaced_and_stopped_one_is_refused(tmp_path) -> None:
     said: queue.Queue[tuple[str, str]] = queue.Queue()
     with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
         client.create_scope("jobs")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "examples" / "README.md").read_text()
 CHAPTER = re.compile(r"^## (.+?)\n.*?```sh\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL | re.MULTILINE)
 CHAPTERS = {name: (commands, shown) for name, commands, shown in CHAPTER.findall(PAGE)}
-# What runs until Ctrl-C is given it after so long, by which it has long said what it says; once (--foreground).
+# Programs that run until Ctrl-C get it after this time, when they have printed their output; once (--foreground).
 UNTIL = 5
 
 
@@ -26,14 +26,14 @@ def node(tmp_path_factory):
         yield running
 
 
-def test_the_page_lists_what_there_is() -> None:
+def test_readme_lists_all_examples() -> None:
     links = re.findall(r"^\| \[\w+\]\((\S+)\)", PAGE, re.MULTILINE)
     assert all((ROOT / "examples" / link).exists() for link in links)
     assert len(CHAPTERS) == PAGE.count("\n## ") == len(links) - 1 >= 8  # the demo has a verb of its own
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_the_commands_run(node, tmp_path, chapter) -> None:
+def test_commands_of_readme_run(node, tmp_path, chapter) -> None:
     commands, shown = CHAPTERS[chapter]
     commands = re.sub(r"(python examples/\S+)", rf"\1 --controller {node.controller}", commands)
     commands = re.sub(

@@ -1,4 +1,4 @@
-"""The change feed of a table tells every change once and in order, whenever its feeder dies."""
+"""The change feed of a table has every change once and in order, whenever its feeder dies."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ def dies(*_: object) -> None:
     raise InterruptedError("the feeder dies before it removes the notes")
 
 
-def test_every_change_is_told_once_and_in_order(tmp_path) -> None:
+def test_every_change_is_written_once_and_in_order(tmp_path) -> None:
     with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
         feed.create(client, "bank/accounts")
         depositing = [threading.Thread(target=deposit, args=(node.controller,)) for _ in range(2)]
         for thread in depositing:
             thread.start()
-        told = lives = 0
+        written = lives = 0
         while any(thread.is_alive() for thread in depositing):
             lives += 1
             feeder = feed.Feeder(client, "bank/accounts")
-            told += feeder.feed()
+            written += feeder.feed()
             feeder._forget = dies  # type: ignore[method-assign]
             before = len(list(client.reader(feed.changes_of("bank/accounts"), end="tail")))
             with pytest.raises(InterruptedError):
                 feeder.feed()
-            told += len(list(client.reader(feed.changes_of("bank/accounts"), end="tail"))) - before
+            written += len(list(client.reader(feed.changes_of("bank/accounts"), end="tail"))) - before
             feeder.close()
         for thread in depositing:
             thread.join()
         feeder = feed.Feeder(client, "bank/accounts")
-        told += feeder.feed()
+        written += feeder.feed()
         feeder.close()
         events = [json.loads(event) for event in client.reader(feed.changes_of("bank/accounts"), end="tail")]
-        assert told == len(events) == 2 * DEPOSITS
+        assert written == len(events) == 2 * DEPOSITS
         for account in ACCOUNTS:
             mine = [event["number"] for event in events if event["key"] == account]
             assert mine == list(range(1, len(mine) + 1))
@@ -59,7 +59,7 @@ def test_every_change_is_told_once_and_in_order(tmp_path) -> None:
         assert lives > 1
 
 
-def test_it_goes_on_when_the_stream_was_truncated(tmp_path) -> None:
+def test_feed_continues_after_truncation_of_stream(tmp_path) -> None:
     with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
         feed.create(client, "bank/accounts")
         changes = feed.changes_of("bank/accounts")
@@ -69,7 +69,7 @@ def test_it_goes_on_when_the_stream_was_truncated(tmp_path) -> None:
             for _ in range(3):
                 feed.change(table, "anna", lambda balance: (balance or 0) + 1)
 
-        def told() -> list[int]:
+        def numbers() -> list[int]:
             return [json.loads(event)["number"] for event in client.reader(changes, end="tail")]
 
         change()
@@ -84,5 +84,5 @@ def test_it_goes_on_when_the_stream_was_truncated(tmp_path) -> None:
             early.setattr(second._table, "scan_keys", lambda: seen_late)
             assert second.feed() == 0, "a scan that was too early for the first of them"
         assert second.feed() == 3
-        assert told() == [4, 5, 6]
+        assert numbers() == [4, 5, 6]
         second.close()

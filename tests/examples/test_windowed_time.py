@@ -1,4 +1,4 @@
-"""Hours of measurement are told when they are over, once and complete, though stations are apart and mixed."""
+"""Hours of measurement are reported when they are over, once and complete, though stations differ in time."""
 
 import threading
 import time
@@ -17,14 +17,14 @@ def until(condition) -> None:
         time.sleep(0.01)
 
 
-def test_each_hour_is_told_as_soon_as_it_is_over(tmp_path) -> None:
-    told: list[tuple[int, int, float]] = []
+def test_each_hour_is_reported_as_soon_as_it_is_over(tmp_path) -> None:
+    reported: list[tuple[int, int, float]] = []
     late: list[int] = []
     with fast_node(tmp_path / "node", 100) as address, sarit.connect(address) as client:
         client.create_scope("weather")
         client.create_stream("weather/readings", segments=2)
         reading = threading.Thread(
-            target=lambda: late.append(windows.run(client, "weather/readings", lambda *hour: told.append(hour)))
+            target=lambda: late.append(windows.run(client, "weather/readings", lambda *hour: reported.append(hour)))
         )
         with (
             client.writer("weather/readings", name="north") as north,
@@ -41,15 +41,15 @@ def test_each_hour_is_told_as_soon_as_it_is_over(tmp_path) -> None:
 
             measure(north, "north", 0)
             measure(north, "north", 1)  # north is ahead, and nothing is over yet
-            assert told == []
+            assert reported == []
             client.stream("weather/readings").scale(4)
             measure(south, "south", 0)
-            until(lambda: told == [(0, 20, 0.0)])
+            until(lambda: reported == [(0, 20, 0.0)])
             measure(south, "south", 1)
-            until(lambda: told == [(0, 20, 0.0), (1, 20, 1.0)])
+            until(lambda: reported == [(0, 20, 0.0), (1, 20, 1.0)])
             north.write("north,5,0", key="north")  # against its own note
             north.write("north,125,2", key="north")
         client.seal_stream("weather/readings")
         reading.join(SECONDS)
-        assert told == [(0, 20, 0.0), (1, 20, 1.0), (2, 1, 2.0)]
+        assert reported == [(0, 20, 0.0), (1, 20, 1.0), (2, 1, 2.0)]
         assert late == [1]

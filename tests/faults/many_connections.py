@@ -1,4 +1,4 @@
-"""What tests of bad input share: many bare connections to a real node, and one client that must not notice them."""
+"""Shared by tests of bad input: many bare connections to a real node, and a regular client that must be served on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sarit.wire import commands as wire
 from tests.unit.store.server.test_connection import Client
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-SERVED_SECONDS = 15.0  # far below what would be a stall, far above what a busy machine takes
+SERVED_SECONDS = 15.0  # far below a stall, far above the latency of a busy machine
 
 
 def more_descriptors(wanted: int) -> None:
@@ -25,7 +25,7 @@ def more_descriptors(wanted: int) -> None:
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """`HOST:PORT` in two."""
+    """Split `HOST:PORT`."""
     host, _, port = text.rpartition(":")
     return host, int(port)
 
@@ -43,7 +43,7 @@ async def bare(address: str, *, hello: bool = True) -> Client:
 
 
 async def many(count: int, make, at_once: int = 200):
-    """`count` of them, some at a time (a listener's queue has a bound of its own)."""
+    """Make `count` of them, some at a time (a listener's queue is bounded)."""
     made = []
     for first in range(0, count, at_once):
         made += await asyncio.gather(*(make() for _ in range(min(at_once, count - first))), return_exceptions=True)
@@ -51,14 +51,14 @@ async def many(count: int, make, at_once: int = 200):
 
 
 def reset(client: Client) -> None:
-    """End it as a killed process behind a firewall does."""
+    """Reset the connection."""
     with contextlib.suppress(OSError):  # it has ended already
         client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     client.writer.transport.abort()
 
 
-class Customer:
-    """Writes and reads one event after the other, and remembers the longest it took."""
+class RegularClient:
+    """Writes and reads one event after the other, and records the longest round."""
 
     def __init__(self, controller: str, stream: str = "good/customer") -> None:
         self._controller = controller
@@ -67,7 +67,7 @@ class Customer:
         self.rounds = 0
         self._served = asyncio.Event()
 
-    async def __aenter__(self) -> Customer:
+    async def __aenter__(self) -> RegularClient:
         self.client = await connect(self._controller)
         name = StreamName.parse(self.stream)
         await self.client.create_scope(name.scope)
@@ -84,7 +84,7 @@ class Customer:
         await self.client.close()
 
     async def served_again(self, times: int = 5) -> None:
-        """Wait until it was served so often; each time within SERVED_SECONDS."""
+        """Wait until it was served `times` more; each time within SERVED_SECONDS."""
         goal = self.rounds + times
         while self.rounds < goal:
             if self._task.done():

@@ -46,7 +46,7 @@ async def all_events(client) -> list[bytes]:
     return [bytes(event) async for event in client.reader("s/t", end="tail")]
 
 
-def test_what_a_dead_client_left_open_is_aborted_and_what_lives_goes_on(tmp_path) -> None:
+def test_transaction_of_dead_client_is_aborted_and_others_continue(tmp_path) -> None:
     with Fixed(tmp_path / "data") as node:
 
         async def main() -> None:

@@ -1,4 +1,5 @@
-"""A full disk: appends wait, reads go on, and the service resumes when there is room; deleting streams makes some."""
+"""A full disk: appends wait, reads go on, and the service resumes when there is free space; deleting streams frees
+some."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(directory)], check=True)
 
 
-def test_appends_wait_for_room_and_reads_go_on(small_disk):
+def test_appends_wait_for_free_space_and_reads_continue(small_disk):
     node = RunningNode(small_disk / "data", "--containers", "2").start()
 
     async def main():
@@ -43,7 +44,7 @@ def test_appends_wait_for_room_and_reads_go_on(small_disk):
             await client.create_scope("full")
             await client.create_stream(STREAM)
             writer = client.writer(STREAM)
-            count = 20_000  # 1 GB: more than there is room for
+            count = 20_000  # 1 GB: more than fits
             writing = asyncio.create_task(fill(writer, count))
             while "the disk is full" not in log().read_text():
                 assert not writing.done()
@@ -55,7 +56,7 @@ def test_appends_wait_for_room_and_reads_go_on(small_disk):
             assert not writing.done()
             first = await client.reader(STREAM).read_events(10)
             assert first == [EVENT] * len(first) != []
-            await client.create_stream("full/other")  # control goes on
+            await client.create_stream("full/other")  # control requests are served
             mount(small_disk, "-o", "remount,size=3000m")
             await asyncio.wait_for(writing, 60)
             got = 0
@@ -79,8 +80,8 @@ async def fill(writer, count):
     await writer.flush()
 
 
-def test_storage_that_is_full_gets_room_when_a_stream_is_deleted(small_disk, tmp_path):
-    """Long-term storage has a disk of its own; the log has room."""
+def test_deleting_stream_frees_space_in_full_storage(small_disk, tmp_path):
+    """Long-term storage has its own disk; the disk of the log has free space."""
     mount(small_disk, "-o", "remount,size=60m")
     node = RunningNode(tmp_path / "data", "--containers", "1", "--storage", f"file://{small_disk}").start()
 

@@ -29,7 +29,7 @@ class Fixed(RunningNode):
 
 
 async def write(address, acknowledged, stop):
-    """Write numbered events until told to stop; note each one only after its flush."""
+    """Write numbered events until `stop` is set; note each one only after its flush."""
     async with await connect(address) as client:
         writer = client.writer(STREAM)
         number = 0
@@ -50,7 +50,7 @@ async def read(address):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_writer_over_kills(tmp_path, seed):
+def test_acknowledged_events_survive_kills(tmp_path, seed):
     node = Fixed(tmp_path / "data").start()
     rnd = random.Random(seed)
 
@@ -82,7 +82,7 @@ def test_a_writer_over_kills(tmp_path, seed):
         assert mine == sorted(mine)
 
 
-def test_a_second_node_on_the_same_directory_is_refused(tmp_path):
+def test_second_node_on_same_directory_is_refused(tmp_path):
     with (
         RunningNode(tmp_path / "data"),
         pytest.raises(AssertionError, match="another node runs on"),
@@ -90,7 +90,7 @@ def test_a_second_node_on_the_same_directory_is_refused(tmp_path):
         RunningNode(tmp_path / "data").start()
 
 
-def test_a_data_directory_keeps_its_number_of_containers(tmp_path):
+def test_number_of_containers_of_directory_cannot_change(tmp_path):
     RunningNode(tmp_path / "data", "--containers", "2").start().stop()
     with pytest.raises(AssertionError, match="--containers 2"):
         RunningNode(tmp_path / "data").start()

@@ -15,7 +15,7 @@ CHILD = str(Path(__file__).parent / "log_child.py")
 
 
 class Child:
-    """Runs the owner of the log, and judges what it says of itself."""
+    """Runs the owner of the log, and checks what it prints."""
 
     def __init__(self, directory, *prefix: str) -> None:
         self.process = subprocess.Popen(
@@ -55,7 +55,7 @@ class Child:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_killed_again_and_again(tmp_path, seed) -> None:
+def test_log_survives_repeated_kills(tmp_path, seed) -> None:
     rng = random.Random(seed)
     acked = 0
     for _ in range(8):
@@ -77,8 +77,8 @@ def _can_inject() -> bool:
 
 @pytest.mark.skipif(not _can_inject(), reason="needs strace, and leave to trace: it makes the system calls fail")
 @pytest.mark.parametrize("call", ["/^pwrite(64|v2?)$", "fdatasync", "fsync"])
-def test_failing_system_calls_end_an_epoch_and_never_what_was_acknowledged(tmp_path, call, monkeypatch) -> None:
-    if call == "fdatasync":  # what is written stands in the page cache then, and recovery reads it
+def test_failing_system_calls_end_epoch_without_loss(tmp_path, call, monkeypatch) -> None:
+    if call == "fdatasync":  # written data is in the page cache then, and recovery reads it
         monkeypatch.setenv("TWO_STEPS", "1")
     inject = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}", "-e"]
     when = "12+9" if call == "fsync" else "15+40"

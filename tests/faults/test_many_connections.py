@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from sarit.wire import commands as wire
-from tests.faults.many_connections import Customer, address_of, bare, ends, many, more_descriptors, reset
+from tests.faults.many_connections import RegularClient, address_of, bare, ends, many, more_descriptors, reset
 from tests.nodes import SARIT, RunningNode
 from tests.unit.store.server.test_connection import append_end, raw
 
 SHORT_TIMEOUTS = Path(__file__).with_name("node_with_short_timeouts.py")
 CONNECTIONS = 2000
-DEAF = 60
-HALF = 60
+NOT_READING = 60
+HALF_FRAMES = 60
 OPEN_BLOCKS = 10
 GARBAGE = 40
 UNKNOWN = 40
 VANISHED = 40
 READ_BYTES = 1_000_000
-GROWTH_BYTES = 250 << 20  # 1.5 MB for each that takes nothing; and the store keeps what was written in memory
+GROWTH_BYTES = 250 << 20  # 1.5 MB for each connection that does not read; and the store caches written data
 
 
 def limited(soft: str, hard: str, *command: str) -> tuple[str, ...]:
@@ -30,40 +30,43 @@ def limited(soft: str, hard: str, *command: str) -> tuple[str, ...]:
 
 
 def test_two_thousand_connections_are_served_while_some_misbehave(tmp_path) -> None:
-    """The node was given 1,024 descriptors by its shell, and takes what it may have beyond."""
+    """The shell limits the node to 1,024 descriptors; it raises its soft limit itself."""
     more_descriptors(CONNECTIONS + 300)
     command = limited("1024", "", sys.executable, str(SHORT_TIMEOUTS))
     with RunningNode(tmp_path / "data", "--containers", "2", sarit=command) as node:
         asyncio.run(asyncio.wait_for(serve_many(node), 150))
     log = node.log()
     for words, count in (
-        ("did not take", DEAF),
-        ("of a frame and stalled", HALF + OPEN_BLOCKS),
+        ("did not take", NOT_READING),
+        ("of a frame and stalled", HALF_FRAMES + OPEN_BLOCKS),
         ("broke the protocol", GARBAGE + UNKNOWN),
         ("ended inside", VANISHED),
     ):
         assert log.count(words) == count, (words, log[-3000:])
-    assert log.count("sarit.store.server.connection:") == DEAF + HALF + OPEN_BLOCKS + GARBAGE + UNKNOWN + VANISHED
+    assert (
+        log.count("sarit.store.server.connection:")
+        == NOT_READING + HALF_FRAMES + OPEN_BLOCKS + GARBAGE + UNKNOWN + VANISHED
+    )
     assert "Traceback" not in log
 
 
 async def serve_many(node) -> None:
-    async with Customer(node.controller) as customer:
-        filling = customer.client.writer("good/customer")
+    async with RegularClient(node.controller) as regular:
+        filling = regular.client.writer("good/customer")
         filling.write_many([b"x" * READ_BYTES] * 8)
         await filling.flush()
         everybody = await many(CONNECTIONS, lambda: bare(node.store))
         assert not [one for one in everybody if isinstance(one, BaseException)]
         assert node.descriptors() > CONNECTIONS
-        await customer.served_again()
+        await regular.served_again()
         before = node.resident_bytes()
         parts = iter(everybody)
         take = lambda count: [next(parts) for _ in range(count)]  # noqa: E731
-        deaf, half, blocks, garbage = take(DEAF), take(HALF), take(OPEN_BLOCKS), take(GARBAGE)
+        not_reading, half, blocks, garbage = take(NOT_READING), take(HALF_FRAMES), take(OPEN_BLOCKS), take(GARBAGE)
         unknown, vanished, quiet = take(UNKNOWN), take(VANISHED), list(parts)
-        for one in deaf:
+        for one in not_reading:
             one.reader._transport.pause_reading()
-            one.send(*(wire.ReadSegment(customer.segment, 0, READ_BYTES, "", request) for request in range(50)))
+            one.send(*(wire.ReadSegment(regular.segment, 0, READ_BYTES, "", request) for request in range(50)))
         for one in (*half, *vanished):
             one.send(append_end(b"x" * 100_000, 1, 1)[:60_000])
         for number, one in enumerate(blocks):
@@ -73,16 +76,16 @@ async def serve_many(node) -> None:
         for one in unknown:
             one.send(raw(4711, b"what?"))
         await asyncio.gather(*(ends(one) for one in (*garbage, *unknown)))
-        await customer.served_again()
+        await regular.served_again()
         assert node.resident_bytes() - before < GROWTH_BYTES
         for one in vanished:
             reset(one)
         await asyncio.gather(*(ends(one) for one in (*half, *blocks)))
-        while node.log().count("did not take") < DEAF:
+        while node.log().count("did not take") < NOT_READING:
             await asyncio.sleep(0.1)
         answers = await asyncio.gather(*(one.ask(wire.KeepAlive()) for one in quiet))
         assert answers == [wire.KeepAlive()] * len(quiet)
-        await customer.served_again()
+        await regular.served_again()
         assert node.resident_bytes() - before < GROWTH_BYTES
         for one in everybody:
             one.writer.transport.abort()
@@ -90,7 +93,7 @@ async def serve_many(node) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_more_connections_than_descriptors_are_refused_and_the_node_keeps_its_own(tmp_path) -> None:
+def test_connections_beyond_descriptors_are_refused_and_node_retains_its_own(tmp_path) -> None:
     more_descriptors(1000)
     with RunningNode(tmp_path / "data", "--containers", "2", sarit=limited("460", "460", SARIT)) as node:
         asyncio.run(asyncio.wait_for(beyond(node), 100))
@@ -103,20 +106,20 @@ def test_more_connections_than_descriptors_are_refused_and_the_node_keeps_its_ow
 
 
 async def beyond(node) -> None:
-    async with Customer(node.controller) as customer:
+    async with RegularClient(node.controller) as regular:
         stores = await many(300, lambda: bare(node.store))
         open_ones = [one for one in stores if not isinstance(one, BaseException)]
-        assert len(open_ones) == 104 - 2  # the customer has two: one to write, one to read
+        assert len(open_ones) == 104 - 2  # the regular client has two: one to write, one to read
         apis = await many(200, lambda: api(node.controller))
         assert sum(greeted for greeted, _ in apis) == 52 - 1
-        # The node still opens files of its own: logs, chunks, the index.
-        await customer.client.create_scope("more")
+        # The node can still open its own files: logs, chunks, the index.
+        await regular.client.create_scope("more")
         for number in range(5):
-            await customer.client.create_stream(f"more/stream-{number}", segments=3)
-        writer = customer.client.writer("more/stream-0")
+            await regular.client.create_stream(f"more/stream-{number}", segments=3)
+        writer = regular.client.writer("more/stream-0")
         writer.write_many([b"y" * 50_000] * 400)
         await writer.flush()
-        await customer.served_again()
+        await regular.served_again()
         assert node.descriptors() <= 460
         for writer in (*(one.writer for one in open_ones), *(writer for _, writer in apis)):
             writer.transport.abort()
@@ -129,7 +132,7 @@ async def beyond(node) -> None:
 
 
 async def api(address: str):
-    """Whether a connection to the controller is let in; it stays open."""
+    """Whether a connection to the controller is accepted; it stays open."""
     reader, writer = await asyncio.open_connection(*address_of(address))
     try:
         return bool(await reader.read(1)), writer  # a server of HTTP/2 speaks first
@@ -137,7 +140,7 @@ async def api(address: str):
         return False, writer
 
 
-def test_a_node_that_may_open_hardly_any_files_says_so_and_does_not_start(tmp_path) -> None:
+def test_node_with_too_few_descriptors_reports_it_and_does_not_start(tmp_path) -> None:
     node = RunningNode(tmp_path / "data", sarit=limited("150", "150", SARIT))
     with pytest.raises(AssertionError, match=r"may have 150 open files; a node of 4 containers needs \d+: raise"):
         node.start()

@@ -1,7 +1,7 @@
-"""What a real node answers to requests that are wrong: the status of the protocol, and nothing half done.
+"""Replies of a real node to wrong requests: the status of the protocol, and no partial effect.
 
-One table for the controller's API, one for the store's.  Before and after each request everything there is gets looked
-at: it must be the same.  (Tables: tests/unit/client/tables/test_bad_input.py.)
+One table for the controller's API, one for the store's.  A snapshot of everything before and after each request must be
+equal.  (Tables: tests/unit/client/tables/test_bad_input.py.)
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ async def furnish(controller) -> None:
         await client.table("s/k").put("key1", "value")
 
 
-class Looking:
-    """Everything there is, as text."""
+class Snapshot:
+    """The whole state, as text."""
 
     def __init__(self, node) -> None:
         self._node = node
 
-    async def __aenter__(self) -> Looking:
+    async def __aenter__(self) -> Snapshot:
         self._client = await connect(self._node.controller)
         self._channel = Channel(*address_of(self._node.controller))
         self.stub = ControllerServiceStub(self._channel)
@@ -68,13 +68,13 @@ class Looking:
         await self._client.close()
 
     async def watermarked(self, stream: str) -> None:
-        """Return when the watermark that a noted time leads to is written: at a moment of its own."""
+        """Return when the watermark of a noted time is written, which happens in the background."""
         mark = f"s/_MARK{stream}"
         while not sum((await self._client.stream_cut_tail(mark)).positions.values()):
             await asyncio.sleep(0.01)
 
     async def everything(self) -> list[str]:
-        """What is looked at."""
+        """The state."""
         client, found = self._client, []
         for scope in await client.list_scopes():
             found.append(scope)
@@ -101,7 +101,7 @@ async def status_of(stub, rpc, request):
 
 def test_wrong_calls_get_their_status_and_change_nothing(node) -> None:
     async def main() -> None:
-        async with Looking(node) as looking:
+        async with Snapshot(node) as looking:
             before = await looking.everything()
             for number, (rpc, request, expected) in enumerate(CALLS):
                 got = await status_of(looking.stub, rpc, request)
@@ -113,11 +113,11 @@ def test_wrong_calls_get_their_status_and_change_nothing(node) -> None:
     assert "Traceback" not in node.log()
 
 
-def test_transactions_and_groups_that_have_moved_on(node) -> None:
+def test_stale_transactions_and_groups_are_refused(node) -> None:
     """Decided transactions, other generations and ids of a group, earlier times."""
 
     async def main() -> None:
-        async with Looking(node) as looking:
+        async with Snapshot(node) as looking:
             c = looking.stub
             made = [(await c.createTransaction(begin(LEASE))).txnId for _ in range(2)]
             ids = [pb.TxnRequest(streamInfo=STREAM, txnId=one) for one in made]
@@ -203,7 +203,7 @@ REQUESTS = [
 
 def test_wrong_requests_get_their_reply_and_change_nothing(node) -> None:
     async def main() -> None:
-        async with Looking(node) as looking:
+        async with Snapshot(node) as looking:
             before = await looking.everything()
             client = await bare(node.store)
             for request, expected in REQUESTS:
@@ -225,7 +225,7 @@ def test_wrong_requests_get_their_reply_and_change_nothing(node) -> None:
 
 def test_wrong_appends_get_their_reply_and_store_nothing(node) -> None:
     async def main() -> None:
-        async with Looking(node) as looking:
+        async with Snapshot(node) as looking:
             before = await looking.everything()
             client = await bare(node.store)
             sealed = "s/sealed/0.#epoch.0"
@@ -249,9 +249,9 @@ def test_wrong_appends_get_their_reply_and_store_nothing(node) -> None:
     assert "Traceback" not in node.log()
 
 
-def test_the_client_says_what_is_wrong_before_or_after_asking(node) -> None:
+def test_client_reports_errors_before_or_after_the_request(node) -> None:
     async def main() -> None:
-        async with await connect(node.controller) as client, Looking(node) as looking:
+        async with await connect(node.controller) as client, Snapshot(node) as looking:
             before = await looking.everything()
             for call in (
                 lambda: client.create_scope("no_name"),

@@ -1,4 +1,4 @@
-"""Two nodes are given one place for their chunks, or a node a place that is not its own any more."""
+"""Two nodes with the same long-term storage, or a node with the storage of another."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.nodes import RunningNode
 
 
 def refusal(directory, *options: str) -> str:
-    """What a node says that does not start."""
+    """The error of a node that does not start."""
     node = RunningNode(directory, *options)
     with pytest.raises(AssertionError):
         node.start()
     return node.log()
 
 
-def test_each_has_a_place_of_its_own(tmp_path) -> None:
+def test_second_node_on_same_storage_is_refused(tmp_path) -> None:
     storage = ("--storage", f"file://{tmp_path}/chunks")
     with RunningNode(tmp_path / "one", *storage):
         pass
@@ -32,8 +32,8 @@ def test_each_has_a_place_of_its_own(tmp_path) -> None:
         pass
 
 
-def test_chunks_without_a_mark_are_not_taken_by_a_new_node_at_its_second_try(tmp_path) -> None:
-    """As a node of an earlier version left them, which takes them at its next start."""
+def test_unmarked_chunks_are_refused_by_new_node_at_second_start(tmp_path) -> None:
+    """As left by a node of an earlier version, which accepts them at its next start."""
     storage = ("--storage", f"file://{tmp_path}/chunks")
     with RunningNode(tmp_path / "one", *storage):
         pass
@@ -53,7 +53,7 @@ def test_chunks_without_a_mark_are_not_taken_by_a_new_node_at_its_second_try(tmp
         assert mark.exists()
 
 
-def test_a_place_that_is_not_mounted_is_not_taken_for_an_empty_one(tmp_path) -> None:
+def test_unmounted_storage_is_not_treated_as_empty(tmp_path) -> None:
     storage = ("--storage", f"file://{tmp_path}/chunks")
     with RunningNode(tmp_path / "one", *storage):
         pass

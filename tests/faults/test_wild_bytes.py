@@ -1,5 +1,5 @@
-"""Random, changed and cut-off bytes on the store's port of a real node: each client that sends them is one line in the
-log at most, nothing of them is stored, and the others are served on."""
+"""Random, changed and cut-off bytes on the store's port of a real node: each client that sends them causes at
+most one log line, nothing of them is stored, and other clients are served."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from sarit.core.limits import NO_VERSION, NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as wire
-from tests.faults.many_connections import Customer, bare, ends, many, more_descriptors, reset
+from tests.faults.many_connections import RegularClient, bare, ends, many, more_descriptors, reset
 from tests.nodes import RunningNode
 from tests.unit.store.server.test_connection import append_end, raw
 
@@ -63,7 +63,7 @@ def random_bytes(rng: random.Random) -> bytes:
 
 
 def random_frames(rng: random.Random) -> bytes:
-    """Types that are known or nearly, lengths that are right or not, anything inside."""
+    """Known and nearly known types, right and wrong lengths, random content."""
     out = b""
     for _ in range(rng.randint(1, 30)):
         inside = rng.randbytes(rng.choice((0, 4, 16, 40, 300)))
@@ -73,7 +73,7 @@ def random_frames(rng: random.Random) -> bytes:
 
 
 def changed(rng: random.Random) -> bytes:
-    """Good frames, a few bytes of which are others."""
+    """Good frames with a few changed bytes."""
     data = bytearray(b"".join(rng.sample(good_frames(), rng.randint(1, 21))))
     for _ in range(rng.randint(1, 8)):
         data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
@@ -87,30 +87,30 @@ def cut_off(rng: random.Random) -> bytes:
 
 
 def oversize(rng: random.Random) -> bytes:
-    """A frame whose head promises more than any may have, and much of it."""
+    """A frame with a length above the limit, and much of its content."""
     return struct.pack(">ii", rng.choice((3, 4, 9, 74)), (1 << 24) + rng.randrange(1 << 30)) + bytes(1 << 20)
 
 
 @pytest.mark.parametrize("kind", [random_bytes, random_frames, changed, cut_off, oversize])
-def test_wild_bytes_end_their_connection_alone(node, kind) -> None:
+def test_wild_bytes_end_only_their_connection(node, kind) -> None:
     more_descriptors(CLIENTS + 200)
     rng = random.Random(f"{SEED}/{kind.__name__}")
     before = len(node.log())
 
     async def main() -> None:
-        async with Customer(node.controller) as customer:
+        async with RegularClient(node.controller) as regular:
             memory = node.resident_bytes()
             clients = await many(CLIENTS, lambda: bare(node.store, hello=rng.random() < 0.7))
             for client in clients:
                 client.writer.write(kind(rng))
-            await customer.served_again()
+            await regular.served_again()
             for client in clients:
                 if rng.random() < 0.5 and client.writer.can_write_eof():
                     client.writer.write_eof()
                 else:
                     reset(client)
             await asyncio.gather(*(ends(client) for client in clients))
-            await customer.served_again()
+            await regular.served_again()
             assert node.resident_bytes() - memory < GROWTH_BYTES
 
     asyncio.run(asyncio.wait_for(main(), 100))
@@ -120,15 +120,15 @@ def test_wild_bytes_end_their_connection_alone(node, kind) -> None:
     assert "Traceback" not in said
 
 
-def test_who_vanishes_in_the_middle_of_a_block_leaves_nothing_of_it(node) -> None:
+def test_client_lost_in_middle_of_block_leaves_no_part_of_it(node) -> None:
     before = len(node.log())
     event = struct.pack(">ii", 0, 4) + b"half"
     whole = raw(3, WRITER + event) + raw(4, WRITER + struct.pack(">ii", 12, 0) + struct.pack(">iqq", 1, 9, 6))
     cuts = range(1, len(whole), 7)
 
     async def main() -> None:
-        async with Customer(node.controller, "good/half") as customer:
-            segment = customer.segment
+        async with RegularClient(node.controller, "good/half") as regular:
+            segment = regular.segment
             for cut in cuts:
                 client = await bare(node.store)
                 setup = await client.ask(wire.SetupAppend(2, WRITER, segment, ""))
@@ -143,8 +143,8 @@ def test_who_vanishes_in_the_middle_of_a_block_leaves_nothing_of_it(node) -> Non
             client.send(whole)
             assert (await client.reply()).event_number == 9
             client.writer.close()
-            await customer.served_again()
-            stored = [event async for event in customer.client.reader("good/half", end="tail")]
+            await regular.served_again()
+            stored = [event async for event in regular.client.reader("good/half", end="tail")]
             assert stored.count(b"half") == 1
             assert all(event == b"half" or event.startswith(b"round") for event in stored)
 

@@ -1,4 +1,4 @@
-"""Bad input on the controller's port of a real node: no HTTP/2, no gRPC, no message, too long, never read."""
+"""Bad input on the controller's port of a real node: not HTTP/2, not gRPC, not a message, too long, never read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from h2.connection import H2Connection
 from h2.events import ConnectionTerminated, ResponseReceived, StreamReset, TrailersReceived
 
 from sarit.rpc.generated import controller_pb2 as pb
-from tests.faults.many_connections import Customer, address_of, many
+from tests.faults.many_connections import RegularClient, address_of, many
 from tests.nodes import RunningNode
 
 SHORT_TIMEOUTS = Path(__file__).with_name("node_with_short_timeouts.py")
@@ -108,13 +108,13 @@ def message(request) -> bytes:
 
 
 def run(node, main) -> str:
-    """What the node logs while `main(customer)` runs beside a customer."""
+    """What the node logs while `main(regular)` runs beside a regular."""
     before = len(node.log())
 
     async def with_customer() -> None:
-        async with Customer(node.controller, "good/calls") as customer:
+        async with RegularClient(node.controller, "good/calls") as regular:
             await main()
-            await customer.served_again()
+            await regular.served_again()
 
     asyncio.run(asyncio.wait_for(with_customer(), 100))
     said = node.log()[before:]
@@ -149,7 +149,7 @@ OK, INVALID, DEADLINE, UNIMPLEMENTED = "0", "3", "4", "12"
         "4 MiB of noise",
     ],
 )
-def test_requests_that_are_none_get_a_status(node, data, status) -> None:
+def test_invalid_requests_get_a_status(node, data, status) -> None:
     async def main() -> None:
         caller = await Caller.to(node.controller)
         stream = caller.begin(end=not data)
@@ -172,7 +172,7 @@ def test_requests_that_are_none_get_a_status(node, data, status) -> None:
         ({"more": (("strange", b"\xff\xfe"),)}, "broke the protocol"),
     ],
 )
-def test_heads_of_calls_that_make_no_sense_end_the_connection(node, how, words) -> None:
+def test_invalid_call_headers_end_the_connection(node, how, words) -> None:
     async def main() -> None:
         caller = await Caller.to(node.controller)
         assert await caller.status(caller.begin(**how)) == "closed"
@@ -182,7 +182,7 @@ def test_heads_of_calls_that_make_no_sense_end_the_connection(node, how, words) 
     assert said.count("API connection") == said.count(words) == said.count("\n") == 1
 
 
-def test_calls_that_are_not_served_and_frames_that_nobody_knows(node) -> None:
+def test_unknown_calls_and_frames_are_refused_or_ignored(node) -> None:
     async def main() -> None:
         caller = await Caller.to(node.controller)
         assert await caller.status(caller.begin("makeCoffee", end=True)) == UNIMPLEMENTED
@@ -195,7 +195,7 @@ def test_calls_that_are_not_served_and_frames_that_nobody_knows(node) -> None:
     assert run(node, main) == ""
 
 
-def test_noise_ends_its_connection_with_one_line(node) -> None:
+def test_random_bytes_end_connection_with_one_log_line(node) -> None:
     clients = 100
     rng = random.Random(SEED)
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -227,15 +227,15 @@ def test_noise_ends_its_connection_with_one_line(node) -> None:
     assert clients // 2 < said.count("API connection") == said.count("\n") <= clients
 
 
-def test_who_takes_no_replies_is_left_in_bounded_memory(node) -> None:
+def test_client_that_takes_no_replies_uses_bounded_memory(node) -> None:
     """Calls whose replies are not taken; and heads of requests, and parts of them, whose rest never comes."""
     callers = 40
 
     async def main() -> None:
         memory = node.resident_bytes()
-        async with Customer(node.controller, "good/large") as customer:
+        async with RegularClient(node.controller, "good/large") as regular:
             for number in range(30):
-                await customer.client.create_scope(f"a-scope-with-a-name-as-long-as-names-may-be-{number:0200d}")
+                await regular.client.create_scope(f"a-scope-with-a-name-as-long-as-names-may-be-{number:0200d}")
 
             async def deaf() -> None:
                 caller = await Caller.to(node.controller)
@@ -256,7 +256,7 @@ def test_who_takes_no_replies_is_left_in_bounded_memory(node) -> None:
             kept: list[Caller] = []
             for make in (deaf, slow):
                 assert not [error for error in await many(callers, make) if error is not None]
-            await customer.served_again()
+            await regular.served_again()
             assert node.resident_bytes() - memory < GROWTH_BYTES
             while node.log().count("did not take replies") < callers:
                 await asyncio.sleep(0.1)

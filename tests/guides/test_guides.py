@@ -19,7 +19,7 @@ PAGES = sorted(GUIDES.glob("*.md"))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_what_a_guide_shows_is_true(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_guide_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = list(blocks(path.read_text()))
     assert any(block.kind == "python" for block in shown), "a guide without code that runs"
     here = tmp_path / "here"
@@ -34,7 +34,7 @@ def test_what_a_guide_shows_is_true(path: Path, tmp_path: Path, monkeypatch: pyt
                 run_shell(block, node.controller, here)
 
 
-def test_blocks_are_found_in_order_with_their_lines() -> None:
+def test_blocks_are_found_in_order_with_line_numbers() -> None:
     page = "# A\n\n```python\nx = 1\n```\n\ntext `code`\n\n```sh\ntrue\n```\n\n````text\n```python\nno\n```\n````\n"
     assert list(blocks(page)) == [
         Block("python", 4, "x = 1\n"),
@@ -43,7 +43,7 @@ def test_blocks_are_found_in_order_with_their_lines() -> None:
     ]
 
 
-def test_a_block_that_fails_names_its_page_and_line(tmp_path: Path) -> None:
+def test_failed_block_names_page_and_line(tmp_path: Path) -> None:
     block = Block("python", 7, "value = 1\nassert value == 2\n")
     with pytest.raises(AssertionError) as caught:
         run_python(block, Path("page.md"), {})

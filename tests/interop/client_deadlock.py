@@ -1,10 +1,9 @@
-"""Tells a client that is stuck in itself from a server that does not answer.
+"""Distinguishes a client that is deadlocked from a server that does not reply.
 
 The official client's Python binding keeps the interpreter's lock while it waits for the network (`release_segment`,
 `flush`), and its runtime's threads need that lock to finish a read for asyncio.  On a busy machine with few processors
-all of them wait for each other: replies lie in the sockets' receive buffers, and nobody takes them, until the client's
-30 s time-out, or for ever.  That is what is looked for here.  A reply that the server never sent leaves those buffers
-empty, and is not excused.
+all of them wait for each other: replies stay in the sockets' receive buffers until the client's 30 s time-out, or for
+ever.  This module detects that.  Without a reply of the server those buffers are empty, and the test fails.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _LOCAL, _REMOTE, _QUEUES, _INODE = 1, 2, 4, 9
 
 
 def unread_replies(process: int) -> list[str]:
-    """Connections of a process in whose receive buffers bytes lie: `LOCAL REMOTE BYTES`, as the kernel writes them."""
+    """Connections of a process with unread bytes: `LOCAL REMOTE BYTES`, in the kernel's notation."""
     inodes = set()
     try:
         for descriptor in Path(f"/proc/{process}/fd").iterdir():
@@ -34,14 +33,14 @@ def unread_replies(process: int) -> list[str]:
 
 
 class Watch:
-    """Looks at one process again and again."""
+    """Polls one process."""
 
-    def __init__(self, process: int, stuck_looks: int) -> None:
+    def __init__(self, process: int, stuck_polls: int) -> None:
         self._process = process
-        self._stuck_looks = stuck_looks
-        self._looks: dict[str, int] = {}
+        self._stuck_polls = stuck_polls
+        self._polls: dict[str, int] = {}
 
-    def look(self) -> str | None:
-        """The connection whose replies lay there, the same, at so many looks one after the other."""
-        self._looks = {row: self._looks.get(row, 0) + 1 for row in unread_replies(self._process)}
-        return next((row for row, looks in self._looks.items() if looks >= self._stuck_looks), None)
+    def poll(self) -> str | None:
+        """A connection whose unread replies did not change in `stuck_polls` consecutive polls."""
+        self._polls = {row: self._polls.get(row, 0) + 1 for row in unread_replies(self._process)}
+        return next((row for row, polls in self._polls.items() if polls >= self._stuck_polls), None)

@@ -52,7 +52,7 @@ class JavaReader:
             self.said.append(line.rstrip("\n"))
 
     def events(self) -> list[bytes]:
-        """What it was handed."""
+        """The events it got."""
         return [line.removeprefix("event ").encode() for line in list(self.said) if line.startswith("event ")]
 
     def leave_soon(self) -> None:

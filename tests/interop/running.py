@@ -1,4 +1,4 @@
-"""Scenarios as processes, several at a time: they mostly wait for timers of the client."""
+"""Runs scenarios as processes, several at a time, since they mostly wait for timers of the client."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO_SECONDS = 100.0
 AT_ONCE = 4
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 # Longer than any pause of a client that works, on a machine however busy; shorter than its time-out of 30 s.
 STUCK_SECONDS = 20.0
 ATTEMPTS = 3
-# Second halves go on with what the first wrote: they can only wait until the client's time-out frees it.
-NOT_TWICE = "restart."
+# Second halves need the data of the first: they cannot be repeated, and wait for the client's time-out.
+NOT_REPEATED = "restart."
 
 
 def start(name: str, endpoint: str, scope: str, notes: Path) -> subprocess.Popen[str]:
@@ -40,18 +40,18 @@ class ClientStuck(AssertionError):
 def finish(
     name: str, process: subprocess.Popen[str], seconds: float = SCENARIO_SECONDS, stuck_seconds: float = STUCK_SECONDS
 ) -> None:
-    """Wait for a scenario's end.  Raises AssertionError with what it said when it did not pass, ClientStuck."""
+    """Wait for a scenario's end.  Raises AssertionError with its output when it failed, ClientStuck."""
     begun = time.monotonic()
-    if name.startswith(NOT_TWICE):
+    if name.startswith(NOT_REPEATED):
         stuck_seconds = seconds
-    watch = Watch(process.pid, round(stuck_seconds / LOOK_SECONDS))
+    watch = Watch(process.pid, round(stuck_seconds / POLL_SECONDS))
     stuck = None
     while True:
         try:
-            out, error = process.communicate(timeout=LOOK_SECONDS)
+            out, error = process.communicate(timeout=POLL_SECONDS)
             break
         except subprocess.TimeoutExpired:
-            stuck = watch.look()
+            stuck = watch.poll()
             if stuck is None and time.monotonic() - begun < seconds:
                 continue
         process.kill()
@@ -59,18 +59,18 @@ def finish(
         error += f"\nstill running after {time.monotonic() - begun:.0f} s"
         break
     if stuck is not None:
-        raise ClientStuck(f"{name} does not take replies that lie in its socket {stuck}:\n{error[-6000:]}")
+        raise ClientStuck(f"{name} does not take replies from its socket {stuck}:\n{error[-6000:]}")
     assert f"passed {name}\n" in out, f"{name} failed ({process.returncode}):\n{out[-2000:]}\n{error[-6000:]}"
 
 
 def run(name: str, endpoint: str, scope: str, notes: Path) -> None:
-    """One scenario from start to end; anew, in scopes of their own, when the client gets stuck."""
+    """Run one scenario; again, in a new scope, when the client deadlocks."""
     for attempt in range(ATTEMPTS):
         try:
             finish(name, start(name, endpoint, f"{scope}-{attempt}" if attempt else scope, notes))
             return
         except ClientStuck:
-            if attempt + 1 == ATTEMPTS or name.startswith(NOT_TWICE):
+            if attempt + 1 == ATTEMPTS or name.startswith(NOT_REPEATED):
                 raise
 
 
@@ -84,7 +84,7 @@ class Batch:
         }
 
     def result(self, name: str) -> None:
-        """What became of it."""
+        """Wait for a scenario."""
         self._running[name].result()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A client that takes no replies is told from a server that sends none."""
+"""A client that takes no replies is distinguished from a server that sends none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLIENT = "import socket, sys, time; s = socket.create_connection(('127.0.0.1', i
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_who_is_to_blame(answered):
+def test_deadlocked_client_is_distinguished_from_silent_server(answered):
     with socket.create_server(("127.0.0.1", 0)) as server:
         command = [sys.executable, "-c", CLIENT, str(server.getsockname()[1])]
         pipe = subprocess.PIPE

@@ -33,13 +33,13 @@ def start(kind, endpoint, stream, name):
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_all_agree_on_every_event(endpoint):
+def test_both_clients_read_the_same_events(endpoint):
     with sarit.connect(endpoint) as client:
-        scope = next(filter(client.create_scope, map("mixed-{}".format, count())))  # a node that is given has had some
+        scope = next(filter(client.create_scope, map("mixed-{}".format, count())))  # a given node may have some
         client.create_stream(f"{scope}/all", segments=3)
         running = {name: start(kind, endpoint, f"{scope}/all", name) for name, kind in PROCESSES.items()}
         for wanted in COUNTS:
-            time.sleep(0.5)  # so that each scale finds them writing: it is no condition of the test
+            time.sleep(0.5)  # so that scales happen during writes; not required for the test
             client.stream(f"{scope}/all").scale(wanted)
         read = {}
         for name, process in running.items():

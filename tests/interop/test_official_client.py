@@ -1,4 +1,4 @@
-"""The official Python client, unmodified: against a fresh node, and against one that was killed and started anew.
+"""The official Python client, unmodified: against a fresh node, and against one that was killed and restarted.
 
 With `--interop-endpoint HOST:PORT` the same scenarios run against a controller that is there already.
 """
@@ -64,5 +64,5 @@ def batch(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(batch, scenario):
+def test_scenario_passes(batch, scenario):
     batch.result(scenario)

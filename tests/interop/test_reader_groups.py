@@ -47,7 +47,7 @@ def read_until(reader, ours: list[bytes], done) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("creator", ["python", "java"])
-def test_a_python_and_a_java_reader_share_a_group(node, classes, creator) -> None:
+def test_python_and_java_reader_share_a_group(node, classes, creator) -> None:
     with sarit.connect(node.controller) as client:
         client.create_scope("s")
         client.create_stream("s/t", segments=4)

@@ -31,11 +31,11 @@ def after(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_what_was_acknowledged_is_there(after, theme):
+def test_acknowledged_data_survives_kill(after, theme):
     after.result(f"restart.{theme}_after")
 
 
-def test_a_writer_and_a_reader_live_through_a_kill(request, tmp_path):
+def test_writer_and_reader_continue_after_kill(request, tmp_path):
     if request.config.getoption("--interop-endpoint", default=None):
         pytest.skip("the node of --interop-endpoint is not ours to kill")
     controller, store = free_ports(2)

@@ -35,5 +35,5 @@ def batch(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_scenario(batch, scenario):
+def test_scenario_passes(batch, scenario):
     batch.result(scenario)

@@ -1,1 +1,1 @@
-"""The whole contract under load, too long for the default suite: `python -m tests.scale --help`."""
+"""Load tests of all features, too long for the default suite: `python -m tests.scale --help`."""

@@ -1,8 +1,8 @@
 """`python -m tests.scale`: the proof over ten million events, or with `--mixed` the load over time.
 
-The proof: `--events N` are written as fast as it goes while the stream scales and writers and readers are killed.
-Mixed: `--minutes N` of scales, transactions, reader churn, tables and synchronizers, judged by what the node holds.
-Each run appends a line to benchmarks/results/reliability.jsonl with `--ledger`.
+The proof: `--events N` are written at full speed while the stream scales and writers and readers are killed.  Mixed:
+`--minutes N` of scales, transactions, reader churn, tables and synchronizers, checked by the memory and files of the
+node.  Each run appends a line to benchmarks/results/reliability.jsonl with `--ledger`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the mixed load is made of: each actor does one round of something, again and again, on a client of its own.
+"""The actors of the mixed load: each repeats rounds of one kind of work, with its own client.
 
-Streams are truncated now and then, so that what grows because data are kept is not taken for a leak.  An actor checks
-what it can see itself; the whole truth is the business of `proof.py`, the simulation and the chaos runs.
+Streams are truncated now and then, so that retained data does not look like a leak.  An actor checks only what it sees
+itself; `proof.py`, the simulation and the chaos runs check the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EVENT: Final = b"x" * 300
 
 @dataclass(slots=True)
 class Turn:
-    """What a round has at hand; `counts`: what it did."""
+    """The context of a round; `counts`: what it did."""
 
     client: Client
     rng: random.Random
@@ -79,12 +79,12 @@ async def scale(turn: Turn) -> None:
 
 
 async def truncate(turn: Turn) -> None:
-    """Forget what was written up to now."""
+    """Truncate what was written until now."""
     for stream in (EVENTS, PAYMENTS):
         try:
             await turn.client.truncate_stream(stream, cut="tail")
             turn.count("truncations")
-        except Invalid:  # another truncated behind that meanwhile
+        except Invalid:  # another actor truncated beyond that meanwhile
             turn.count("truncations overtaken")
     await asyncio.sleep(10)
 
@@ -116,7 +116,7 @@ async def transactions(turn: Turn) -> None:
 
 
 async def read_events(turn: Turn) -> None:
-    """A reader that comes, reads for a while and goes without a word."""
+    """A reader that reads for a while and disappears without closing."""
     reader = turn.client.reader(EVENTS, turn.rng.choice(("head", "tail")), skip_truncated=turn.rng.random() < 0.5)
     end = asyncio.get_running_loop().time() + turn.rng.random() * 5
     try:

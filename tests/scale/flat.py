@@ -1,8 +1,8 @@
 """Whether a figure stays flat over time.  Pure.
 
-What fills on purpose (caches up to their bound, allocators, tables of what is recent) fills in the first half of a run.
-Over the second half a line is fitted by least squares; its rise over that half, against the mean there, is the verdict.
-The line is fitted and not drawn from end to end, since a sample may be taken in the middle of a flush.
+Bounded caches, allocators and tables of recent entries fill in the first half of a run.  A line is fitted to the second
+half by least squares; its rise over that half, relative to the mean, decides.  The line is fitted instead of drawn
+between the ends, since a sample may be taken in the middle of a flush.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One life of a member of the proof's reader group: `python -m tests.scale.group_reader OPTIONS` (JSON).
 
 It declares its last life offline at the position stored last, joins under the same name, and stores the events of each
-batch together with the position behind them, until the group has read everything.
+batch together with the position after them, until the group has read everything.
 """
 
 from __future__ import annotations

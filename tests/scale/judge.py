@@ -1,15 +1,15 @@
-"""Whether every acknowledged event was read exactly once, in order per key.  Pure; made for tens of millions.
+"""Checks that every acknowledged event was read exactly once, in order per key.  Pure; for tens of millions of events.
 
 Order and gaps within one life's events of one key, predecessors before successors, and ranges that tile the key space
-are judged by `checkers/stream.py`: a *lane* is one key of one life, numbered from 1.  Beyond that:
+are checked by `checkers/stream.py`: a *sequence* is one key of one life, numbered from 1.  Beyond that:
 
 | kind | meaning |
 |---|---|
 | `lost` | an acknowledged event was not read |
-| `phantom` | an event was read that was never handed to a client |
+| `phantom` | an event was read that was never passed to a client |
 | `life-order` | an event acknowledged to a life was read after one of its key that a later life wrote |
 
-What a killed writer had not had acknowledged may be there or not; what is there of it stands in order without gaps.
+Unacknowledged events of a killed writer may be there or not; those that are there are in order without gaps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHOWN: Final = 5
 
 @dataclass(slots=True)
 class Life:
-    """One life of a writer: which writer's, how much it handed to the client, how much was acknowledged."""
+    """One life of a writer: the writer, the number of events passed to the client, the number acknowledged."""
 
     writer: int
     delivered: int
@@ -53,7 +53,7 @@ class Written:
 
 
 def judge(written: Written, reader: int, columns: tuple[Any, Any, Any], *, keep_order: bool = True) -> list[Violation]:
-    """Everything that is wrong with what a reader was handed (lives, numbers, segments), in order; best nothing.
+    """All violations in the events of a reader (lives, numbers, segments), in order of delivery.
 
     `keep_order` False: they come from several readers of a group, put together by segment."""
     lives, numbers, segments = columns
@@ -82,8 +82,8 @@ def _phantoms(reader: int, known: Mapping[int, Life], lives: Any, numbers: Any) 
             yield Violation("phantom", f"reader {reader}: life {life} event {number}, it had handed over {delivered}")
 
 
-def _acked_per_lane(known: Mapping[int, Life]) -> tuple[Any, Any]:
-    """Lanes that have something acknowledged, and how much."""
+def _acked_per_sequence(known: Mapping[int, Life]) -> tuple[Any, Any]:
+    """Sequences with acknowledged events, and how many."""
     ids = np.array(sorted(known), np.int64)
     acked = np.array([known[int(life)].acked for life in ids], np.int64)
     key = np.arange(KEYS)
@@ -95,7 +95,7 @@ def _acked_per_lane(known: Mapping[int, Life]) -> tuple[Any, Any]:
 def _lost(reader: int, known: Mapping[int, Life], sequences: Any) -> Iterator[Violation]:
     if not known:
         return
-    wanted, acked = _acked_per_lane(known)
+    wanted, acked = _acked_per_sequence(known)
     read = np.bincount(sequences, minlength=int(wanted.max()) + 1)[wanted]
     for at in np.flatnonzero(read < acked)[:_SHOWN]:
         yield Violation(
@@ -110,7 +110,7 @@ def _life_order(reader: int, known: Mapping[int, Life], sequences: Any) -> Itera
     order = np.argsort(sequences, kind="stable")
     sequence, first = np.unique(sequences[order], return_index=True)
     begins = dict(zip(sequence.tolist(), order[first].tolist(), strict=True))
-    wanted, acked = _acked_per_lane(known)
+    wanted, acked = _acked_per_sequence(known)
     counts = dict(zip(wanted.tolist(), acked.tolist(), strict=True))
     start = dict(zip(sequence.tolist(), first.tolist(), strict=True))
     shown = 0

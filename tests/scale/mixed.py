@@ -1,8 +1,7 @@
-"""Mixed load over time, and whether the node's memory and open files stay flat under it.
+"""Mixed load over time, and a check that the node's memory and open files stay flat.
 
-One process of actors stays for the whole run; another is killed and begun again all the time, and leaves its
-connections, transactions and readers behind.  Both are nice: a machine shared with others is measured for what is
-held, not for speed.
+One process of actors runs for the whole time; another is killed and restarted again and again, and abandons its
+connections, transactions and readers.  Both run with low priority: the run measures memory and files, not speed.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ MIB: Final = 1 << 20
 SAMPLE_SECONDS: Final = 5.0
 LEAST_SAMPLES: Final = 24
 VISIT_SECONDS: Final = 20.0
-TELL_SECONDS: Final = 60.0
+PROGRESS_SECONDS: Final = 60.0
 END_SECONDS: Final = 120.0
 _NICE: Final = 10
-# A sample may fall on a checkpoint or a log that goes on in a next file: two files each, of four containers.
+# A sample may coincide with a checkpoint or a log roll-over: two files each, of four containers.
 FILE_SLACK: Final = 16
 MEMORY_SLACK_BYTES: Final = 8 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does."""
+    """The plan of a run."""
 
     minutes: float
     seed: int
@@ -46,7 +45,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Result:
-    """What became of it."""
+    """The result of a run."""
 
     seconds: list[float] = field(default_factory=list)
     node: list[Held] = field(default_factory=list)
@@ -95,7 +94,7 @@ class Actors:
         self._process.communicate()
 
     def say(self) -> dict[str, Any]:
-        """How far it is."""
+        """Its progress."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("say\n")
@@ -104,14 +103,14 @@ class Actors:
         return found
 
     def end(self) -> dict[str, Any]:
-        """Let it end its rounds; what it did.  Raises subprocess.TimeoutExpired."""
+        """Let it finish its rounds; return its counts.  Raises subprocess.TimeoutExpired."""
         out, _ = self._process.communicate(timeout=END_SECONDS)
         found: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
         return found
 
 
 def run_mixed(directory: Path, plan: Plan) -> Result:
-    """Run it, and tell how it goes every minute."""
+    """Run it, and print the progress every minute."""
     result = Result()
     errors = directory / "load.log"
     with LoadedNode(directory / "node") as node:
@@ -121,7 +120,7 @@ def run_mixed(directory: Path, plan: Plan) -> Result:
         visitor = Actors(node.controller, plan.seed + 1, plan.only, errors)
         try:
             begun = time.monotonic()
-            next_visit, next_tell = begun + VISIT_SECONDS, begun + TELL_SECONDS
+            next_visit, next_progress = begun + VISIT_SECONDS, begun + PROGRESS_SECONDS
             while (now := time.monotonic()) - begun < plan.minutes * 60:
                 _sample(result, node, steady, now - begun)
                 if now >= next_visit:
@@ -129,9 +128,9 @@ def run_mixed(directory: Path, plan: Plan) -> Result:
                     result.visitors_killed += 1
                     visitor = Actors(node.controller, plan.seed + 1 + result.visitors_killed, plan.only, errors)
                     next_visit += VISIT_SECONDS
-                if now >= next_tell:
-                    _tell(result, steady.say())
-                    next_tell += TELL_SECONDS
+                if now >= next_progress:
+                    _print_progress(result, steady.say())
+                    next_progress += PROGRESS_SECONDS
                 pause = min(SAMPLE_SECONDS, plan.minutes * 60 / LEAST_SAMPLES)
                 time.sleep(max(0.0, pause - (time.monotonic() - now)))
             result.report = steady.end()
@@ -162,7 +161,7 @@ def _sample(result: Result, node: LoadedNode, steady: Actors, at: float) -> None
     result.disk_bytes.append(node.disk_bytes())
 
 
-def _tell(result: Result, report: dict[str, Any]) -> None:
+def _print_progress(result: Result, report: dict[str, Any]) -> None:
     node, load = result.node[-1], result.load[-1]
     print(
         f"{result.seconds[-1]:6.0f} s: node {node.memory_bytes / MIB:.1f} MiB, {node.open_files} files, "

@@ -1,9 +1,8 @@
 """One process of the mixed load: `python -m tests.scale.mixed_load '{"controller": ..., "seed": ...}'`.
 
-It runs the actors of `actors.py`, each with a client of its own that is made anew now and then, until its standard
-input ends; then it lets the rounds under way end and prints what was done as one line of JSON.  `say` on a line of its
-standard input makes it print how far it is.  A process that is killed instead leaves its connections, transactions and
-readers to the node.
+It runs the actors of `actors.py`, each with its own client, replaced now and then, until its standard input ends.  Then
+it finishes the current rounds and prints its counts as one line of JSON.  `say` on a line of its standard input makes
+it print its progress.  A process that is killed instead abandons its connections, transactions and readers.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Load:
         self.failures: list[str] = []
 
     async def act(self, name: str) -> None:
-        """One actor, round after round.  A round that fails is written down, and the next begins."""
+        """Run one actor, round after round.  A failed round is recorded, and the next begins."""
         rng = random.Random(f"{self._seed} {name}")
         while not self.stopping.is_set():
             try:

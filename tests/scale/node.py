@@ -1,4 +1,4 @@
-"""The node under load, and what it holds of the machine."""
+"""The node under load, and its use of resources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALARMS: Final = (" CRITICAL ", "Traceback (most recent call last)", "unexpected
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a process holds at one moment."""
+    """The resources of a process at one moment."""
 
     memory_bytes: int
     open_files: int
@@ -29,7 +29,7 @@ class Held:
 
 
 def held_by(pid: int) -> Held:
-    """What a process holds now.  Raises OSError when it has ended."""
+    """The resources of a process now.  Raises OSError when it has ended."""
     status = Path(f"/proc/{pid}/status").read_text()
     resident, threads = _RESIDENT.search(status), _THREADS.search(status)
     if resident is None or threads is None:
@@ -52,11 +52,11 @@ class LoadedNode(RunningNode):
         return self._process.pid
 
     def disk_bytes(self) -> int:
-        """What its data directory takes."""
+        """The size of its data directory."""
         return sum(_sizes(str(self.directory)))
 
     def alarms(self) -> list[str]:
-        """Lines of its log that no load excuses."""
+        """Lines of its log that load alone does not explain."""
         lines = self._log.read_text(errors="replace").splitlines()
         return [line[:400] for line in lines if any(alarm in line for alarm in _ALARMS)]
 

@@ -1,11 +1,10 @@
 """The proof: a stream scales under full load, writers and readers are killed, and every acknowledged event is read
 exactly once, in order per key, by every reader.
 
-1. Writers write as fast as they can; readers read all of the stream, each for itself, and the members of a reader
-   group read it all together.  The stream goes from one number
-   of segments to another without a pause; every now and then a writer or a reader is killed with -9 and begun again.
+1. Writers write at full speed; each reader reads the whole stream, and the members of a reader group read it together.
+   The stream scales without a pause; now and then a writer or a reader is killed with -9 and restarted.
 2. When enough is acknowledged the writers end, the stream is sealed, and the readers read on to its end.
-3. `judge.py` compares what the readers stored with what the writers were told.
+3. `judge.py` compares the events stored by the readers with the acknowledgements of the writers.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 STREAM: Final = "proof/events"
 GROUP: Final = "proof/together"
 MOST_SEGMENTS: Final = 16
-LOOK_SECONDS: Final = 0.2
+POLL_SECONDS: Final = 0.2
 STANDSTILL_SECONDS: Final = 90.0
 END_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run does; `kill_seconds` and `scale_seconds`: mean pauses between two of them."""
+    """The plan of a run; `kill_seconds` and `scale_seconds`: mean pauses between two of them."""
 
     events: int
     seed: int
@@ -57,7 +56,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Result:
-    """What became of it."""
+    """The result of a run."""
 
     violations: list[Violation] = field(default_factory=list)
     acked: int = 0
@@ -73,11 +72,11 @@ class Result:
 
 
 class Broken(Exception):
-    """The run cannot go on: a process failed, or nothing moves any more."""
+    """The run cannot continue: a process failed, or there is no progress."""
 
 
 class Child:
-    """One place of a writer or reader, and the process that holds it now."""
+    """A writer or reader, and its current process."""
 
     def __init__(self, module: str, options: dict[str, Any], errors: Path) -> None:
         self._module, self._options, self._errors = module, options, errors
@@ -91,7 +90,7 @@ class Child:
             )  # fmt: skip
 
     def again(self, **options: Any) -> None:
-        """kill -9, and another life."""
+        """kill -9, and start it again."""
         self.kill()
         self._options |= options
         self._process = self._begin()
@@ -145,7 +144,7 @@ class Run:
         return {"controller": self._controller, "group": GROUP, "name": f"member-{member}", "file": file}
 
     def lives(self) -> dict[int, Life]:
-        """What the writers said."""
+        """The reports of the writers."""
         return {life: Life(writer, *said(self._directory / f"life-{life}")) for life, writer in self._lives.items()}
 
     # -- what goes on at the same time ------------------------------------------------------------
@@ -167,7 +166,7 @@ class Run:
                 for child in self.writers:
                     if child.ended():
                         raise Broken("a writer ended by itself")
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
         finally:
             for task in (scaling, killing):
                 task.cancel()
@@ -210,7 +209,7 @@ class Run:
         while not all([child.ended() for child in children]):
             if time.monotonic() > end:
                 raise Broken(f"a process has not ended after {END_SECONDS:.0f} s")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     # -- the verdict ------------------------------------------------------------------------------
 
@@ -271,7 +270,7 @@ async def _run(directory: Path, plan: Plan, controller: str) -> Result:
 
 
 def run_proof(directory: Path, plan: Plan) -> Result:
-    """Carry it out in a directory of its own."""
+    """Execute a plan in a directory of its own."""
     with LoadedNode(directory / "node") as node:
         result = asyncio.run(_run(directory, plan, node.controller))
         result.alarms = node.alarms()

@@ -1,6 +1,6 @@
 """One life of a reader of the proof: `python -m tests.scale.reader '{"controller": ..., "stream": ..., "file": ...}'`.
 
-It goes on behind the position its last life stored, stores results and position together, and ends with the stream.
+It continues at the position stored by its last life, stores results and position together, and ends with the stream.
 """
 
 from __future__ import annotations

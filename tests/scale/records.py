@@ -1,18 +1,18 @@
-"""What the processes of the proof leave on disk, so that kill -9 takes nothing that was said.
+"""The files of the processes of the proof, complete even after kill -9.
 
 An event is 100 bytes: its *life* (one life of a writer's process, a number of its own), its number in that life from 0,
 and filler that follows from both.  A life has `KEYS` routing keys; event t has key t mod KEYS, so that what a life has
 had acknowledged is one number.
 
-A writer's side file holds pairs of int64 (handed to the client, acknowledged): the first is written before the events
-are handed over, the second when they are known to be durable.  A reader's file holds records
+A writer's side file holds pairs of int64 (passed to the client, acknowledged): the first is written before the events
+are passed to the client, the second when they are known to be durable.  A reader's file holds records
 
     count, length of the position, CRC-32    3 x uint32
     lives, numbers, segments                 3 x count x int64
-    the position behind them                 text
+    the position after them                  text
 
-each written by one call: results and position go together or not at all.  A half record at the end is cut off, and the
-events in it are read again.  No sync: processes are killed here, not machines.
+each written by one call, so that results and position are stored together or not at all.  A partial record at the end
+is removed, and its events are read again.  No sync: processes are killed here, not machines.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def parse(rows: Any) -> tuple[Any, Any, Any]:
 
 
 class SideFile:
-    """What a life of a writer says of itself."""
+    """The reports of a life of a writer."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._delivered = self._acked = 0
 
     def handing(self, total: int) -> None:
-        """Events up to `total` are about to be handed to the client."""
+        """Events up to `total` will be passed to the client."""
         self._delivered = total
         self._write()
 
@@ -83,7 +83,7 @@ class SideFile:
 
 
 def said(path: Path) -> tuple[int, int]:
-    """Handed and acknowledged of a side file, 0 and 0 when there is none."""
+    """Both numbers of a side file, 0 and 0 when there is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END) // _PAIR.size
@@ -98,7 +98,7 @@ def said(path: Path) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class Results:
-    """All that a reader was handed, in order, over all its lives; a piece for each record, and its position."""
+    """All events of a reader, in order of delivery, over all its lives; a piece for each record, and its position."""
 
     lives: list[Any] = field(default_factory=list)
     numbers: list[Any] = field(default_factory=list)
@@ -132,14 +132,14 @@ def together(members: Sequence[Results]) -> Results:
 
 
 def record(lives: Any, numbers: Any, segments: Any, position: str) -> bytes:
-    """Results and the position behind them."""
+    """Results and the position after them."""
     text = position.encode()
     body = b"".join((lives.tobytes(), numbers.tobytes(), segments.tobytes(), text))
     return _HEADER.pack(len(lives), len(text), zlib.crc32(body)) + body
 
 
 def recovered(path: Path, *, columns: bool = True) -> Results:
-    """The whole records of a reader's file; a half one at the end is cut off."""
+    """The whole records of a reader's file, without a partial one at the end."""
     found, good = Results(), 0
     if not path.exists():
         return found

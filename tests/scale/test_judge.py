@@ -1,4 +1,4 @@
-"""Each thing that may go wrong with the proof is planted once, and found."""
+"""Each violation is injected once into a correct run, and found."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ def without(columns, *rows):
     return [np.delete(column, list(rows)) for column in columns]
 
 
-def test_what_is_right_is_right() -> None:
+def test_correct_run_passes() -> None:
     written, *columns = history()
     assert kinds(written, *columns) == set()
 
 
-def test_what_was_not_acknowledged_may_be_missing() -> None:
+def test_unacknowledged_events_may_be_missing() -> None:
     written, *columns = history()
     assert kinds(written, *without(columns, COUNT - 1, COUNT - 2, COUNT - 3)) == set()
 
 
-def test_the_last_acknowledged_event_of_a_key_is_missed() -> None:
+def test_missing_last_acknowledged_event_of_key_is_lost() -> None:
     written, *columns = history()
     assert kinds(written, *without(columns, COUNT - 4, COUNT - 1)) == {"lost"}
 
 
-def test_an_event_in_the_middle_is_missed() -> None:
+def test_missing_event_in_the_middle_is_found() -> None:
     written, *columns = history()
     assert "key-gap" in kinds(written, *without(columns, 100))
 
 
 @pytest.mark.parametrize("distance", [1, KEYS])
-def test_an_event_read_twice(distance: int) -> None:
+def test_event_read_twice_is_found(distance: int) -> None:
     written, *columns = history()
     twice = [np.insert(column, 200 + distance, column[200]) for column in columns]
     assert kinds(written, *twice) == {"key-order"}
 
 
-def test_events_of_a_key_out_of_order() -> None:
+def test_events_of_key_out_of_order_are_found() -> None:
     written, *columns = history()
     columns[1][[70, 70 + KEYS]] = columns[1][[70 + KEYS, 70]]
     assert "key-order" in kinds(written, *columns)
 
 
-def test_events_nobody_wrote() -> None:
+def test_events_nobody_wrote_are_phantoms() -> None:
     written, *columns = history()
     columns[0][5] = 7
     assert kinds(written, *columns) == {"phantom"}
@@ -73,19 +73,19 @@ def test_events_nobody_wrote() -> None:
     assert kinds(written, *columns) == {"phantom"}
 
 
-def test_a_later_life_is_read_before_an_earlier_one() -> None:
+def test_later_life_read_before_earlier_one_is_found() -> None:
     written, *columns = history()
     swapped = [np.roll(column, COUNT) for column in columns]
     assert kinds(written, *swapped) == {"life-order", "early"}
 
 
-def test_ranges_that_overlap() -> None:
+def test_overlapping_ranges_are_found() -> None:
     written, *columns = history()
     written.active.append([(0.0, 0.6), (0.5, 1.0)])
     assert kinds(written, *columns) == {"untiled"}
 
 
-def test_events_are_made_and_parsed_alike() -> None:
+def test_events_are_parsed_as_made() -> None:
     lives, numbers, whole = parse(events_of(300, 40, 1000))
     assert whole.all()
     assert set(lives.tolist()) == {300}
@@ -95,7 +95,7 @@ def test_events_are_made_and_parsed_alike() -> None:
     assert parse(damaged)[2].tolist() == [True] * 3 + [False] + [True] * 6
 
 
-def test_a_half_record_at_the_end_is_cut_off(tmp_path) -> None:
+def test_partial_record_at_the_end_is_dropped(tmp_path) -> None:
     path, some = tmp_path / "results", np.arange(5, dtype=np.int64)
     first, second = record(some, some + 1, some + 2, "there"), record(some, some, some, "further")
     for cut in (0, 1, 20, len(second) - 1):
@@ -108,7 +108,7 @@ def test_a_half_record_at_the_end_is_cut_off(tmp_path) -> None:
     assert recovered(path).position == "further"
 
 
-def test_what_a_writer_said_last_counts(tmp_path) -> None:
+def test_last_report_of_writer_counts(tmp_path) -> None:
     assert said(tmp_path / "none") == (0, 0)
     side = SideFile(tmp_path / "side")
     side.handing(100)
@@ -132,7 +132,7 @@ def members(tmp_path, *pieces):
     return together([recovered(tmp_path / f"member-{member}") for member in range(2)]).columns()
 
 
-def test_members_of_a_group_read_everything_together(tmp_path) -> None:
+def test_members_of_group_read_everything_together(tmp_path) -> None:
     written, *_ = history()
     del written.lives[2]
     half = COUNT // 2
@@ -142,7 +142,7 @@ def test_members_of_a_group_read_everything_together(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("first", "kind"), [(COUNT // 2 - KEYS, "key-order"), (COUNT // 2 + KEYS, "key-gap")])
-def test_what_a_group_reads_twice_or_leaves_out_is_found(tmp_path, first, kind) -> None:
+def test_duplicate_or_missing_event_of_group_is_found(tmp_path, first, kind) -> None:
     written, *_ = history()
     del written.lives[2]
     columns = members(tmp_path, (0, 1, 0, COUNT // 2), (1, 1, first, COUNT - first))

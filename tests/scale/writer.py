@@ -1,6 +1,6 @@
 """One life of a writer of the proof: `python -m tests.scale.writer '{"controller": ..., "stream": ..., ...}'`.
 
-It writes as fast as it goes, says in its side file what it hands to the client and what is acknowledged, and on SIGTERM
+It writes at full speed, records in its side file what it passes to the client and what is acknowledged, and on SIGTERM
 flushes and ends.  kill -9 ends it too: what was not acknowledged may be stored or not, in order and once.
 """
 

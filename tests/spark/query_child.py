@@ -24,12 +24,12 @@ def main(controller: str, stream: str, directory: str) -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
     query = files_query(spark, controller, stream, directory)
-    told = -1
+    reported = -1
     while not query.awaitTermination(0.05):
         last = query.lastProgress
-        if last is not None and last["batchId"] > told and last["numInputRows"]:
-            told = last["batchId"]
-            print(f"batch {told}", flush=True)
+        if last is not None and last["batchId"] > reported and last["numInputRows"]:
+            reported = last["batchId"]
+            print(f"batch {reported}", flush=True)
         if last is not None and not query.status["isTriggerActive"] and not query.status["isDataAvailable"]:
             query.processAllAvailable()
             break

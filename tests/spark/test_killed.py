@@ -26,7 +26,7 @@ STREAM = "s/killed"
 
 
 def free_ports(count: int) -> list[str]:
-    """Ports that nobody has now."""
+    """Free ports."""
     with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [str(listener.getsockname()[1]) for listener in with_ports]
     for listener in with_ports:
@@ -35,7 +35,7 @@ def free_ports(count: int) -> list[str]:
 
 
 def copied(directory: Path) -> Counter[str]:
-    """What Spark's own account of the files (`_spark_metadata`) says was written, and how often."""
+    """The rows that Spark's metadata of the files (`_spark_metadata`) lists, with their counts."""
     found: Counter[str] = Counter()
     names: set[str] = set()
     for log in (directory / "out" / "_spark_metadata").iterdir():
@@ -55,7 +55,7 @@ def filled(controller: str, events: range) -> None:
                 writer.write(str(number), key=str(number % 11))
 
 
-def test_the_node_is_killed_while_a_query_runs(spark: Any, tmp_path: Path) -> None:
+def test_query_survives_kill_of_node(spark: Any, tmp_path: Path) -> None:
     controller, store = free_ports(2)
     node = RunningNode(tmp_path / "data", "--controller-port", controller, "--store-port", store).start()
     try:
@@ -74,7 +74,7 @@ def test_the_node_is_killed_while_a_query_runs(spark: Any, tmp_path: Path) -> No
         node.stop()
 
 
-def test_the_driver_is_killed_and_started_anew(spark: Any, tmp_path: Path) -> None:
+def test_query_continues_after_kill_of_driver(spark: Any, tmp_path: Path) -> None:
     with RunningNode(tmp_path / "data") as node:
         filled(node.controller, range(EVENTS))
         command = [sys.executable, "-u", "-m", "tests.spark.query_child", node.controller, STREAM, str(tmp_path)]

@@ -79,7 +79,7 @@ def test_batch_append_with_keys(spark, node, client):
         assert mine == sorted(mine)
 
 
-def test_a_stream_to_a_stream_across_a_new_epoch_and_a_restart(spark, node, client, tmp_path):
+def test_streaming_copy_survives_scale_and_restart(spark, node, client, tmp_path):
     client.create_stream("s/source", segments=2)
     client.create_stream("s/sink", segments=2)
 
@@ -122,7 +122,7 @@ def test_micro_batches_are_bounded_in_bytes(spark, node, client, tmp_path):
     assert len([size for size in sizes if size]) <= 6
 
 
-def test_a_query_reads_on_above_truncations_when_told_to(spark, node, client, tmp_path):
+def test_query_continues_above_truncation_without_fail_on_data_loss(spark, node, client, tmp_path):
     client.create_stream("s/lost", segments=2)
     settings = options(node, "s/lost", failOnDataLoss="false")
     frame = spark.readStream.format("sarit").options(**settings).load()
@@ -141,7 +141,7 @@ def test_a_query_reads_on_above_truncations_when_told_to(spark, node, client, tm
     assert copy_all(frame, tmp_path)[1] == expected
 
 
-def test_what_is_wrong_is_said(spark, node):
+def test_wrong_options_are_reported(spark, node):
     from pyspark.errors import PySparkException
 
     for wrong, text in (

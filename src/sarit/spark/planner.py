@@ -1,13 +1,13 @@
 """The driver's part: where a query starts, how far a micro-batch goes, which ranges the tasks read.
 
 Theory of operation.  Spark asks a streaming source for `latestOffset` and plans what lies between the last offset and
-that one.  It does not tell where the last one was, so the planner remembers: `planned(end)` is called with the end of
-each micro-batch, and, when a query is started anew from its checkpoint, with the checkpoint's offset first.
+that one.  It does not pass the last offset, so the planner stores it: `planned(end)` is called with the end of each
+micro-batch, and, when a query restarts from its checkpoint, with the checkpoint's offset first.
 
 A query that never finished a micro-batch is asked for its initial offset again after a restart, and the answer must be
-the one it gave the first time, although head and tail have moved.  So each offset carries the query's origin along.
-It also names the segments that it leaves at their sealed ends (`ended`): when one of them is truncated away before its
-successors take its place, nothing of it was lost, and afterwards no store could tell.
+the one it gave the first time, although head and tail have moved.  So each offset contains the query's origin.  It also
+names the segments that it leaves at their sealed ends (`ended`): when one of them is truncated before its successors
+replace it, nothing was lost, and afterwards no store could confirm that.
 
 Limits are hard: the end of a limited micro-batch is found by reading event boundaries from its start, which costs the
 driver one read of what the micro-batch holds.  Unlimited micro-batches end at the tail, at no cost.
@@ -52,7 +52,7 @@ class StreamPlanner:
         self._origin: Position | None = None
         self._position: Position | None = None
         self._ended: set[SegmentId] = set()
-        self._served: SegmentId | None = None  # whose next event went first in the last bounded micro-batch
+        self._served: SegmentId | None = None  # the segment that was first in the last bounded micro-batch
 
     def initial(self) -> dict[str, object]:
         """The offset the query began with."""
@@ -97,7 +97,7 @@ class StreamPlanner:
         }
 
     def _advance_past_finished(self, position: Position) -> tuple[Position, dict[SegmentId, SegmentState]]:
-        """Enter successors as long as there are finished segments to replace."""
+        """Replace finished segments by their successors as long as there are any."""
         while True:
             states = self._access.states(position)
             position = clamp_to_start(position, states, fail=self._options.fail_on_data_loss, ended=self._ended)
@@ -110,8 +110,8 @@ class StreamPlanner:
 
     def _limited(self, position: Position, states: Mapping[SegmentId, SegmentState]) -> Position:
         ends = {segment: states[segment].end if segment in states else at for segment, at in position.items()}
-        # In turn each segment has its next event first, however small its share, and even one that is larger than the
-        # whole limit: none stands still because others always have something.
+        # Segments take turns: the next event of one goes first, however small its share, even if it is larger than the
+        # whole limit.  So no segment starves because others always have data.
         waiting = sorted(segment for segment in position if ends[segment] > position[segment])
         if not waiting:
             return ends

@@ -1,13 +1,13 @@
-"""Where a query stands in a stream, and how far the next micro-batch may go.  Pure.
+"""The position of a query in a stream, and the end of the next micro-batch.  Pure.
 
-A position is a stream cut: {segment id: byte offset}, kept in Spark's checkpoint as JSON.  The rules:
+A position is a stream cut: {segment id: byte offset}, stored in Spark's checkpoint as JSON.  The rules:
 
 1. A segment that is sealed and read to its end stays in the position, at its end, until all that one scale tied to
    it can move together: its successors, their other predecessors, the successors of those, and so on.  Then the whole
    group is replaced by its successors at offset 0 (`advance`).  So no event of a successor is ever in an earlier or the
    same micro-batch as an event of its predecessor, which keeps the order of every routing key although the tasks of
    one micro-batch run side by side; and the position always tiles the key space, so nothing enters twice.
-2. Offsets lie between events, always: the end of a micro-batch is either the tail a store answered (writes are whole
+2. Offsets lie between events, always: the end of a micro-batch is either a tail reported by a store (writes are whole
    events) or a boundary found by reading (`split_budget` says how much each segment may give).
 3. A position is a pure function of what the stores and the controller answered, and once Spark has written it down, a
    repeated micro-batch reads exactly the same bytes: appended bytes never change.
@@ -29,7 +29,7 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SegmentState:
-    """What a store said of a segment; offsets in bytes."""
+    """The state of a segment as reported by a store; offsets in bytes."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ def from_name(name: str) -> SegmentId:
 
 
 def to_offset(stream: str, position: Mapping[SegmentId, int]) -> dict[str, object]:
-    """The form kept in Spark's checkpoint; segments are named as in `to_name`."""
+    """The form in Spark's checkpoint; segments are named as in `to_name`."""
     segments = {to_name(segment): position[segment] for segment in sorted(position)}
     return {"version": _VERSION, "stream": stream, "segments": segments}
 

@@ -1,15 +1,15 @@
-"""What the tasks read, and what becomes of it when data is truncated away: the query fails and says so, or goes on.
+"""The ranges that tasks read, and truncations of them: the query fails with an explanation, or continues.
 
-Theory of operation.  A truncation may come between any two steps: while the query stands still, between the planning of
-a micro-batch and its tasks, under a task that reads.  Offsets in Spark's checkpoint are not changed by it, so whoever
-follows them has to look where the segments begin now:
+Theory of operation.  A truncation may happen between any two steps: while the query is stopped, between the planning of
+a micro-batch and its tasks, during a task's read.  Offsets in Spark's checkpoint do not follow it, so each step checks
+where the segments begin now:
 
-* positions move above what is gone before the next micro-batch is measured (`clamp_to_start`);
-* ranges between two offsets begin where their segments begin by then (`remaining_ranges`);
-* a read that meets the new start of its segment goes on there (`TruncationGuard`).
+* positions move above truncated data before the next micro-batch is planned (`clamp_to_start`);
+* ranges between two offsets begin where their segments begin now (`remaining_ranges`);
+* a read below the new start of its segment continues at that start (`TruncationGuard`).
 
-With `failOnDataLoss` each of the three fails instead.  Without, a micro-batch that is run again has what is left of the
-events it had at first, in the same places: fewer when some were truncated since, never others, and none twice.
+With `failOnDataLoss` each of the three fails instead.  Without it, a micro-batch that runs again has the events of its
+first run that still exist, at the same offsets: fewer when some were truncated, never others, and none twice.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritErro
 def clamp_to_start(
     position: Position, states: Mapping[SegmentId, SegmentState], *, fail: bool, ended: Collection[SegmentId] = ()
 ) -> Position:
-    """Move above what was truncated away, or refuse.  Raises NotFound, Truncated; Invalid behind an end.
+    """Move above what was truncated away, or refuse.  Raises NotFound, Truncated; Invalid beyond an end.
 
     A segment that is gone altogether stays in the position as finished, when that is allowed, or when it is one of
     `ended`: sealed and read to the end when that could still be seen.
@@ -73,7 +73,7 @@ def clamp_to_start(
 
 
 def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
-    """Ends only grow, so nobody was ever told of an offset behind one; a read up to there would wait for ever."""
+    """Ends only grow, so no offset beyond one was ever reported; a read up to there would wait for ever."""
     if at > state.end:
         raise Invalid(f"offset {at} lies behind the end of segment {to_name(segment)}, which is at {state.end}")
 
@@ -83,7 +83,7 @@ def remaining_ranges(
 ) -> list[Range]:
     """The ranges to read of (segment, start, end), None being the end of the segment; empty ones are left out.
 
-    Raises NotFound, Truncated; Invalid for an end before its start, or behind the end of its segment."""
+    Raises NotFound, Truncated; Invalid for an end before its start, or beyond the end of its segment."""
     unread = [part for part in wanted if part[1] != part[2]]
     states = access.states([segment for segment, _, _ in unread]) if unread else {}
     found: list[Range] = []

@@ -49,7 +49,7 @@ class BatchWriter(DataSourceArrowWriter):
         return Written(append(self._target, iterator, keyed=self._keyed))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Say what stays behind."""
+        """Log that appended rows remain."""
         _report_abort(messages)
 
 
@@ -65,5 +65,5 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return Written(append(self._target, iterator, keyed=self._keyed))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Say what stays behind."""
+        """Log that appended rows remain."""
         _report_abort(messages)

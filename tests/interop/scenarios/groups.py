@@ -10,7 +10,7 @@ from tests.interop.scenarios.tools import follow, in_order, nothing_more, raises
 if TYPE_CHECKING:
     from tests.interop.scenarios.tools import Place
 
-# The client looks for segments to give away every 10 s, so that a second reader gets its share within about 20 s.
+# The client rebalances segments every 10 s, so that a second reader gets its share within about 20 s.
 SHARED_SECONDS = 45.0
 
 

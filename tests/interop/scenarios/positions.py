@@ -1,4 +1,4 @@
-"""Stream cuts and byte streams: where reading begins, and what was cut away."""
+"""Stream cuts and byte streams: starting positions, and truncation."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def byte_stream(place: Place) -> None:
 
 
 def byte_stream_truncated(place: Place) -> None:
-    """Cut at the head; what is left is as it was, also for one who comes anew, who may also write on."""
+    """Cut at the head; what is left is unchanged, also for a stream opened again, which can be written."""
     m = place.manager()
     place.stream(m, "cut-bytes", 1)
     stream = m.create_byte_stream(place.scope, "cut-bytes")
@@ -103,8 +103,8 @@ def byte_stream_truncated(place: Place) -> None:
     stream.flush()
     stream.truncate(2_000)
     stream.truncate(70_000)
-    anew = m.create_byte_stream(place.scope, "cut-bytes")
-    assert anew.current_head_offset() == 70_000
-    assert anew.current_tail_offset() == 100_000
-    anew.seek(70_000, 0)
-    assert _all_of(anew, 30_000) == data[70_000:]
+    reopened = m.create_byte_stream(place.scope, "cut-bytes")
+    assert reopened.current_head_offset() == 70_000
+    assert reopened.current_tail_offset() == 100_000
+    reopened.seek(70_000, 0)
+    assert _all_of(reopened, 30_000) == data[70_000:]

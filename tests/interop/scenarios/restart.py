@@ -1,4 +1,4 @@
-"""What the node was told before it was killed, and what it must still know after it was started anew.
+"""Scenarios in two halves, before a kill of the node and after its restart.
 
 `X_before` runs, the node is killed with -9 and started on its directory, `X_after` runs.  `through_the_kill` lives
 through it.

@@ -1,4 +1,4 @@
-"""What all scenarios share: the place they work in, and how events are read."""
+"""Shared by all scenarios: their environment, and how events are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ DEADLINE_SECONDS = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A controller, the scope in it that this run has for itself, a directory for what one scenario tells another."""
+    """A controller, the scope in it that this run has for itself, a directory to pass data from one scenario to
+    another."""
 
     endpoint: str
     scope: str
