@@ -31,7 +31,7 @@ MANY_SEGMENTS: Final = 5_000
 GROUP_READERS: Final = 16
 GROUP_EVENTS: Final = 24_000_000
 QUICK_GROUP_EVENTS: Final = 8_000_000
-SETTLE_SECONDS: Final = 3.0
+QUIET_SECONDS: Final = 3.0
 
 
 def _node(directory: Path, **streams: int) -> SaritNode:
@@ -91,7 +91,7 @@ def groups(directory: Path, scale: Scale) -> dict[str, Any]:
                 if mode == "group":  # its readers share the segments before there is anything to read
                     writing = {"controller": node.endpoint, "stream": "bench/g", "seconds": 600, "many": True}
                     load("sarit_write", writing | {"events": events})
-                time.sleep(SETTLE_SECONDS)
+                time.sleep(QUIET_SECONDS)
                 go.touch()
                 found[mode] = readers.result(300)
             finally:

@@ -18,7 +18,7 @@ from benchmarks.peers.process import Process
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 LOAD_SECONDS: Final = 900.0
-SETTLE_SECONDS = 3.0
+QUIET_SECONDS = 3.0
 # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of linux/fs.h.
 _GET_FLAGS: Final = 0x80086601
 _SET_FLAGS: Final = 0x40086602
@@ -224,7 +224,7 @@ def noise(directory: Path) -> dict[str, float]:
 
     Waits first for the file system to finish work of earlier rows (pages to write, blocks to free)."""
     os.sync()
-    time.sleep(SETTLE_SECONDS)
+    time.sleep(QUIET_SECONDS)
     total, idle, steal = _cpu()
     time.sleep(1.0)
     total2, idle2, steal2 = _cpu()

@@ -63,12 +63,12 @@ def _entry(data: bytes) -> None:
     assert data == (encode_initial(found) if isinstance(found, bytes) else encode_updates(found))
 
 
-def _roster(data: bytes) -> None:
+def _membership(data: bytes) -> None:
     held = membership_list.decode(data)
     assert membership_list.decode(membership_list.encode(held)) == held
 
 
-def _roster_update(data: bytes) -> None:
+def _membership_update(data: bytes) -> None:
     held = membership_list.apply(
         membership_list.MembershipList(1000, 1, {}, {}), membership_list.join("a", "b"), _REVISION
     )
@@ -123,9 +123,9 @@ DECODERS: Final[dict[str, tuple[Callable[[bytes], object], tuple[type[Exception]
         (controller_watermarks.encode(_MARK),),
     ),
     "mark_entries": (_mark_entries, (Corrupt,), (controller_watermarks.encode_entry(_MARK) * 2,)),
-    "roster": (_roster, (Corrupt,), (membership_list.encode(membership_list.MembershipList(1000, 1, {}, {})),)),
+    "roster": (_membership, (Corrupt,), (membership_list.encode(membership_list.MembershipList(1000, 1, {}, {})),)),
     "roster_update": (
-        _roster_update,
+        _membership_update,
         (Corrupt,),
         (
             membership_list.join("b", "c"),

@@ -34,7 +34,7 @@ AT_A_TIME = 32
 MARKED_TURNS = 5
 WARM_UP_SECONDS = 2.0
 # Extra objects before a garbage collection: CPython's default threshold, which one client alone does not reach.
-LOOKS_OF_ONE_CLIENT = 700
+GC_THRESHOLD_OF_ONE_CLIENT = 700
 
 
 class _Run:
@@ -68,7 +68,7 @@ class _Run:
         # objects took a third of its time.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(LOOKS_OF_ONE_CLIENT * self.count)
+        gc.set_threshold(GC_THRESHOLD_OF_ONE_CLIENT * self.count)
         print("ready", flush=True)
         go = Path(self.options["go"])
         while not go.exists():
