@@ -48,7 +48,7 @@ def check(operations: Iterable[Operation], healed: float, within: float, until: 
 def unread(positions: Mapping[str, Mapping[int, int]], tails: Mapping[int, int]) -> list[Violation]:
     """Readers whose position in a segment they read is not its tail."""
     return [
-        Violation("unread", f"{reader} stands at {offset} of segment {segment}, which has {tails[segment]} bytes")
+        Violation("unread", f"{reader} is at {offset} of segment {segment}, which has {tails[segment]} bytes")
         for reader, segments in positions.items()
         for segment, offset in segments.items()
         if segment in tails and offset < tails[segment]

@@ -93,7 +93,7 @@ class LogHistory:
         self.scans: dict[int, dict[int, tuple[int, int]]] = {}
 
     def sent(self, writer: int, number: int, segment: int, length: int, at: float) -> None:
-        """An event is handed to the wire for the first time.  Segment ANY_SEGMENT: by key, unknown here."""
+        """An event is sent for the first time.  Segment ANY_SEGMENT: by key, unknown here."""
         self.sends.add(writer, number, segment, length, at)
 
     def acked(self, writer: int, number: int, segment: int, end: int, at: float) -> None:

@@ -202,7 +202,7 @@ class VersionedTable:
     """A table: ("update", ((key, value or None, expected), ...)) -> versions, or None when refused;
 
     ("get", keys) -> ((value, version) or None, ...).  `expected` is a version, ANY or ABSENT.  No value is put twice,
-    so a value stands for its version: which one is learned from all answers before the search.
+    so a value identifies its version, which is learned from all answers before the search.
     """
 
     first: Hashable = ()

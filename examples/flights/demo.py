@@ -2,7 +2,7 @@
 
     python examples/flights/demo.py [--data DIR]
 
-Run again, it goes on where it was: flights that are in the stream are not written again, and the query continues from
+Run again, it continues: flights that are in the stream are not written again, and the query continues from
 its checkpoint.  Ctrl-C (or `kill`, or closing the terminal) at any moment loses nothing that was acknowledged: the next
 run checks that.  After `kill -9` stop the node first, which is left running.
 """
@@ -211,7 +211,7 @@ def main() -> None:
     begun = time.monotonic()
     end_in_order()
     run(data)
-    print(f"done in {time.monotonic() - begun:.0f} s; run it again to see it go on from {data}/")
+    print(f"done in {time.monotonic() - begun:.0f} s; run it again to see it continue from {data}/")
 
 
 def interrupted(error: BaseException | None) -> bool:

@@ -58,7 +58,7 @@ def session(log: Path) -> SparkSession:
 
 
 def start(spark: SparkSession, controller: str, checkpoint: Path) -> StreamingQuery:
-    """Start the streaming query; it goes on where the checkpoint stands."""
+    """Start the streaming query; it continues from the checkpoint."""
     from pyspark.sql import functions as f
 
     departures = (

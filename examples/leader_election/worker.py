@@ -2,7 +2,8 @@
 
     python examples/leader_election/worker.py --controller HOST:PORT --name worker-1 jobs/leader jobs/ledger
 
-Start it several times.  The leader books numbers 1, 2, 3 ... in a ledger; kill it, and the next goes on where it ended.
+Start it several times.  The leader books numbers 1, 2, 3 ... in a ledger; kill it, and the next continues where it
+ended.
 
 * The election says who leads, and gives a token that rises with every change of leader.
 * A worker may be stopped at any moment, for any time, and wake up as a leader that others have replaced.  So the

@@ -96,7 +96,7 @@ class LogJudge:
             assert recovered(image, self.truncated) == (end, frames), "recovered twice"
 
     def submit(self, number: int, size: int) -> bytes:
-        """A frame is handed to the log."""
+        """Record a frame that is submitted to the log."""
         self.submitted = number
         self.sizes[number] = size
         return payload_of(number, size)

@@ -40,7 +40,7 @@ def rounds(given: argparse.Namespace, first: int) -> list[Round]:
             official=len(done) % 4 < 2,
             small_disk=small,
             short=given.short,
-            tell=True,
+            verbose=True,
         )
         with tempfile.TemporaryDirectory(prefix="sarit-chaos-", dir=given.directory) as directory:
             result = asyncio.run(run_round(Path(directory), plan))

@@ -206,7 +206,7 @@ class Elastic:
     def row(
         self, reader: int, place: tuple[int, int], event: tuple[int, int, int], *, fresh: bool, begun: float
     ) -> None:
-        """The same, of an event already told apart."""
+        """The same, of an event already parsed."""
         segment = self.segment(place[0])
         self.log.read(reader, (segment, place[1]), event, fresh=fresh, begun=begun, ended=now())
         if event[0] != TORN:

@@ -69,7 +69,7 @@ async def pause(site: Site) -> None:
 
 
 async def pause_and_kill(site: Site) -> None:
-    """Stopped, then killed before it goes on."""
+    """Stopped, then killed before it continues."""
     site.node.signal(signal.SIGSTOP)
     await site.wait(0.1, 2)
     await kill(site)

@@ -1,4 +1,5 @@
-"""The node under test: a real process behind proxies, that can be killed, stopped and given a bad disk or clock."""
+"""The node under test: a real process with proxies in front of it, which can be killed, stopped and given a bad disk or
+clock."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Plan:
     parts: bool = True
     small_disk: bool = False
     short: bool = False
-    tell: bool = False
+    verbose: bool = False
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ async def _strike(site: Site, workload: Workload, result: Round, names: list[str
         result.struck[name] += 1
         await workload.progress(LIVENESS_SECONDS, f"fault {number + 1}, {name}")
         again = time.monotonic() - healed
-        if result.plan.tell:
+        if result.plan.verbose:
             print(f"  {name}: {healed - begun:.1f} s, all write again after {again:.1f} s", flush=True)
     if result.plan.parts:  # a short round may end before any reader was killed, so that none continued from a position
         async with asyncio.timeout(LIVENESS_SECONDS):

@@ -11,7 +11,7 @@ from examples.flights import node as nodes
 
 
 class Interrupting:
-    """What is looked for in the node's first line: Ctrl-C."""
+    """A pattern whose search raises KeyboardInterrupt."""
 
     def search(self, line: str) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Workers killed and stopped: one leads at a time, the next goes on, and what a former leader writes is refused."""
+"""Workers killed and stopped: one leads at a time, the next takes over, and writes of a former leader are refused."""
 
 import contextlib
 import queue

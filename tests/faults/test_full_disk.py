@@ -1,4 +1,4 @@
-"""A full disk: appends wait, reads go on, and the service resumes when there is free space; deleting streams frees
+"""A full disk: appends wait, reads continue, and the service resumes when there is free space; deleting streams frees
 some."""
 
 from __future__ import annotations

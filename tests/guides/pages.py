@@ -20,7 +20,8 @@ _FENCE = re.compile(r"^(`{3,})([^\n`]*)\n(.*?)^\1[ ]*$", re.MULTILINE | re.DOTAL
 
 @dataclass(frozen=True)
 class Block:
-    """The text of one block; `line` is where its first line stands in the page, `kind` what follows the fence."""
+    """The text of one block; `line`: the line number of its first line in the page; `kind`: the text after the
+    fence."""
 
     kind: str
     line: int

@@ -1,8 +1,8 @@
 """Every page of docs/guides is run, so that what it shows is true.
 
-The ```python blocks of a page run in order, in one namespace, against a fresh node; `address` is its "host:port".
-The ```sh blocks run between them, where they stand, as a user types them: `sarit` finds the node by itself.  Both run
-in an empty directory.  Any other block (```text, ```console) is shown and not run.
+The ```python blocks of a page run in order, in one namespace, against a fresh node; `address` is its "host:port". The
+```sh blocks run between them, in the order of the page, as a user types them: `sarit` finds the node by itself.  Both
+run in an empty directory.  Any other block (```text, ```console) is shown and not run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One of several processes on a stream: `python -m tests.interop.mixed sarit|official HOST:PORT SCOPE/STREAM NAME ALL`.
 
 Writes EVENTS events of its own keys, reads until it has the events of ALL processes, and prints what it read, a line
-each in the order it came: `SEGMENT OFFSET EVENT`, where the official client tells no segment.
+each in the order it came: `SEGMENT OFFSET EVENT`, where the official client does not report the segment.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def _phantoms(reader: int, known: Mapping[int, Life], lives: Any, numbers: Any) 
         delivered = known[int(life)].delivered if int(life) in known else 0
         wrong = numbers[(lives == life) & ((numbers >= delivered) | (numbers < 0))]
         for number in wrong[:_SHOWN]:
-            yield Violation("phantom", f"reader {reader}: life {life} event {number}, it had handed over {delivered}")
+            yield Violation("phantom", f"reader {reader}: life {life} event {number}, but it wrote {delivered}")
 
 
 def _acked_per_sequence(known: Mapping[int, Life]) -> tuple[Any, Any]:

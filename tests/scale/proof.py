@@ -147,7 +147,7 @@ class Run:
         """The reports of the writers."""
         return {life: Life(writer, *said(self._directory / f"life-{life}")) for life, writer in self._lives.items()}
 
-    # -- what goes on at the same time ------------------------------------------------------------
+    # -- concurrent tasks ------------------------------------------------------------
 
     async def write(self) -> None:
         """Until enough is acknowledged.  Raises Broken."""
@@ -239,15 +239,15 @@ class Run:
             written.active.append([(found.low, found.high) for found in epoch.segments])
         self.result.segments = len({found.segment for epoch in epochs for found in epoch.segments})
         for before, after in pairwise(epochs):
-            kept = {found.segment for found in before.segments}
+            remaining = {found.segment for found in before.segments}
             for new in after.segments:
-                if new.segment not in kept:
+                if new.segment not in remaining:
                     written.predecessors[new.segment.packed] = [
                         old.segment.packed for old in before.segments if old.low < new.high and new.low < old.high
                     ]
 
     def end(self) -> None:
-        """Leave no process behind."""
+        """Stop all processes."""
         for child in (*self.writers, *self.readers):
             child.kill()
 
@@ -285,7 +285,7 @@ def summary(result: Result) -> str:
         f"{result.writing_seconds:.0f} s ({rate:.0f}/s), read on for {result.reading_seconds:.0f} s, "
         f"judged in {result.judging_seconds:.0f} s",
         f"{result.scales} scales, {result.segments} segments; {result.writers_killed} writers and "
-        f"{result.readers_killed} readers killed; the readers, and the group, were handed {result.read} events",
+        f"{result.readers_killed} readers killed; the readers, and the group, read {result.read} events",
         f"{len(result.violations)} violations",
     ]
     lines += [f"  {violation}" for violation in result.violations[:10]]

@@ -118,7 +118,7 @@ class Results:
 
 
 def together(members: Sequence[Results]) -> Results:
-    """What the members of a group were handed, as the segments have it: each record is of one segment, and its position
+    """The deliveries to the members of a group, ordered by segment: each record is of one segment, and its position
     begins with the offset where it begins."""
     pieces = [
         (int(segments[0]), int(position.partition(":")[0]), lives, numbers, segments)
@@ -147,8 +147,8 @@ def recovered(path: Path, *, columns: bool = True) -> Results:
     for count, position, body, end in _records(data):
         if columns:
             values = np.frombuffer(body, np.int64).reshape(3, count)
-            for kept, part in zip(found.parts(), values, strict=True):
-                kept.append(part)
+            for column, part in zip(found.parts(), values, strict=True):
+                column.append(part)
             found.positions.append(position)
         found.position, good = position, end
     if good < len(data):

@@ -1,4 +1,4 @@
-"""A query of Spark goes on after the node, or its own driver, was killed: every event once in the files it writes."""
+"""A Spark query continues after a kill of the node, or of its driver: every event once in the files it writes."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def clamp_to_start(
 def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
     """Ends only grow, so no offset beyond one was ever reported; a read up to there would wait for ever."""
     if at > state.end:
-        raise Invalid(f"offset {at} lies behind the end of segment {to_name(segment)}, which is at {state.end}")
+        raise Invalid(f"offset {at} is beyond the end of segment {to_name(segment)}, which is at {state.end}")
 
 
 def remaining_ranges(
@@ -100,7 +100,7 @@ def remaining_ranges(
 
 
 class TruncationGuard:
-    """`StreamAccess` whose reads go on above a truncation they meet, or fail and say what to do about it."""
+    """`StreamAccess` whose reads continue above a truncation that they meet, or fail with advice."""
 
     def __init__(self, access: StreamAccess, *, fail: bool) -> None:
         self._access = access

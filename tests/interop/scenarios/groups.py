@@ -1,4 +1,4 @@
-"""Reader groups: several readers, readers that go, and groups that go on."""
+"""Reader groups: several readers, readers that leave, and groups that continue."""
 
 from __future__ import annotations
 

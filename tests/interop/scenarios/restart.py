@@ -145,9 +145,9 @@ def large_after(place: Place) -> None:
 
 
 def through_the_kill(place: Place) -> None:
-    """A writer and a reader that were there before the kill go on after it: each event once, in order.
+    """A writer and a reader from before the kill continue after it: each event once, in order.
 
-    Says `running` on stdout when the node may be killed; goes on for 200 events after a line on stdin says that the
+    Prints `running` when the node may be killed; continues for 200 events after a line on stdin says that the
     node is back."""
     m = place.manager()
     place.stream(m, "alive", 2)

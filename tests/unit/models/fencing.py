@@ -114,11 +114,11 @@ class Fencing:
         if [frame.number for frame in state.log] != list(range(1, len(state.log) + 1)):
             return "numbers have gaps or doubles"
         if any(one.epoch > other.epoch for one, other in zip(state.log, state.log[1:], strict=False)):
-            return "an earlier owner wrote behind a later one"
-        kept = set(state.log)
+            return "an earlier owner wrote after a later one"
+        frames_of_log = set(state.log)
         for frame in state.acked:
             on_way = any(frame in owner.on_way and owner.phase == "serves" for owner in state.owners)
-            if frame not in kept and not on_way:
+            if frame not in frames_of_log and not on_way:
                 return f"{frame} was acknowledged and is lost"
         return ""
 

@@ -50,7 +50,7 @@ class State(NamedTuple):
     belief: tuple[int, ...] = (0,)
     written: tuple[int, ...] = (0, 0)
     group: Group = Group()
-    handed: tuple[int, ...] = (0, 0)
+    delivered: tuple[int, ...] = (0, 0)
     deaths: int = 0
     bug: str = ""
 
@@ -116,8 +116,8 @@ class Scaling:
         if not after:
             return state._replace(bug="the writer takes the stream for sealed")
         # As the client does: only the keys of the sealed segment move to successors.
-        kept = {s for s in state.belief if s != segment and not set(RANGES[s]) <= set(RANGES[after[0]])}
-        return state._replace(belief=tuple(sorted(kept | set(after))))
+        remaining = {s for s in state.belief if s != segment and not set(RANGES[s]) <= set(RANGES[after[0]])}
+        return state._replace(belief=tuple(sorted(remaining | set(after))))
 
     def _reader(self, state: State, reader: int) -> Iterator[tuple[str, State]]:
         group = state.group
@@ -173,7 +173,7 @@ class Scaling:
 
     def unfinished(self, state: State) -> str:
         """At the end everything was delivered."""
-        return "" if state.handed == (self.events, self.events) else f"only {state.handed} events were handed out"
+        return "" if state.delivered == (self.events, self.events) else f"only {state.delivered} events were delivered"
 
 
 def _successors(state: State, segment: int) -> tuple[int, ...]:
@@ -194,9 +194,9 @@ def _owned(group: Group, reader: int, places: tuple[tuple[int, int], ...]) -> tu
 def _hand(state: State, event: Event) -> State:
     key, number = event
     at = KEYS.index(key)
-    if number != state.handed[at] + 1:
-        return state._replace(bug=f"event {number} of {key} was handed out after {state.handed[at]}")
-    return state._replace(handed=tuple(number if one == at else count for one, count in enumerate(state.handed)))
+    if number != state.delivered[at] + 1:
+        return state._replace(bug=f"event {number} of {key} was delivered after {state.delivered[at]}")
+    return state._replace(delivered=tuple(number if one == at else count for one, count in enumerate(state.delivered)))
 
 
 __all__ = ["Scaling", "State"]

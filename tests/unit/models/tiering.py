@@ -148,10 +148,13 @@ class Tiering:
     def _early_reclaim(self, state: State) -> Iterator[tuple[str, State]]:
         index = state.index
         start = state.end if self.early_reclaim_of_read_data else state.start
-        kept = tuple(extent for extent in index.extents if extent[1] > start)
-        if kept != index.extents:
-            dropped = {extent[2] for extent in index.extents} - {extent[2] for extent in kept}
-            yield "makes room", state._replace(index=index._replace(extents=kept, garbage=index.garbage | dropped))
+        remaining = tuple(extent for extent in index.extents if extent[1] > start)
+        if remaining != index.extents:
+            dropped = {extent[2] for extent in index.extents} - {extent[2] for extent in remaining}
+            yield (
+                "early reclaim",
+                state._replace(index=index._replace(extents=remaining, garbage=index.garbage | dropped)),
+            )
 
     def _joining(self, state: State, joined: Extent) -> Iterator[tuple[str, State]]:
         index = state.index
@@ -167,18 +170,18 @@ class Tiering:
 
     def _commit(self, state: State, flush: Flush) -> State:
         index = state.index
-        kept = [
+        remaining = [
             e for e in index.extents if (e[0] >= flush.start if self.extent_dropped_one_early else e[1] > flush.start)
         ]
-        dropped = {e[2] for e in index.extents} - {e[2] for e in kept}
+        dropped = {e[2] for e in index.extents} - {e[2] for e in remaining}
         if flush.written is not None:
             if flush.end > flush.start:
-                kept.append((state.flushed, flush.end, flush.written))
+                remaining.append((state.flushed, flush.end, flush.written))
             else:
                 dropped.add(flush.written)
         settled = dict(index.settled) | {state.epoch: state.sequence}
         committed = Index(
-            flush.frame, flush.start, flush.end, tuple(kept), index.garbage | dropped | flush.garbage,
+            flush.frame, flush.start, flush.end, tuple(remaining), index.garbage | dropped | flush.garbage,
             tuple(sorted(settled.items())), index.swept,
         )  # fmt: skip
         return state._replace(
@@ -206,13 +209,13 @@ class Tiering:
         start, end = replayed(state)
         if (start, end) != truth(state):
             return f"recovery would find units {start} to {end}, not {truth(state)}"
-        there = {name: (first, behind) for name, first, behind in state.chunks}
+        there = {name: (first, end) for name, first, end in state.chunks}
         for unit in range(start, min(end, index.end)):
             covering = [e for e in index.extents if e[0] <= unit < e[1]]
             if len(covering) != 1:
-                return f"unit {unit} stands in {len(covering)} extents"
-            first, behind = there.get(covering[0][2], (0, 0))
-            if not first <= unit < behind:
+                return f"unit {unit} is in {len(covering)} extents"
+            first, end = there.get(covering[0][2], (0, 0))
+            if not first <= unit < end:
                 return f"unit {unit} is not in chunk {covering[0][2]}"
         return ""
 
