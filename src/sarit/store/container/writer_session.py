@@ -69,7 +69,6 @@ class Event(Enum):
     CLOSE = "the connection ends"
 
 
-SETTING_UP: Final = State.SETTING_UP
 OPEN: Final = State.OPEN
 
 TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
@@ -91,10 +90,11 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.REPLACED, Event.SET_UP_REFUSED): State.REPLACED,
     (State.REPLACED, Event.SEGMENT_MISSING): State.REPLACED,
     (State.REPLACED, Event.CLOSE): State.CLOSED,
-    # The set-up finished between the connection's close and its last callback.
+    # Between the connection's close and its last callback a set-up may end, and another one begin.
     (State.CLOSED, Event.SET_UP): State.CLOSED,
     (State.CLOSED, Event.SET_UP_REFUSED): State.CLOSED,
     (State.CLOSED, Event.SEGMENT_MISSING): State.CLOSED,
+    (State.CLOSED, Event.SET_UP_AGAIN): State.CLOSED,
     (State.CLOSED, Event.CLOSE): State.CLOSED,
     (State.MISSING, Event.CLOSE): State.CLOSED,
     (State.REFUSED, Event.CLOSE): State.CLOSED,
@@ -142,7 +142,8 @@ class WriterSession:
     def __init__(self, writer: bytes, sink: ReplySink) -> None:
         self.writer = writer
         self.sink = sink
-        self.state = SETTING_UP
+        self.state = State.SETTING_UP
+        # None until the session is OPEN.
         self.container: AppendTarget | None = None
         self.last = self.acknowledged = NULL_ATTRIBUTE_VALUE
         # Appends that came before the set-up was done, with their expected offsets.
@@ -164,7 +165,7 @@ class WriterSession:
             assert self.attribute.owner is self, self
             assert self.segment.pins > 0, self
             assert not self.pending, self
-        elif self.state is not SETTING_UP:
+        elif self.state is not State.SETTING_UP:
             assert getattr(getattr(self, "attribute", None), "owner", None) is not self, self
 
     def _move(self, event: Event) -> None:
@@ -208,12 +209,11 @@ class WriterSession:
 
     def append(self, append: Append, expected_offset: int | None = None) -> None:
         """Hand over an append; its answer comes through the sink."""
-        if self.state is SETTING_UP:
+        container = self.container
+        if container is None:  # not set up yet
             self.pending.append((append, expected_offset))
             return
         self.unanswered += 1
-        assert self.container is not None, self
-        container = self.container
         if container.budget.over_append_limit or container.append_gate.queue:
             container.append_gate.throttle(self, append, expected_offset)
         else:
@@ -222,7 +222,7 @@ class WriterSession:
     def submit(self, append: Append, expected_offset: int | None) -> None:
         """Check the append, assign its offset and queue it to the log; or refuse it, after everything before it."""
         container = self.container
-        assert container is not None, self
+        assert container is not None, self  # appends before that are pending
         number = append.last_event_number
         try:
             # The connection checked the order, too; but when a throttled append came, the one before it had no number.
