@@ -1,4 +1,4 @@
-"""What the connector needs of a stream: a small port over the client, so that planning is tested without a store."""
+"""The port of the connector to one stream, so that planning is tested without a store."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class StreamAccess(Protocol):
-    """One stream, seen by a driver or a task.  Calls block; they raise the kinds of `core.errors`."""
+    """One stream, for a driver or a task.  Calls block; they raise the kinds of `core.errors`."""
 
     def cut(self, which: str) -> Position:
         """The position named "head", "tail", or by the text of a stream cut."""
 
     def states(self, segments: Iterable[SegmentId]) -> dict[SegmentId, SegmentState]:
-        """Start, end and sealed of each, asked at about one moment; those that are gone are left out."""
+        """Start, end and sealed of each, at about one moment; deleted segments are left out."""
 
     def successors(self, segment: SegmentId) -> dict[SegmentId, frozenset[SegmentId]]:
         """The segments that follow, each with all of its predecessors."""

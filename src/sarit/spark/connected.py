@@ -32,7 +32,7 @@ class ConnectedStream:
         return dict(cut.positions)
 
     def states(self, segments: Iterable[SegmentId]) -> dict[SegmentId, SegmentState]:
-        """Start, end and sealed of each; those that are gone are left out."""
+        """Start, end and sealed of each; deleted segments are left out."""
         infos = self._client.segment_infos(self._stream, segments)
         return {
             segment: SegmentState(info.start_offset, info.end_offset, info.sealed) for segment, info in infos.items()
@@ -54,7 +54,7 @@ class ConnectedStream:
 
 
 def connect(target: Target) -> StreamAccess:
-    """A connection for one driver or task.  Raises Unavailable when no controller answers in time."""
+    """A connection for one driver or task.  Raises Unavailable when no controller replies in time."""
     return ConnectedStream(target)
 
 

@@ -21,7 +21,8 @@ _SPARK = {"checkpointlocation", "queryname"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Which stream, by which controller (`host:port`), and how long a task waits for one that does not answer."""
+    """The stream, the controller (`host:port`), and for how many seconds a task waits for a node that does not
+    reply."""
 
     controller: str
     stream: StreamName
@@ -32,8 +33,8 @@ class Target:
 class ReadOptions:
     """How to read.  `start` and `end`: "head", "tail" or the text of a stream cut.
 
-    `max_events` and `max_bytes` bound a micro-batch; None means all there is.  `splits` is the least number of
-    partitions of a batch read.
+    `max_events` and `max_bytes` bound a micro-batch; None: no bound.  `splits` is the minimum number of partitions of a
+    batch read.
     """
 
     target: Target
@@ -46,7 +47,7 @@ class ReadOptions:
 
 
 def parse_target(options: Mapping[str, str]) -> Target:
-    """The stream that `options` name.  Raises Invalid with what to write."""
+    """The stream that `options` name.  Raises Invalid with the option to set."""
     name = options.get("stream") or options.get("path")
     if not name:
         raise Invalid('which stream? give .option("stream", "SCOPE/STREAM")')
@@ -55,7 +56,7 @@ def parse_target(options: Mapping[str, str]) -> Target:
 
 
 def parse_read(options: Mapping[str, str]) -> ReadOptions:
-    """Read options; unknown ones are refused, since a misspelt limit is no limit.  Raises Invalid."""
+    """Read options; unknown ones are refused: a misspelt limit would be no limit.  Raises Invalid."""
     _refuse_unknown(options, _COMMON | _READ | _SPARK)
     return ReadOptions(
         target=parse_target(options),

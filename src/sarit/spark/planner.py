@@ -1,4 +1,4 @@
-"""The driver's part: where a query starts, how far a micro-batch goes, which ranges the tasks read.
+"""The driver's part: where a query starts, where a micro-batch ends, which ranges the tasks read.
 
 Theory of operation.  Spark asks a streaming source for `latestOffset` and plans what lies between the last offset and
 that one.  It does not pass the last offset, so the planner stores it: `planned(end)` is called with the end of each
@@ -10,7 +10,7 @@ names the segments that it leaves at their sealed ends (`ended`): when one of th
 replace it, nothing was lost, and afterwards no store could confirm that.
 
 Limits are hard: the end of a limited micro-batch is found by reading event boundaries from its start, which costs the
-driver one read of what the micro-batch holds.  Unlimited micro-batches end at the tail, at no cost.
+driver one read of the micro-batch.  Unlimited micro-batches end at the tail, at no cost.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class StreamPlanner:
         self._served: SegmentId | None = None  # the segment that was first in the last bounded micro-batch
 
     def initial(self) -> dict[str, object]:
-        """The offset the query began with."""
+        """The offset at which the query began."""
         origin = self._begin()
         return self._offset(origin)
 
     def latest(self) -> dict[str, object]:
-        """How far the next micro-batch may go."""
+        """The end of the next micro-batch."""
         self._begin()
         assert self._position is not None
         position, states = self._advance_past_finished(self._position)
@@ -69,14 +69,14 @@ class StreamPlanner:
         return self._offset(end) | ({"ended": [to_name(segment) for segment in sorted(ended)]} if ended else {})
 
     def planned(self, end: Mapping[str, object]) -> None:
-        """Spark holds the offset `end`: the next micro-batch begins there."""
+        """Spark has stored the offset `end`: the next micro-batch begins there."""
         self._position = from_offset(self._stream, end)
         self._origin = from_offset(self._stream, {**end, "segments": end.get("origin")})
         ended = end.get("ended")
         self._ended = {from_name(name) for name in ended} if isinstance(ended, list) else set()
 
     def ranges(self, start: Mapping[str, object], end: Mapping[str, object]) -> list[Range]:
-        """What the tasks of a micro-batch read: at most one range per segment, none for nothing new.
+        """The ranges that the tasks of a micro-batch read: at most one per segment, empty ones left out.
 
         Raises NotFound, Truncated, Invalid."""
         before, after = from_offset(self._stream, start), from_offset(self._stream, end)
@@ -175,7 +175,7 @@ def skip_bytes(access: StreamAccess, part: Range, count: int) -> tuple[int, int]
     if part.end <= stop:
         return part.end, part.end - part.start
     boundary = part.start
-    # To its end, which is a boundary as `stop` need not be.  Where an event begins, the one before it has ended.
+    # Read to the end of the range, which is a boundary; `stop` may be none.  An event begins where the one before ends.
     for _, offsets in access.batches(part.segment, part.start, part.end):
         begins = offsets.to_numpy(zero_copy_only=False)
         within = int(np.searchsorted(begins, stop, "right"))
@@ -196,9 +196,9 @@ def batch_ranges(options: ReadOptions, access: StreamAccess) -> list[Range]:
 
 
 def _between(start: Position, end: Position, access: StreamAccess) -> list[tuple[SegmentId, int, int | None]]:
-    """Walk from the start cut along the successors to the end cut: (segment, start, end), None being its end.
+    """Walk from the start cut along the successors to the end cut: (segment, start, end), None: to its end.
 
-    Raises Invalid when that is not ahead."""
+    Raises Invalid when the end cut is not reached."""
     found: list[tuple[SegmentId, int, int | None]] = []
     todo = dict(start)
     seen: set[SegmentId] = set()

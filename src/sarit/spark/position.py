@@ -37,7 +37,7 @@ class SegmentState:
 
 
 def to_name(segment: SegmentId) -> str:
-    """What follows the stream in the segment's full name."""
+    """The part of the segment's full name after the stream."""
     return f"{segment.number}.#epoch.{segment.epoch}"
 
 
@@ -104,7 +104,7 @@ def advance(
 def _replacement_group(
     segment: SegmentId, successors: Mapping[SegmentId, Mapping[SegmentId, frozenset[SegmentId]]]
 ) -> tuple[set[SegmentId], set[SegmentId]]:
-    """All that must move together with `segment`: the old segments and the new ones."""
+    """All that must be replaced together with `segment`: the old segments and the new ones."""
     leaving, entering = {segment}, set[SegmentId]()
     open_ends = [segment]
     while open_ends:
@@ -116,10 +116,10 @@ def _replacement_group(
 
 
 def split_budget(backlog: Mapping[SegmentId, int], budget: int) -> dict[SegmentId, int]:
-    """Share `budget` (events or bytes) in proportion to each segment's backlog (bytes); the shares add up to it.
+    """Divide `budget` (events or bytes) in proportion to each segment's backlog (bytes); the allowances add up to it.
 
-    Proportional shares keep the segments at about the same age while a backlog is read.  Every segment with a
-    backlog gets something when the budget allows, so none starves.
+    With proportional allowances the segments advance at about the same age while a backlog is read.  Every segment with
+    a backlog gets at least one unit when the budget allows, so none starves.
     """
     waiting = {segment: size for segment, size in sorted(backlog.items()) if size > 0}
     total = sum(waiting.values())

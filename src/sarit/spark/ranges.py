@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sarit.spark.position import Position, SegmentState
 
 _DATA_LOSS_ADVICE: Final = (
-    'the stream was truncated or deleted; .option("failOnDataLoss", "false") reads on with what is left'
+    'the stream was truncated or deleted; .option("failOnDataLoss", "false") continues with the remaining data'
 )
 
 
@@ -44,10 +44,10 @@ class Range:
 
 
 def data_loss_error(segment: SegmentId, at: int, start: int | None) -> SaritError:
-    """What to raise where a segment is to be read from `at`, and begins at `start` now; None: it is gone."""
+    """The error for a segment to be read from `at` that begins at `start` now; None: it was deleted."""
     what = f"segment {to_name(segment)}, to be read from offset {at},"
     if start is None:
-        return NotFound(f"{what} is gone with what was unread in it, if anything: {_DATA_LOSS_ADVICE}")
+        return NotFound(f"{what} was deleted, with any unread events: {_DATA_LOSS_ADVICE}")
     return Truncated(f"{what} begins at offset {start} now: {_DATA_LOSS_ADVICE}", start)
 
 
@@ -56,8 +56,8 @@ def clamp_to_start(
 ) -> Position:
     """Move above what was truncated away, or refuse.  Raises NotFound, Truncated; Invalid beyond an end.
 
-    A segment that is gone altogether stays in the position as finished, when that is allowed, or when it is one of
-    `ended`: sealed and read to the end when that could still be seen.
+    A deleted segment stays in the position as finished, when data loss is allowed, or when it is one of `ended`: it was
+    sealed and read to its end when its store could still be asked.
     """
     moved = dict(position)
     for segment, at in position.items():
@@ -81,7 +81,7 @@ def _check_end(segment: SegmentId, at: int, state: SegmentState) -> None:
 def remaining_ranges(
     wanted: Iterable[tuple[SegmentId, int, int | None]], access: StreamAccess, *, fail: bool
 ) -> list[Range]:
-    """The ranges to read of (segment, start, end), None being the end of the segment; empty ones are left out.
+    """The ranges to read of (segment, start, end), None: the end of the segment; empty ones are left out.
 
     Raises NotFound, Truncated; Invalid for an end before its start, or beyond the end of its segment."""
     unread = [part for part in wanted if part[1] != part[2]]
@@ -90,7 +90,7 @@ def remaining_ranges(
     for segment, at, end in unread:
         if end is not None and at > end:
             where = f"offset {at} of segment {to_name(segment)}"
-            raise Invalid(f"the read is to begin from {where}, and end before it, at {end}")
+            raise Invalid(f"the read would begin at {where}, and end before it, at {end}")
         start = clamp_to_start({segment: at}, states, fail=fail)[segment]
         state = states.get(segment)
         if state is not None:
@@ -111,9 +111,9 @@ class TruncationGuard:
         self.close = access.close
 
     def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """Events between two byte offsets; those that are left, when data may be lost.  Raises NotFound, Truncated.
+        """Events between two byte offsets; the remaining ones when data loss is allowed.  Raises NotFound, Truncated.
 
-        Going on repeats nothing: what was given before the truncation was met lies below it."""
+        Continuing repeats no event: what was read before lies below the truncation."""
         while start < end:
             try:
                 yield from self._access.batches(segment, start, end)

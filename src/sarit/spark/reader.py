@@ -1,4 +1,4 @@
-"""Readers: ranges are planned on the driver, tasks read their range as Arrow batches straight from its segment."""
+"""Readers: the driver plans ranges, tasks read their range as Arrow batches directly from its segment."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader):
-    """A stream as an unbounded table.  Spark keeps one on the driver for planning and pickles others to tasks."""
+    """A stream as an unbounded table.  Spark plans with one on the driver and pickles others to tasks."""
 
     def __init__(self, options: ReadOptions, columns: list[tuple[str, bool]]) -> None:
         self._options = options
@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader):
         return self._plan().initial()
 
     def latestOffset(self) -> dict[str, object]:
-        """How far the next micro-batch may go."""
+        """The end of the next micro-batch."""
         return self._plan().latest()
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:

@@ -1,7 +1,7 @@
-"""Writers: each task appends its rows and is done when all of them are durable.
+"""Writers: each task appends its rows and ends when all of them are durable.
 
-At least once: a task that Spark repeats, or a micro-batch that is run again after a failure, appends its rows again.
-(The sink that commits each micro-batch once, in transactions, is to come with the full connector.)
+At least once: a task that Spark repeats, or a micro-batch that is repeated after a failure, appends its rows again.  (A
+sink that commits each micro-batch exactly once, in transactions, is planned.)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Written(WriterCommitMessage):
 def _report_abort(messages: Sequence[WriterCommitMessage | None]) -> None:
     rows = sum(message.rows for message in messages if isinstance(message, Written))
     if rows:
-        _log.warning("the write failed after %d rows were appended; they stay in the stream", rows)
+        _log.warning("the write failed after %d rows were appended; they remain in the stream", rows)
 
 
 class BatchWriter(DataSourceArrowWriter):

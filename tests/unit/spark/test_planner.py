@@ -143,21 +143,21 @@ def between(stream, start, end):
 def test_cuts_that_cannot_be_are_refused_where_they_are_planned(stream):
     stream.events |= {A: [10] * 4, B: [10]}
     assert between(stream, {A: 10, B: 0}, {A: 40, B: 0}) == [Range(A, 10, 40)]
-    with pytest.raises(Invalid, match="behind the end of segment 0.#epoch.0, which is at 40"):
+    with pytest.raises(Invalid, match="beyond the end of segment 0.#epoch.0, which is at 40"):
         between(stream, {A: 0, B: 0}, {A: 50, B: 10})
-    with pytest.raises(Invalid, match="behind the end of segment 0.#epoch.0, which is at 40"):
+    with pytest.raises(Invalid, match="beyond the end of segment 0.#epoch.0, which is at 40"):
         between(stream, {A: 50, B: 0}, {A: 60, B: 10})
-    with pytest.raises(Invalid, match="from offset 30 of segment 0.#epoch.0, and end before it, at 20"):
+    with pytest.raises(Invalid, match="begin at offset 30 of segment 0.#epoch.0, and end before it, at 20"):
         between(stream, {A: 30, B: 0}, {A: 20, B: 10})
     stream.split_b()
-    with pytest.raises(Invalid, match="behind the end of segment 1.#epoch.0, which is at 10"):
+    with pytest.raises(Invalid, match="beyond the end of segment 1.#epoch.0, which is at 10"):
         between(stream, {A: 0, B: 20}, {A: 40, LEFT: 0, RIGHT: 0})
 
 
 def test_a_query_cannot_start_behind_the_end(stream):
     stream.events[A] = [10]
     stream.cut = {"head": {A: 20, B: 0}}.get
-    with pytest.raises(Invalid, match="behind the end of segment 0.#epoch.0, which is at 10"):
+    with pytest.raises(Invalid, match="beyond the end of segment 0.#epoch.0, which is at 10"):
         StreamPlanner(OPTIONS, stream).latest()
 
 

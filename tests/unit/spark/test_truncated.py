@@ -30,7 +30,7 @@ def test_truncated_data_is_not_skipped_silently(stream):
     with pytest.raises(Truncated, match="failOnDataLoss"):
         planner.latest()
     del stream.events[A]
-    with pytest.raises(NotFound, match="gone"):
+    with pytest.raises(NotFound, match="was deleted"):
         planner.latest()
 
 
@@ -72,7 +72,7 @@ def test_what_goes_while_a_micro_batch_is_planned_is_left_out_or_said(stream):
     del stream.events[B]
     assert planner.ranges(start, end) == [Range(A, 20, 40)]
     stream.starts[A] = 0
-    with pytest.raises(NotFound, match="is gone .*failOnDataLoss"):
+    with pytest.raises(NotFound, match="was deleted.*failOnDataLoss"):
         strict.ranges(start, end)
     assert strict.ranges(end, end) == []
 
@@ -106,7 +106,7 @@ def test_a_segment_that_goes_is_a_loss_when_it_may_have_held_more(stream, sealed
     del stream.events[B]
     again = StreamPlanner(OPTIONS, stream)
     again.planned(at)
-    with pytest.raises(NotFound, match="is gone with what was unread in it, if anything: .*failOnDataLoss"):
+    with pytest.raises(NotFound, match="was deleted, with any unread events: .*failOnDataLoss"):
         again.latest()
 
 
@@ -115,7 +115,7 @@ def test_a_batch_says_that_a_segment_between_its_cuts_is_gone(stream):
     stream.split_b()
     stream.events |= {LEFT: [5]}
     del stream.events[B]
-    with pytest.raises(NotFound, match="is gone"):
+    with pytest.raises(NotFound, match="was deleted"):
         batch_ranges(OPTIONS, stream)
     assert batch_ranges(LENIENT, stream) == [Range(A, 0, 10), Range(LEFT, 0, 5)]
 

@@ -37,7 +37,8 @@ S = TypeVar("S")
 
 
 class Coordination:
-    """Belongs to one client.  All methods raise NotFound (the scope), Invalid (the name; several segments)."""
+    """The coordination primitives of one client.  All methods raise NotFound (the scope), Invalid (the name; several
+    segments)."""
 
     def __init__(self, thread: LoopThread, inner: AioCoordination) -> None:
         self._thread = thread
@@ -48,7 +49,7 @@ class Coordination:
         return f"blocking {self._inner!r}"
 
     def revisioned(self, stream: str | StreamName) -> RevisionedStream:
-        """A stream whose entries are appended on condition."""
+        """A stream whose entries are appended conditionally."""
         return RevisionedStream(self._thread, self._run(self._inner.revisioned(stream)))
 
     def synchronizer(
@@ -60,7 +61,7 @@ class Coordination:
         snapshot: Callable[[S], bytes] | None = None,
         compact_after_bytes: int = COMPACT_AFTER_BYTES,
     ) -> StateSynchronizer[S]:
-        """A shared state, fetched; `known` is False when nobody initialised it.  See `StateSynchronizer`."""
+        """A shared state, fetched; `known` is False when no process has initialized it.  See `StateSynchronizer`."""
         return StateSynchronizer(
             self._thread,
             self._run(
@@ -79,10 +80,10 @@ class Coordination:
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
         join: bool = True,
     ) -> Membership:
-        """A place in a group; `join` False: only see who is in it.
+        """Membership in a group; `join` False: watch the group only.
 
-        `name`: of this member, in the group once; a random one when it is not given.  While it is taken, this member
-        waits (`joined`).  `lease_seconds`: after how long a silent member is taken off; the same for all of a group.
+        `name`: of this member, unique in the group; by default a random one.  While it is taken, this member waits
+        (`joined`).  `lease_seconds`: a member without a heartbeat for so long is removed; the same for the whole group.
         Raises Invalid also for these."""
         return Membership(
             self._thread,
@@ -97,7 +98,7 @@ class Coordination:
         data: str = "",
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
     ) -> LeaderElection:
-        """A candidate; arguments as of `membership`."""
+        """A candidate; arguments as for `membership`."""
         return LeaderElection(
             self._thread, self._run(self._inner.leader_election(stream, name, data=data, lease_seconds=lease_seconds))
         )
@@ -105,15 +106,15 @@ class Coordination:
     def shared_configuration(
         self, stream: str | StreamName, defaults: Mapping[str, Any] | None = None
     ) -> SharedConfiguration:
-        """Settings that all who name the stream share; the very first one puts `defaults` there."""
+        """Settings shared by all processes that name the stream; the first one of all writes `defaults`."""
         return SharedConfiguration(self._thread, self._run(self._inner.shared_configuration(stream, defaults)))
 
 
 class RevisionedStream:
-    """One stream of one segment.  Make one with `client.coordination.revisioned("scope/stream")`.
+    """One stream of one segment.  Create one with `client.coordination.revisioned("scope/stream")`.
 
-    Writes of one object go one after the other; reads at any time.  Every method raises NotFound when the stream is
-    gone and Unavailable when its store does not answer in time.
+    Writes of one object are serialized; reads are not.  Every method raises NotFound when the stream was deleted, and
+    Unavailable when its store does not reply in time.
     """
 
     def __init__(self, thread: LoopThread, inner: AioRevisionedStream) -> None:
@@ -125,7 +126,7 @@ class RevisionedStream:
         return f"blocking {self._inner!r}"
 
     def fetch_latest(self) -> Revision:
-        """The revision behind the newest entry."""
+        """The revision after the newest entry."""
         return self._run(self._inner.fetch_latest())
 
     def oldest(self) -> Revision:
@@ -133,7 +134,7 @@ class RevisionedStream:
         return self._run(self._inner.oldest())
 
     def read_from(self, start: Revision) -> Iterator[tuple[Revision, bytes]]:
-        """The entries behind `start` that there are as of now, each with the revision behind it.
+        """The entries after `start` as of now, each with the revision after it.
 
         Raises Truncated (`start` lies below the oldest entry), Invalid (it lies beyond the newest), Corrupt."""
         return self._thread.iterate(self._inner.read_from(start))
@@ -149,26 +150,26 @@ class RevisionedStream:
         self._run(self._inner.write_unconditionally(value))
 
     def get_mark(self) -> Revision | None:
-        """The revision that was marked, if one was."""
+        """The revision of the mark, if it is set."""
         return self._run(self._inner.get_mark())
 
     def compare_and_set_mark(self, expected: Revision | None, new: Revision | None) -> bool:
-        """Set the mark to `new` if it is `expected` (None: there is none); whether it was."""
+        """Set the mark to `new` if it is `expected` (None: not set); whether it was."""
         return self._run(self._inner.compare_and_set_mark(expected, new))
 
     def truncate(self, revision: Revision) -> None:
-        """Forget the entries before `revision`; nothing happens when they are forgotten.  Raises Invalid."""
+        """Delete the entries before `revision`; no effect when they are deleted already.  Raises Invalid."""
         self._run(self._inner.truncate(revision))
 
 
 class StateSynchronizer(Generic[S]):
-    """One process's copy of a shared state.  Make one with `client.coordination.synchronizer(...)`.
+    """One process's copy of a shared state.  Create one with `client.coordination.synchronizer(...)`.
 
-    `initial` makes a state of the bytes of an initial one; `apply(state, update, revision)` makes the next state.
-    `snapshot`: bytes that `initial` makes the state of again; with it the stream is compacted by itself, now and then,
-    when `compact_after_bytes` have gathered behind the newest initial state.
+    `initial` decodes an initial state; `apply(state, update, revision)` returns the next state.  `snapshot`: encodes
+    the state for `initial`; with it the stream is compacted automatically, with some probability per write, once
+    `compact_after_bytes` follow the newest initial state.
 
-    Errors of those functions leave by the method that called them; the state is then the one before.
+    An error of these functions is raised by the method that called them; the state is then unchanged.
     """
 
     def __init__(self, thread: LoopThread, inner: AioStateSynchronizer[S]) -> None:
@@ -182,41 +183,42 @@ class StateSynchronizer(Generic[S]):
 
     @property
     def known(self) -> bool:
-        """Whether there is a state: somebody initialised it, and it was fetched."""
+        """Whether there is a state: it was initialized, and fetched."""
         return self._inner.known
 
     @property
     def state(self) -> S:
-        """The state as last fetched or updated by this process.  Raises NotFound when nobody initialised it."""
+        """The state as last fetched or updated by this process.  Raises NotFound when it was not initialized."""
         return self._inner.state
 
     @property
     def revision(self) -> Revision:
-        """What `state` is the outcome of.  Raises NotFound."""
+        """The revision that `state` includes.  Raises NotFound."""
         return self._inner.revision
 
     def initialize(self, state: bytes) -> bool:
-        """Give the state its first value, if it has none yet; whether this call did.
+        """Write the first state if there is none; whether this call did.
 
         Raises Sealed, Unavailable (it may have been written or not)."""
         return self._run(self._inner.initialize(state))
 
     def update(self, decide: Callable[[S], Sequence[bytes]]) -> bool:
-        """Write what `decide` makes of the newest state: updates that are applied all at once, or none to write none.
+        """Write the updates that `decide` returns for the newest state, atomically; an empty list writes nothing.
 
-        `decide` is called again when somebody else wrote meanwhile; what it raises leaves here, with nothing written.
-        Returns whether anything was written.  Raises NotFound (nobody initialised the state), Conflict (others were
-        faster ten thousand times), Invalid (too long), Sealed, Unavailable (it may have been written or not)."""
+        `decide` is called again when another process wrote first; what it raises is raised here, with nothing written.
+        Returns whether anything was written.  Raises NotFound (the state was not initialized), Conflict (other
+        processes wrote first ten thousand times), Invalid (too long), Sealed, Unavailable (it may have been
+        written)."""
         return self._run(self._inner.update(decide))
 
     def update_unconditionally(self, updates: Sequence[bytes]) -> None:
-        """Write updates whatever the state is; this copy has them with the next `fetch`.
+        """Write updates without a condition; this copy has them after the next `fetch`.
 
         Raises Invalid, Sealed, Unavailable (they may have been written or not)."""
         self._run(self._inner.update_unconditionally(updates))
 
     def compact(self, make: Callable[[S], bytes]) -> None:
-        """Write the whole state anew, as `make` makes it, and forget what came before the compaction before this one.
+        """Write the whole state, encoded by `make`, and truncate what came before the previous compaction.
 
         Raises as `update` does."""
         self._run(self._inner.compact(make))
@@ -227,7 +229,7 @@ class StateSynchronizer(Generic[S]):
 
 
 class Membership:
-    """A place in a group, or a view of it.  Make one with `client.coordination.membership(...)`."""
+    """Membership in a group, or a view of it.  Create one with `client.coordination.membership(...)`."""
 
     def __init__(self, thread: LoopThread, inner: AioMembership) -> None:
         self._thread = thread
@@ -244,25 +246,25 @@ class Membership:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Who is there, in the order of joining, as last seen."""
+        """The members in the order of joining, as last fetched."""
         return self._inner.members
 
     @property
     def number(self) -> int | None:
-        """This member's number; None while it is not in."""
+        """This member's number; None while it is not in the group."""
         return self._inner.number
 
     @property
     def holds(self) -> bool:
-        """Whether this member is in, and certainly nobody has taken it off yet."""
+        """Whether this member is in the group, and certainly no process has removed it yet."""
         return self._inner.holds
 
     def changed(self, since: tuple[Member, ...]) -> tuple[Member, ...]:
-        """Who is there, once it is not `since`.  Raises the failure that ended the membership."""
+        """The members, once they differ from `since`.  Raises the failure that ended the membership."""
         return self._run(self._inner.changed(since))
 
     def joined(self) -> int:
-        """Wait until this member is in (its name may have been taken); its number."""
+        """Wait until this member is in the group (its name may be taken); its number."""
         return self._run(self._inner.joined())
 
     def describe(self, data: str) -> None:
@@ -270,7 +272,7 @@ class Membership:
         self._run(self._inner.describe(data))
 
     def close(self) -> None:
-        """Leave, so that others need not wait for the end of the lease."""
+        """Leave; other members see it at once."""
         self._run(self._inner.close())
 
     def __enter__(self) -> Membership:
@@ -281,7 +283,7 @@ class Membership:
 
 
 class LeaderElection:
-    """One candidate.  Make one with `client.coordination.leader_election(...)`."""
+    """One candidate.  Create one with `client.coordination.leader_election(...)`."""
 
     def __init__(self, thread: LoopThread, inner: AioLeaderElection) -> None:
         self._thread = thread
@@ -293,17 +295,17 @@ class LeaderElection:
 
     @property
     def leader(self) -> Member | None:
-        """Who leads, as last seen."""
+        """The leader as last fetched."""
         return self._inner.leader
 
     @property
     def token(self) -> int | None:
-        """The fencing token of this candidate's leadership; None while it does not lead."""
+        """The fencing token of this candidate; None while it does not lead."""
         return self._inner.token
 
     @property
     def leading(self) -> bool:
-        """Whether this candidate leads, now.  Turns False in time even when nothing can be reached."""
+        """Whether this candidate leads now.  Becomes False in time even when no store can be reached."""
         return self._inner.leading
 
     def lead(self) -> int:
@@ -315,7 +317,7 @@ class LeaderElection:
         self._run(self._inner.lost(token))
 
     def resign(self) -> None:
-        """Let the next candidate lead; this one goes to the end of the order."""
+        """Let the next candidate lead; this one moves to the end of the order."""
         self._run(self._inner.resign())
 
     def close(self) -> None:
@@ -330,7 +332,8 @@ class LeaderElection:
 
 
 class SharedConfiguration:
-    """A copy of shared settings that keeps itself fresh.  Make one with `client.coordination.shared_configuration`."""
+    """A copy of shared settings that follows all changes.  Create one with
+    `client.coordination.shared_configuration`."""
 
     def __init__(self, thread: LoopThread, inner: AioSharedConfiguration) -> None:
         self._thread = thread
@@ -342,43 +345,43 @@ class SharedConfiguration:
 
     @property
     def values(self) -> Values:
-        """All settings, as last seen: a copy."""
+        """All settings as last fetched: a copy."""
         return self._inner.values
 
     @property
     def version(self) -> int:
-        """Rises with every change, and now and then without one; the same number means the same settings everywhere."""
+        """Rises with every change, and sometimes without one; equal versions mean equal settings in every process."""
         return self._inner.version
 
     def get(self, name: str, default: Any = None) -> Any:
-        """One setting, as last seen."""
+        """One setting as last fetched."""
         return self._inner.get(name, default)
 
     def refresh(self) -> None:
-        """See what was changed before this call."""
+        """Fetch the changes made before this call."""
         self._run(self._inner.refresh())
 
     def edit(self, change: Callable[[Values], object]) -> bool:
-        """Let `change` alter a copy of the newest settings; write the difference, if there is one; whether there was.
+        """Let `change` modify a copy of the newest settings and write the difference; whether there was one.
 
-        `change` is called again when somebody else was faster; an error it raises changes nothing.
+        `change` is called again when another process wrote first; an error it raises changes nothing.
         Raises Invalid (not JSON, too long), Unavailable (it may have been written or not)."""
         return self._run(self._inner.edit(change))
 
     def set(self, name: str, value: Any) -> None:
-        """Set one, whatever it was.  Raises as `edit` does."""
+        """Set one setting unconditionally.  Raises as `edit` does."""
         self._run(self._inner.set(name, value))
 
     def remove(self, name: str) -> bool:
-        """Remove one; False when it was not there.  Raises as `edit` does."""
+        """Remove one setting; False when there was none.  Raises as `edit` does."""
         return self._run(self._inner.remove(name))
 
     def changed(self, since: int) -> int:
-        """Wait until `version` is not `since`; the new one.  Raises the failure that ended the following."""
+        """Wait until `version` differs from `since`; the new version.  Raises the failure that ended the following."""
         return self._run(self._inner.changed(since))
 
     def watch(self) -> Iterator[Values]:
-        """The settings now, and again after every change; changes in quick succession may be seen as one."""
+        """The settings now, and after every change; changes in quick succession may be seen as one."""
         return self._thread.iterate(self._inner.watch())
 
     def close(self) -> None:

@@ -51,24 +51,24 @@ class GroupReader:
 
     @property
     def segments(self) -> list[GroupSegment]:
-        """The segments that are this reader's now."""
+        """The segments assigned to this reader."""
         return self._inner.segments
 
     @property
     def at_end(self) -> bool:
-        """Whether the whole group has read everything, at last sight: the ends given, or sealed streams."""
+        """Whether the whole group had read everything when its state was last fetched: up to its ends, or sealed
+        streams."""
         return self._inner.at_end
 
     def position(self) -> Position:
-        """Behind the last event handed out, exactly."""
+        """The position after the last event handed out."""
         return self._inner.position()
 
     def time_window(self, stream: StreamName | str) -> TimeWindow:
-        """Between which times the group stands in one of its streams: what is of `lower` or before does not come any
-        more, to no reader.
+        """The time window of the group in one of its streams: no reader will read an event of `lower` or before.
 
-        How far the others are is told every few seconds, so the window lies a little behind; after a reader was lost,
-        its last events come again.  Raises Invalid (the group does not read the stream), Unavailable."""
+        Readers report their positions every few seconds, so the window lags a little.  After a reader was lost, its
+        last events are read again.  Raises Invalid (the group does not read the stream), Unavailable."""
         return self._run(self._inner.time_window(stream))
 
     def read(self, timeout: float | None = None) -> GroupEvent | CheckpointEvent | None:
@@ -84,7 +84,7 @@ class GroupReader:
         return self._run(self._inner.read_arrow(timeout))
 
     def __iter__(self) -> Iterator[GroupEvent]:
-        """The events, one by one, until everything is read; checkpoints are passed on the way."""
+        """The events, one by one, until everything is read; checkpoints are passed without being handed out."""
         while True:
             found = self.read()
             if isinstance(found, GroupEvent):
@@ -93,9 +93,9 @@ class GroupReader:
                 return
 
     def close(self, position: Position | None = None) -> None:
-        """Leave the group; others go on at `position`, or behind the last event handed out.
+        """Leave the group; other readers continue at `position`, or after the last event handed out.
 
-        Raises Unavailable: the group may not know it, and the reader's segments are nobody else's; close it again."""
+        Raises Unavailable: the reader may still be in the group, with its segments; close it again."""
         self._run(self._inner.close(position))
 
     def __enter__(self) -> GroupReader:
@@ -124,9 +124,9 @@ class ReaderGroup:
     def reader(self, name: str, *, skip_truncated: bool = False, death_timeout: float | None = None) -> GroupReader:
         """Join as `name`.  Raises Conflict when a reader of that name is in the group, Invalid.
 
-        `skip_truncated`: go on behind data that was truncated instead of raising Truncated.
-        `death_timeout`: declare other readers offline that said nothing for so many seconds (each of ours says
-        something in time when it was given a time-out, too; Java's only while they are asked for events)."""
+        `skip_truncated`: continue after truncated data instead of raising Truncated.
+        `death_timeout`: declare other readers offline that sent no heartbeat for so many seconds.  Give it to all
+        readers: each then sends heartbeats in time (Java's readers only while they are asked for events)."""
         return GroupReader(
             self._thread,
             self._run(self._inner.reader(name, skip_truncated=skip_truncated, death_timeout=death_timeout)),
@@ -137,28 +137,29 @@ class ReaderGroup:
         return self._run(self._inner.online_readers())
 
     def reader_offline(self, name: str, position: Position | None = None) -> bool:
-        """Declare a reader lost: others go on at `position`, its last one, or at its last checkpoint.
+        """Declare a reader lost: others continue at `position`, its last one, or at its last checkpoint.
 
-        Whether it was in the group.  Events behind that are read again."""
+        Returns whether it was in the group.  Events after that position are read again."""
         return self._run(self._inner.reader_offline(name, position))
 
     def info(self) -> GroupInfo:
-        """Who reads what."""
+        """The assignment of segments to readers, and what is not assigned."""
         return self._run(self._inner.info())
 
     def checkpoint(self, name: str, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> Checkpoint:
         """Begin a checkpoint and wait until all readers have passed it.
 
-        Raises Conflict (the name was used; too many are under way; it was given up; the readers were between two scales
-        of a stream, where no cut is), Unavailable after `timeout` seconds: it may be completed later."""
+        Raises Conflict (the name was used; too many are pending; it was abandoned; the readers were between two scales
+        of a stream, where no cut exists), Unavailable after `timeout` seconds: it may be completed later."""
         return self._run(self._inner.checkpoint(name, timeout))
 
     def stream_cuts(self, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> dict[StreamName, StreamCut]:
-        """Where the readers are now, all at once; they are not told.  Raises as `checkpoint` does."""
+        """A consistent cut of the readers' positions; nothing is handed out to their users.  Raises as `checkpoint`
+        does."""
         return self._run(self._inner.stream_cuts(timeout))
 
     def give_up_checkpoints(self) -> None:
-        """Give up the checkpoints that are not completed."""
+        """Abandon the pending checkpoints."""
         self._run(self._inner.give_up_checkpoints())
 
     def last_checkpoint(self) -> dict[StreamName, StreamCut] | None:
@@ -166,11 +167,11 @@ class ReaderGroup:
         return self._run(self._inner.last_checkpoint())
 
     def unread_bytes(self) -> int:
-        """How much there is behind the last checkpoint (behind where readers began, when there was none)."""
+        """The unread bytes after the last checkpoint (after the segments' starting offsets, when there was none)."""
         return self._run(self._inner.unread_bytes())
 
     def update_retention_cut(self, *cuts: StreamCut) -> None:
-        """Say that nothing before these cuts is needed.  Raises Invalid unless the group's retention is "manual"."""
+        """Release the data before these cuts to retention.  Raises Invalid unless the group's retention is "manual"."""
         self._run(self._inner.update_retention_cut(*cuts))
 
     def reset(
@@ -179,9 +180,9 @@ class ReaderGroup:
         *,
         config: GroupConfig | None = None,
     ) -> int:
-        """Begin anew: at a checkpoint, at cuts, or (None) at the last checkpoint, or where the group began.
+        """Start again: at a checkpoint, at cuts, or (None) at the last checkpoint, or where the group began.
 
-        All readers have to be opened again; theirs raise Conflict.  `config`: other streams, ends and settings.
+        All readers must be opened again; the present ones raise Conflict.  `config`: other streams, ends and settings.
         Returns the new generation.  Raises Invalid (cuts of other streams)."""
         return self._run(self._inner.reset(to, config=config))
 
@@ -190,7 +191,7 @@ class ReaderGroup:
         self._run(self._inner.delete())
 
     def segments_changed(self) -> Iterator[tuple[int, int]]:
-        """How many segments can be read and how many readers there are: now, and whenever that changes."""
+        """The number of readable segments and the number of readers: now, and after every change."""
         return self._thread.iterate(self._inner.segments_changed())
 
     def end_of_data(self, timeout: float | None = None) -> None:
@@ -201,7 +202,7 @@ class ReaderGroup:
 
 
 class ReaderGroups:
-    """Belongs to one client.  Groups are named "scope/group"."""
+    """The reader groups of one client.  A group is named "scope/group"."""
 
     def __init__(self, thread: LoopThread, inner: AioReaderGroups) -> None:
         self._thread = thread
@@ -222,12 +223,12 @@ class ReaderGroups:
         retention: str = "none",
         max_outstanding_checkpoints: int = 3,
     ) -> ReaderGroup:
-        """A group that reads these streams; the one there is, as it was made, if it reads the same streams.
+        """Create a group that reads these streams; an existing group of the same streams is returned unchanged.
 
         `start`, `end`: "head", "tail" (as of now), a cut or its text, or several cuts; `end` None: follow the tail
-        until the streams are sealed.  `automatic_checkpoint`: every so many seconds; None: only those asked for.
-        `retention` ("none", "manual", "checkpoint"): of streams with a retention policy, what is kept for the group:
-        nothing, what it has not released, or what lies behind its last checkpoint.
+        until the streams are sealed.  `automatic_checkpoint`: the interval in seconds; None: explicit checkpoints only.
+        `retention` ("none", "manual", "checkpoint"): of streams with a retention policy, what is retained for the
+        group: nothing, what it has not released, or the data after its last checkpoint.
         Raises NotFound (scope, stream), Invalid, Exists (it reads other streams)."""
         return ReaderGroup(
             self._thread,

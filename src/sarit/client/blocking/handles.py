@@ -103,9 +103,9 @@ class Stream:
 
 
 class BatchReader:
-    """Everything between two cuts, in no order.  Make one with `client.stream(...).batch(...)`.
+    """Everything between two cuts, in no order.  Create one with `client.stream(...).batch(...)`.
 
-    `slices` says what there is to read; every method reads it all anew.  `parallel` slices are read at once."""
+    `slices` lists what there is to read; every method reads all of it.  `parallel` slices are read concurrently."""
 
     def __init__(self, thread: LoopThread, inner: AioBatchReader) -> None:
         self._thread = thread

@@ -107,7 +107,7 @@ class EventReader:
         return f"blocking {self._inner!r}"
 
     def __iter__(self) -> Iterator[bytes]:
-        """The events, one by one; waits at the tail; ends at the end given, or when the stream is sealed."""
+        """The events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
         while (current := self.next_events()) is not None:
             yield from current.left
 
@@ -142,12 +142,12 @@ class EventReader:
             yield batch
 
     def position(self) -> StreamCut:
-        """Behind the last event handed out, exactly: a reader started here goes on with the next."""
+        """The position after the last event handed out: a reader started here continues with the next event."""
         return self._inner.position()
 
     @property
     def at_tail(self) -> bool:
-        """Whether, at last sight, there was nothing more to read right now."""
+        """Whether there was nothing more to read when the store last replied."""
         return self._inner.at_tail
 
     def close(self) -> None:

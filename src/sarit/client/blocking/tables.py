@@ -73,44 +73,44 @@ class Table:
         return self._inner.name
 
     def config(self) -> TableConfig:
-        """How it was made."""
+        """The configuration of the table."""
         return self._run(self._inner.config())
 
     def put(self, key: Key, value: bytes | str) -> int:
-        """Set a value, whatever was there; its new version."""
+        """Set a value unconditionally; its new version."""
         return self._run(self._inner.put(key, value))
 
     def insert(self, key: Key, value: bytes | str) -> int:
-        """Set a value where none is; its version.  Raises Conflict when there is one."""
+        """Set the value of an absent key; its version.  Raises Conflict when the key exists."""
         return self._run(self._inner.insert(key, value))
 
     def replace(self, key: Key, value: bytes | str, version: int) -> int:
-        """Set a value if the key still has `version`; its new version.  Raises Conflict."""
+        """Set a value if the key has `version`; its new version.  Raises Conflict."""
         return self._run(self._inner.replace(key, value, version))
 
     def remove(self, key: Key, version: int | None = None) -> None:
-        """Remove a key (if it still has `version`); one that is absent stays so.  Raises Conflict (with `version`)."""
+        """Remove a key (if it has `version`); no effect on an absent key.  Raises Conflict (with `version`)."""
         self._run(self._inner.remove(key, version))
 
     def update(self, changes: Iterable[Change]) -> list[int]:
-        """Make all changes or none; their versions in order, NOT_EXISTS (-1) for those removed.
+        """Apply changes atomically; their versions in order, NOT_EXISTS (-1) for removed keys.
 
-        All keys must be of one partition (those with the same primary key are), all changes either write or remove,
-        at most 256.  All conditions are judged against the state before.  Raises Conflict: nothing was changed."""
+        All keys must be in one partition (those with the same primary key are), all changes either write or remove,
+        at most 256.  Conditions are evaluated against the state before.  Raises Conflict: nothing was changed."""
         return self._run(self._inner.update(list(changes)))
 
     def put_many(self, items: Iterable[tuple[Key, bytes | str]]) -> list[int]:
-        """Put many at full speed, in order; their versions.  Not all or nothing: after an error, some are put.
+        """Put many values at full speed, in order; their versions.  Not atomic: after an error, some may be written.
 
-        Everything is checked before anything is sent."""
+        All items are validated before any is sent."""
         return self._run(self._inner.put_many(list(items)))
 
     def get(self, key: Key) -> Entry | None:
-        """What a key has, None when it is absent."""
+        """The entry of a key, None when it is absent."""
         return self._run(self._inner.get(key))
 
     def get_many(self, keys: Iterable[Key]) -> list[Entry | None]:
-        """What many keys have, in order.  Not of one moment."""
+        """The entries of many keys, in order.  Not a snapshot."""
         return self._run(self._inner.get_many(list(keys)))
 
     def scan(
@@ -124,9 +124,9 @@ class Table:
     ) -> Iterator[Entry]:
         """Entries in the order of their keys: of the whole table, or of one primary key.
 
-        `first`, `last`: bounds, both part of the range, of secondary keys when `primary` is given, else of primary
-        ones; they may be shorter than a key.  `prefix`: keys that begin so.  Not of one moment: an entry changed
-        meanwhile is seen before or after."""
+        `first`, `last`: inclusive bounds, of secondary keys when `primary` is given, else of primary ones; they may
+        be shorter than a key.  `prefix`: keys that begin with it.  Not a snapshot: an entry changed during the scan is
+        seen before or after its change."""
         for entries in self._thread.iterate(
             self._inner.scan_pages(primary, first=first, last=last, prefix=prefix, page_entries=page_entries)
         ):
@@ -141,7 +141,7 @@ class Table:
         prefix: Part | None = None,
         page_entries: int = PAGE_ENTRIES,
     ) -> Iterator[Entry]:
-        """As `scan`, without the values: they are empty."""
+        """As `scan`, with empty values."""
         return self._thread.iterate(
             self._inner.scan_keys(primary, first=first, last=last, prefix=prefix, page_entries=page_entries)
         )

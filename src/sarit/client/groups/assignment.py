@@ -1,13 +1,14 @@
-"""Who takes how many segments, who gives some away, and when (pure; client_behaviour.md par. 6).
+"""Which segments a reader acquires and releases, and after which delay (pure; client_behaviour.md par. 6).
 
-The rules are those of Pravega's `ReaderGroupStateManager`, so that readers of both kinds come to rest together.  A
-reader's *size* is the number of its segments, weighted by how far behind it is.  The smaller a reader, the sooner it
-looks for segments to take; the larger, the sooner it gives some away, and only when it has more than one segment more
-than the smallest one, and more than are free already.  So nobody takes what was just given away, and at rest nothing
-moves.
+The rules are those of Pravega's `ReaderGroupStateManager`, so that a group of readers of both kinds becomes stable.  A
+reader's *load* is the number of its segments, weighted by its lag.  The smaller the load, the shorter the delay before
+the reader acquires unassigned segments; the larger, the shorter the delay before it releases some.  A reader releases
+only while its load exceeds the smallest one by more than one segment, and by more than the segments that are
+unassigned already.  So no reader acquires what was just released from it, and in a stable group no segment moves.
 
-Java's readers look once in some seconds, ours when the state changes; so our unit of time is shorter, and its sum over
-all readers has a bound.  Java's give one segment away at a checkpoint, ours as many as the rule allows.
+Java's readers evaluate this every few seconds, ours whenever the state changes.  Our delay unit is therefore shorter,
+and the delay over all readers is bounded.  Java's readers release one segment per checkpoint, ours as many as the rule
+allows.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
     from sarit.client.groups.values import GroupSegment
 
 MAX_READERS_WAITED_FOR: Final = 5
-LOAD_TOLERANCE: Final = 0.01  # sizes that differ by less differ only in when somebody said how far it is
+LOAD_TOLERANCE: Final = 0.01  # a smaller difference of loads comes from when the readers reported
 
 
 def loads(state: GroupState) -> dict[str, float]:
-    """The size of each reader online."""
+    """The load of each reader that is online."""
     lags = {
         reader: ASSUMED_READER_LAG_MS if (lag := state.distances.get(reader, UNBOUNDED)) == UNBOUNDED else lag
         for reader in state.assigned
@@ -42,28 +43,25 @@ def loads(state: GroupState) -> dict[str, float]:
 
 
 def rank(state: GroupState, reader: str) -> int:
-    """The place of a reader among all, the largest first."""
+    """The index of a reader in the order of loads, the largest first."""
     held = loads(state)
     return sorted(held, key=lambda other: (-held[other], other)).index(reader)
 
 
 def acquire_delay_seconds(state: GroupState, reader: str) -> float:
-    """How long segments are free before a reader takes some: the smallest one the shortest.
+    """How long segments stay unassigned before a reader acquires some: the shortest for the smallest load.
 
-    Who has more than another leaves them to that one until a reader that looks seldom has had the time to look."""
-    pause = _unit_seconds(state) * (len(state.assigned) - rank(state, reader))
+    A reader with more segments than another waits until that one, even a Java reader, has had time to acquire them."""
+    delay = _unit_seconds(state) * (len(state.assigned) - rank(state, reader))
     least = min(map(len, state.assigned.values()))
     if len(state.assigned[reader]) <= least:
-        return pause
-    return (
-        pause
-        + state.config.refresh_ms / 1000
-        + min(len(state.assigned), MAX_READERS_WAITED_FOR) * JAVA_GROUP_DELAY_UNIT_SECONDS
-    )
+        return delay
+    java_delay = min(len(state.assigned), MAX_READERS_WAITED_FOR) * JAVA_GROUP_DELAY_UNIT_SECONDS
+    return delay + state.config.refresh_ms / 1000 + java_delay
 
 
 def release_delay_seconds(state: GroupState, reader: str) -> float:
-    """How long a reader waits before it gives any away: the largest one the shortest."""
+    """How long a reader waits before it releases segments: the shortest for the largest load."""
     return _unit_seconds(state) * (1 + rank(state, reader))
 
 
@@ -72,7 +70,7 @@ def _unit_seconds(state: GroupState) -> float:
 
 
 def to_acquire(state: GroupState, reader: str) -> list[GroupSegment]:
-    """The unassigned segments that a reader should take now: its fair share, one at the least if there is one."""
+    """The unassigned segments that a reader should acquire now: up to its fair part, at least one."""
     free = len(state.unassigned)
     if not free:
         return []
@@ -83,7 +81,7 @@ def to_acquire(state: GroupState, reader: str) -> list[GroupSegment]:
 
 
 def to_release(state: GroupState, reader: str) -> list[GroupSegment]:
-    """The segments that a reader should give away now."""
+    """The segments that a reader should release now."""
     owned = sorted(state.assigned.get(reader, ()), key=lambda segment: _tie_breaker(reader, segment), reverse=True)
     held = loads(state)
     if len(owned) < 2 or len(held) < 2:
@@ -97,5 +95,5 @@ def to_release(state: GroupState, reader: str) -> list[GroupSegment]:
 
 
 def _tie_breaker(reader: str, segment: GroupSegment) -> float:
-    """Some order of segments, another for each reader."""
+    """A pseudo-random order of segments that differs from reader to reader."""
     return hash_key(f"{reader} {segment}")

@@ -1,4 +1,4 @@
-"""What the controller is asked about reader groups: their configuration, and how far they have released streams."""
+"""Requests to the controller about reader groups: their configuration, and the cuts they release to retention."""
 
 from __future__ import annotations
 
@@ -69,13 +69,15 @@ async def _call(session: Session, method: Any, request: Any) -> Any:
 
 
 async def create(session: Session, scope: str, group: str, config: GroupConfig) -> GroupConfig:
-    """The configuration in force: that of the group there was, if there was one.  Raises NotFound (scope), Invalid."""
+    """Create a group; the configuration in force, which is the old one if the group exists.
+
+    Raises NotFound (scope), Invalid."""
     reply = await _call(session, session.controller.stub.createReaderGroup, _message(scope, group, config))
     status = pb.CreateReaderGroupResponse
     if reply.status == status.SCOPE_NOT_FOUND:
         raise NotFound(f"scope {scope} does not exist: create it first")
     if reply.status == status.INVALID_RG_NAME:
-        raise Invalid(f"{group!r} is no name for a reader group: letters, digits, '.' and '-' make one")
+        raise Invalid(f"{group!r} is no name for a reader group: use letters, digits, '.' and '-'")
     if reply.status != status.SUCCESS:
         raise Unavailable(f"reader group {scope}/{group} was not created: the controller reported a failure")
     return _config(reply.config)
@@ -116,7 +118,7 @@ async def delete(session: Session, scope: str, group: str, group_id: bytes) -> N
 
 
 async def release(session: Session, scope: str, group: str, config: GroupConfig, cut: StreamCut) -> None:
-    """Tell the controller that the group needs nothing of a stream before `cut`.
+    """Report to the controller that the group needs nothing of a stream before `cut`.
 
     Raises NotFound (the stream, or the group is no subscriber), Invalid (the cut), Conflict (the generation)."""
     request = pb.SubscriberStreamCut(
@@ -130,17 +132,19 @@ async def release(session: Session, scope: str, group: str, config: GroupConfig,
     if reply.status == status.STREAM_NOT_FOUND:
         raise NotFound(f"stream {cut.stream} does not exist")
     if reply.status == status.SUBSCRIBER_NOT_FOUND:
-        raise NotFound(f"reader group {scope}/{group} holds back nothing of stream {cut.stream}")
+        raise NotFound(f"reader group {scope}/{group} is no subscriber of stream {cut.stream}")
     if reply.status == status.STREAM_CUT_NOT_VALID:
         raise Invalid(f"the cut does not cover stream {cut.stream} exactly once")
     if reply.status == status.GENERATION_MISMATCH:
         raise Conflict(f"reader group {scope}/{group} has another generation than {config.generation}")
     if reply.status != status.SUCCESS:
-        raise Unavailable(f"what {scope}/{group} has read of {cut.stream} was not noted: the controller failed")
+        raise Unavailable(
+            f"{scope}/{group}: the cut of {cut.stream} was not released: the controller reported a failure"
+        )
 
 
 async def subscribers(session: Session, stream: StreamName) -> list[str]:
-    """The groups ("scope/group") that hold back a stream's data from retention.  Raises NotFound."""
+    """The groups ("scope/group") that protect a stream's data from retention.  Raises NotFound."""
     reply = await _call(session, session.controller.stub.listSubscribers, convert.stream_info(stream))
     if reply.status == pb.SubscribersResponse.STREAM_NOT_FOUND:
         raise NotFound(f"stream {stream} does not exist")

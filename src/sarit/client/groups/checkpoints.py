@@ -1,8 +1,8 @@
 """The checkpoints of a reader group (pure; Pravega `CheckpointState`).  `state.py` says what they are for.
 
-Whoever begins a checkpoint may clear those before it, completed ones, too: readers do so with every automatic one, ours
-and Java's.  Somebody may be about to look at one that was completed just before, and sees that and the clearing at
-once.  So each copy of the state remembers those it saw completed and then cleared, the last of them.
+Whoever begins a checkpoint may clear the ones before it, even completed ones: readers, ours and Java's, do so with each
+automatic checkpoint.  A process that waits for a checkpoint may then see its completion and its clearing in one fetch.
+So each copy of the state retains the positions of the last checkpoints that it saw completed and then cleared.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from sarit.client.groups.values import Offsets
 
 SILENT: Final = "_SILENT_"
-# As many as may be begun while somebody who waits for one is kept from looking for some seconds.
+# More than are begun in the seconds between two fetches of a process that waits for one.
 MAX_CLEARED_CHECKPOINTS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """`names`: those known, in order.  `pending`: name -> the readers that have not passed it.
+    """`names`: the known checkpoints, in order.  `pending`: name -> the readers that have not passed it.
 
-    `last`: the positions of the last one that was completed and not silent; `published`: whether its cut was told to
-    the controller, for retention.  `cleared`: where those were that were completed and then cleared, lately; it is not
-    stored."""
+    `positions`: name -> the positions recorded so far.  `last`: those of the last completed checkpoint that was not
+    silent; `published`: whether its cut was reported to the controller, for retention.  `cleared`: the positions of
+    checkpoints that were completed and then cleared; not stored, the newest few only."""
 
     names: tuple[str, ...] = ()
     pending: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -42,16 +42,16 @@ class Checkpoints:
         return next((name for name in self.names if reader in self.pending.get(name, ())), None)
 
     def completed(self, name: str) -> Offsets | None:
-        """The positions of a completed checkpoint; None while it is not, and when it was forgotten."""
+        """The positions of a completed checkpoint; None while it is pending, and when it is not known any more."""
         return None if name in self.pending else self.positions.get(name, self.cleared.get(name))
 
     @property
     def outstanding(self) -> list[str]:
-        """Those not completed, silent ones left out."""
+        """The pending checkpoints without the silent ones."""
         return [name for name in self.names if name in self.pending and not is_silent(name)]
 
     def begin(self, name: str, readers: tuple[str, ...], unassigned: Offsets) -> Checkpoints:
-        """A new one; nothing changes when the name is known."""
+        """Begin a checkpoint; nothing changes when the name is known."""
         if name in self.positions:
             return self
         pending = {**self.pending, name: readers} if readers else self.pending
@@ -60,7 +60,7 @@ class Checkpoints:
         return replace(self, names=(*self.names, name), pending=pending, positions=positions, cleared=cleared)
 
     def passed(self, name: str, reader: str, at: Offsets) -> Checkpoints:
-        """A reader has passed one.  Raises Conflict when it had before."""
+        """A reader passes a checkpoint.  Raises Conflict when it has passed it before."""
         readers = self.pending.get(name)
         if readers is None:
             return self
@@ -76,7 +76,7 @@ class Checkpoints:
         return replace(self, pending=pending, positions=positions, last=positions[name], published=False)
 
     def without_reader(self, reader: str, at: Offsets) -> Checkpoints:
-        """A reader is gone: it passes what it had to pass, where it stood."""
+        """A reader leaves: its open checkpoints are passed at its last positions."""
         made = self
         for name in self.names:
             if reader in self.pending.get(name, ()):
@@ -84,7 +84,7 @@ class Checkpoints:
         return made
 
     def without(self, names: frozenset[str]) -> Checkpoints:
-        """Without those."""
+        """Forget these checkpoints."""
         return replace(
             self,
             names=tuple(name for name in self.names if name not in names),
@@ -93,7 +93,7 @@ class Checkpoints:
         )
 
     def since(self, name: str) -> Checkpoints:
-        """Without those before `name`; nothing changes when it is not known."""
+        """Forget the checkpoints before `name`; nothing changes when it is not known."""
         if name not in self.names:
             return self
         before = self.names[: self.names.index(name)]
@@ -102,5 +102,5 @@ class Checkpoints:
 
 
 def is_silent(checkpoint: str) -> bool:
-    """Whether readers pass a checkpoint without telling their user."""
+    """Whether readers pass a checkpoint without handing it out."""
     return SILENT in checkpoint

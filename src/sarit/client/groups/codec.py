@@ -6,9 +6,8 @@ Every update is a versioned object of one of several types (naming.md par. 5); n
 
 Golden bytes: vectors.md.  Segments are named in full; a part of the key space that is not known is -1.0, -1.0.
 
-One revision is ours, the fourth (number 3) of a whole state: by which update each reader joined, as a map of its name
-to the update's offset, int64, and index, int32.  Java's readers skip revisions they do not know; one that compacts the
-state leaves it out.
+Revision 3 of a whole state is ours: the update by which each reader joined, as a map from its name to the update's
+offset, int64, and index, int32.  Java's readers skip revisions they do not know, and leave it out when they compact.
 """
 
 from __future__ import annotations
@@ -192,14 +191,14 @@ def decode_config(data: bytes) -> GroupConfig:
     return replace(found, max_outstanding=most, retention=retention, generation=generation, group_id=cursor.take(16))
 
 
-def _encode_checkpoints(held: Checkpoints) -> bytes:
+def _encode_checkpoints(checkpoints: Checkpoints) -> bytes:
     base = (
-        _list(map(pack_text, held.names))
-        + _map((pack_text(name), _list(map(pack_text, readers))) for name, readers in held.pending.items())
-        + _map((pack_text(name), _offsets(at)) for name, at in held.positions.items())
-        + _offsets(held.last or {})
+        _list(map(pack_text, checkpoints.names))
+        + _map((pack_text(name), _list(map(pack_text, readers))) for name, readers in checkpoints.pending.items())
+        + _map((pack_text(name), _offsets(at)) for name, at in checkpoints.positions.items())
+        + _offsets(checkpoints.last or {})
     )
-    return pack_single(0, {0: base, 1: bytes([held.published])})
+    return pack_single(0, {0: base, 1: bytes([checkpoints.published])})
 
 
 def _decode_checkpoints(data: bytes) -> Checkpoints:
@@ -250,7 +249,7 @@ def _encode_compact(update: Compact) -> Payloads:
     ranges = {segment: state.ranges.get(segment) for segment in dict.fromkeys([*named, *state.last_read])}
     payloads = {0: base, 1: _offsets(state.last_read) + _ranges(ranges), 2: bytes([state.updating])}
     if state.joined:
-        payloads[3] = _map((pack_text(reader), _JOINED_AT.pack(*place)) for reader, place in state.joined.items())
+        payloads[3] = _map((pack_text(reader), _JOINED_AT.pack(*at)) for reader, at in state.joined.items())
     return payloads
 
 
@@ -394,20 +393,20 @@ def decode(data: bytes) -> Update:
     """The inverse.  Raises Corrupt."""
     try:
         if len(data) < 2 or data[0] != 0 or data[1] not in _BY_ID:
-            raise Corrupt(f"no update of a reader group begins with {data[:2].hex()}")
+            raise Corrupt(f"this is no update of a reader group; it begins with {data[:2].hex()}")
         return _BY_ID[data[1]][1](_only_version(Cursor(data[:1] + data[2:])))
     except Invalid as error:
-        raise Corrupt(f"an update of a reader group that cannot be read: {error}") from None
+        raise Corrupt(f"this update of a reader group cannot be decoded: {error}") from None
 
 
 def _only_version(cursor: Cursor) -> Payloads:
     version, revisions = cursor.single()
     if version != 0:
-        raise Corrupt(f"a reader group's object of version {version}; version 0 is known")
+        raise Corrupt(f"a reader group's object has version {version}; version 0 is known")
     return revisions
 
 
 def _revision(revisions: Payloads, number: int) -> bytes:
     if number not in revisions:
-        raise Corrupt(f"a reader group's object without revision {number}")
+        raise Corrupt(f"a reader group's object has no revision {number}")
     return revisions[number]

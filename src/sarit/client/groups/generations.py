@@ -1,4 +1,8 @@
-"""How a reader group begins: its configuration from what a user says, its first state, and what lies ahead of it."""
+"""How a generation of a reader group begins: its configuration from the caller's arguments, and its initial state.
+
+Creation and every configuration change take two steps: the controller stores the configuration, then an initial state
+of its generation is written.  A process may be lost between the two; `adopt_generation` completes the second step.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +37,14 @@ _RETENTIONS: Final = {"none": Retention.NONE, "manual": Retention.MANUAL, "check
 
 
 def retention(name: str) -> Retention:
-    """What a user calls it.  Raises Invalid."""
+    """The retention that a user names.  Raises Invalid."""
     if name not in _RETENTIONS:
         raise Invalid(f"{name!r} is no retention of a reader group: {', '.join(_RETENTIONS)}")
     return _RETENTIONS[name]
 
 
 def checkpoint_ms(seconds: float | None) -> int:
-    """Raises Invalid."""
+    """Seconds as the configuration has them; None: no automatic checkpoints.  Raises Invalid."""
     if seconds is None:
         return 0
     if not MIN_GROUP_CHECKPOINT_SECONDS <= seconds <= MAX_GROUP_CHECKPOINT_SECONDS:
@@ -52,7 +56,7 @@ def checkpoint_ms(seconds: float | None) -> int:
 async def resolve_bounds(
     session: Session, streams: Sequence[StreamName], where: CutLike
 ) -> dict[StreamName, Cut | None]:
-    """Where to begin, or to end, in each stream.  Raises NotFound, Invalid (a cut of another stream)."""
+    """The offsets at which to begin, or to end, in each stream.  Raises NotFound, Invalid (a cut of another stream)."""
     if where is None or where == "head":
         return dict.fromkeys(streams)
     if where == "tail":
@@ -60,12 +64,12 @@ async def resolve_bounds(
     cuts = cuts_by_stream(where)
     for stream in cuts:
         if stream not in streams:
-            raise Invalid(f"that is a cut of {stream}, which the group is not to read")
+            raise Invalid(f"a cut of {stream}, which the group does not read")
     return {stream: dict(cuts[stream].positions) if stream in cuts else None for stream in streams}
 
 
 def cuts_by_stream(to: CutLike) -> dict[StreamName, StreamCut]:
-    """What a user names as a place to begin, by stream.  Raises Invalid."""
+    """The cuts that a caller names, by stream.  Raises Invalid."""
     if isinstance(to, str):
         to = from_text(to)
     if to is None:
@@ -76,13 +80,14 @@ def cuts_by_stream(to: CutLike) -> dict[StreamName, StreamCut]:
 
 
 async def create_group(session: Session, name: GroupName, config: GroupConfig) -> tuple[SharedState, bool]:
-    """Make a group, or join in making it; its state and whether it is new.
+    """Create a group, or complete its creation; its state, and whether this call wrote it.
 
-    It keeps its configuration.  Raises NotFound (scope, a stream), Invalid, Exists (there is one, of other streams)."""
+    An existing group retains its configuration.  Raises NotFound (scope, a stream), Invalid, Exists (there is one, of
+    other streams)."""
     if not is_user_name(name.group):
         raise Invalid(f"{name.group!r} is no name for a reader group: letters, digits, '.' and '-', at most 250")
     if not config.starts:
-        raise Invalid(f"reader group {name} is to read no stream: give one at least")
+        raise Invalid(f"reader group {name} would read no stream: name one at least")
     if config.group_id == _NEW_ID:
         config = replace(config, group_id=session.env.random.bytes(16), generation=0)
     _check_order(config)
@@ -99,18 +104,18 @@ async def create_group(session: Session, name: GroupName, config: GroupConfig) -
 
 
 def _check_order(config: GroupConfig) -> None:
-    """Raises Invalid when a stream is to end before it begins."""
+    """Raises Invalid when a stream would end before it begins."""
     for stream, end in config.ends.items():
         start = config.starts.get(stream)
         if stream not in config.starts:
-            raise Invalid(f"there is an end for {stream}, which is not to be read")
+            raise Invalid(f"an end was given for {stream}, which the group does not read")
         for segment, offset in (end or {}).items():
             if 0 <= offset < (start or {}).get(segment, 0):
-                raise Invalid(f"{stream} is to end before it begins, in {stream.segment(segment)}")
+                raise Invalid(f"{stream} would end before it begins, in {stream.segment(segment)}")
 
 
 async def initial(session: Session, config: GroupConfig) -> Init:
-    """The state of a group that has read nothing.  Raises NotFound (a stream)."""
+    """The initial state of a generation.  Raises NotFound (a stream)."""
     start: dict[GroupSegment, int] = {}
     for stream, cut in config.starts.items():
         held = cut or await session.with_retry(lambda stream=stream: session.controller.head_segments(stream), 30.0)  # type: ignore[misc]
@@ -120,7 +125,7 @@ async def initial(session: Session, config: GroupConfig) -> Init:
 
 
 def end_cuts(config: GroupConfig) -> list[StreamCut | None]:
-    """Where the group ends in its streams."""
+    """The cuts at which the group ends."""
     return [None if cut is None else StreamCut(stream, cut) for stream, cut in config.ends.items()]
 
 
@@ -142,14 +147,14 @@ async def unread_bytes_after(session: Session, positions: Offsets, ends: Mapping
 
 
 async def adopt_generation(session: Session, shared: SharedState) -> None:
-    """Begin the generation that the controller has, when who changed the configuration did not come to that."""
+    """Begin the generation that the controller has, when the author of the change was lost before it could."""
     config = await calls.config_of(session, *shared.name)
     if shared.state.config.generation < config.generation:
         await begin_generation(session, shared, config)
 
 
 async def begin_generation(session: Session, shared: SharedState, config: GroupConfig) -> None:
-    """Begin anew under `config`, unless the group has come to its generation meanwhile."""
+    """Write the initial state of `config`, unless the group has reached its generation meanwhile."""
     init = await initial(session, config)
 
     def replace_older(state: GroupState) -> list[Init]:

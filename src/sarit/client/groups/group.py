@@ -1,6 +1,6 @@
-"""A reader group as those see it who do not read: its readers, checkpoints, what is unread, resets, its end.
+"""Reader groups for callers that do not read: readers, checkpoints, unread bytes, resets, the end of the data.
 
-Make one with `await client.reader_groups.create(...)`, open one with `await client.reader_groups.open(...)`.
+`ReaderGroups` is `client.reader_groups`: it creates, opens, lists and deletes groups.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group as last seen.  `readers`: reader -> its segments.  `waiting`: segments whose predecessors are not
-    read to their ends.  `checkpoints`: those under way."""
+    """A group as last fetched.  `readers`: reader -> its segments.  `waiting`: segments whose predecessors are not
+    read to their ends.  `checkpoints`: the pending ones."""
 
     name: str
     generation: int
@@ -76,13 +76,13 @@ class ReaderGroup:
     ) -> GroupReader:
         """Join as `name`.  Raises Conflict when a reader of that name is in the group, Invalid.
 
-        `skip_truncated`: go on behind data that was truncated instead of raising Truncated.
-        `death_timeout`: declare other readers offline that said nothing for so many seconds (each of ours says
-        something in time when it was given a time-out, too; Java's only while they are asked for events)."""
+        `skip_truncated`: continue after truncated data instead of raising Truncated.
+        `death_timeout`: declare other readers offline that sent no heartbeat for so many seconds.  Give it to all
+        readers: each then sends heartbeats in time (Java's readers only while they are asked for events)."""
         if not is_user_name(name):
             raise Invalid(f"{name!r} is no name for a reader: letters, digits, '.' and '-', at most 250")
         if death_timeout is not None and death_timeout < MIN_DEATH_TIMEOUT_SECONDS:
-            raise Invalid(f"a time-out of {death_timeout} s: it must be {MIN_DEATH_TIMEOUT_SECONDS} s or more")
+            raise Invalid(f"a death timeout of {death_timeout} s: it must be {MIN_DEATH_TIMEOUT_SECONDS} s or more")
         shared = await SharedState.open(self._session, self._shared.name)
         reader = GroupReader(self._session, shared, name, skip_truncated=skip_truncated, death_timeout=death_timeout)
         return await reader.open()
@@ -92,9 +92,9 @@ class ReaderGroup:
         return list((await self._shared.fetch()).readers)
 
     async def reader_offline(self, name: str, position: Position | None = None) -> bool:
-        """Declare a reader lost: others go on at `position`, its last one, or at its last checkpoint.
+        """Declare a reader lost: others continue at `position`, its last one, or at its last checkpoint.
 
-        Whether it was in the group.  Events behind that are read again."""
+        Returns whether it was in the group.  Events after that position are read again."""
 
         def remove(state: GroupState) -> list[Update]:
             known = dict(position.offsets) if position is not None else {}
@@ -103,7 +103,7 @@ class ReaderGroup:
         return await self._shared.update(remove)
 
     async def info(self) -> GroupInfo:
-        """Who reads what."""
+        """The assignment of segments to readers, and what is not assigned."""
         state = await self._shared.fetch()
         return GroupInfo(
             self.name,
@@ -121,22 +121,23 @@ class ReaderGroup:
     async def checkpoint(self, name: str, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> Checkpoint:
         """Begin a checkpoint and wait until all readers have passed it.
 
-        Raises Conflict (the name was used; too many are under way; it was given up; the readers were between two scales
-        of a stream, where no cut is), Unavailable after `timeout` seconds: it may be completed later."""
+        Raises Conflict (the name was used; too many are pending; it was abandoned; the readers were between two scales
+        of a stream, where no cut exists), Unavailable after `timeout` seconds: it may be completed later."""
 
         def begin(state: GroupState) -> list[Update]:
             if name in state.checkpoints.positions:
                 raise Conflict(f"group {self.name} has a checkpoint {name} already")
-            under_way = state.checkpoints.outstanding
-            if len(under_way) >= state.config.max_outstanding:
-                raise Conflict(f"group {self.name} has {len(under_way)} checkpoints under way: {', '.join(under_way)}")
+            pending = state.checkpoints.outstanding
+            if len(pending) >= state.config.max_outstanding:
+                raise Conflict(f"group {self.name} has {len(pending)} checkpoints pending: {', '.join(pending)}")
             return [CreateCheckpoint(name)]
 
         await self._shared.update(begin)
         return await self._wait_completed(name, timeout)
 
     async def stream_cuts(self, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> dict[StreamName, StreamCut]:
-        """Where the readers are now, all at once; they are not told.  Raises as `checkpoint` does."""
+        """A consistent cut of the readers' positions; nothing is handed out to their users.  Raises as `checkpoint`
+        does."""
         name = base64.b64encode(self._session.env.random.bytes(32)).decode() + SILENT
         await self._shared.update(lambda _: [CreateCheckpoint(name)])
         return dict((await self._wait_completed(name, timeout)).cuts)
@@ -147,24 +148,24 @@ class ReaderGroup:
 
         (positions,) = await self._wait_for(find, timeout)
         if positions is None:
-            raise Conflict(f"checkpoint {name} of group {self.name} was given up, or the group was reset")
+            raise Conflict(f"checkpoint {name} of group {self.name} was abandoned, or the group was reset")
         await self._shared.write(ClearCheckpointsBefore(name))
         cuts = await stream_cuts.cuts_of(self._session, positions, exact=True)
         return Checkpoint(name, {cut.stream: cut for cut in cuts})
 
     async def give_up_checkpoints(self) -> None:
-        """Give up the checkpoints that are not completed."""
+        """Abandon the pending checkpoints."""
         await self._shared.update(
             lambda state: [RemoveOutstandingCheckpoints()] if state.checkpoints.outstanding else []
         )
 
     async def last_checkpoint(self) -> dict[StreamName, StreamCut] | None:
         """The cuts of the last completed checkpoint; None if there was none in this generation."""
-        held = (await self._shared.fetch()).checkpoints.last
-        return None if held is None else {cut.stream: cut for cut in await stream_cuts.cuts_of(self._session, held)}
+        last = (await self._shared.fetch()).checkpoints.last
+        return None if last is None else {cut.stream: cut for cut in await stream_cuts.cuts_of(self._session, last)}
 
     async def unread_bytes(self) -> int:
-        """How much there is behind the last checkpoint (behind where readers began, when there was none)."""
+        """The unread bytes after the last checkpoint (after the segments' starting offsets, when there was none)."""
         state = await self._shared.fetch()
         at = state.checkpoints.last or state.positions()
         ends = [cut for cut in generations.end_cuts(state.config) if cut is not None]
@@ -172,10 +173,10 @@ class ReaderGroup:
         return counted
 
     async def update_retention_cut(self, *cuts: StreamCut) -> None:
-        """Say that nothing before these cuts is needed.  Raises Invalid unless the group's retention is "manual"."""
+        """Release the data before these cuts to retention.  Raises Invalid unless the group's retention is "manual"."""
         state = await self._shared.fetch()
         if state.config.retention != Retention.MANUAL:
-            raise Invalid(f"group {self.name} was made without retention='manual'")
+            raise Invalid(f"group {self.name} was created without retention='manual'")
         for cut in cuts:
             await calls.release(self._session, *self._shared.name, state.config, cut)
 
@@ -187,9 +188,9 @@ class ReaderGroup:
         *,
         config: GroupConfig | None = None,
     ) -> int:
-        """Begin anew: at a checkpoint, at cuts, or (None) at the last checkpoint, or where the group began.
+        """Start again: at a checkpoint, at cuts, or (None) at the last checkpoint, or where the group began.
 
-        All readers have to be opened again; theirs raise Conflict.  `config`: other streams, ends and settings.
+        All readers must be opened again; the present ones raise Conflict.  `config`: other streams, ends and settings.
         Returns the new generation.  Raises Invalid (cuts of other streams)."""
         for _ in range(generations.MAX_ATTEMPTS):
             state = await self._shared.fetch()
@@ -207,7 +208,7 @@ class ReaderGroup:
                 continue
             await generations.begin_generation(self._session, self._shared, replace(wanted, generation=generation))
             return generation
-        raise Unavailable(f"group {self.name} is changed by too many others at once; try again")
+        raise Unavailable(f"group {self.name} is changed by too many processes at once; try again")
 
     async def _wanted(
         self,
@@ -238,7 +239,7 @@ class ReaderGroup:
     # -- notifications --------------------------------------------------------------------------------
 
     async def segments_changed(self) -> AsyncIterator[tuple[int, int]]:
-        """How many segments can be read and how many readers there are: now, and whenever that changes."""
+        """The number of readable segments and the number of readers: now, and after every change."""
         seen: tuple[int, int] | None = None
         while True:
             counts = await self._wait_for(functools.partial(_counts, last=seen), None)
@@ -252,7 +253,7 @@ class ReaderGroup:
         await self._wait_for(lambda state: True if state.at_end else None, timeout)
 
     async def _wait_for(self, find: Callable[[GroupState], T | None], timeout: float | None) -> T:
-        """What `find` finds in the state once it is not None."""
+        """The result of `find(state)` once it is not None."""
         follower = StateFollower(self._shared.synchronizer)
         try:
             async with asyncio.timeout(timeout):
@@ -262,7 +263,7 @@ class ReaderGroup:
                         return found
                     await follower.wait(GROUP_POLL_SECONDS)
         except TimeoutError:
-            raise Unavailable(f"group {self.name}: it did not come to that within {timeout} s") from None
+            raise Unavailable(f"group {self.name}: the condition was not met within {timeout} s") from None
         finally:
             follower.end()
 
@@ -273,7 +274,7 @@ def _counts(state: GroupState, last: tuple[int, int] | None) -> tuple[int, int] 
 
 
 class ReaderGroups:
-    """Belongs to one client.  Groups are named "scope/group"."""
+    """The reader groups of one client.  A group is named "scope/group"."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -292,12 +293,12 @@ class ReaderGroups:
         retention: str = "none",
         max_outstanding_checkpoints: int = 3,
     ) -> ReaderGroup:
-        """A group that reads these streams; the one there is, as it was made, if it reads the same streams.
+        """Create a group that reads these streams; an existing group of the same streams is returned unchanged.
 
         `start`, `end`: "head", "tail" (as of now), a cut or its text, or several cuts; `end` None: follow the tail
-        until the streams are sealed.  `automatic_checkpoint`: every so many seconds; None: only those asked for.
-        `retention` ("none", "manual", "checkpoint"): of streams with a retention policy, what is kept for the group:
-        nothing, what it has not released, or what lies behind its last checkpoint.
+        until the streams are sealed.  `automatic_checkpoint`: the interval in seconds; None: explicit checkpoints only.
+        `retention` ("none", "manual", "checkpoint"): of streams with a retention policy, what is retained for the
+        group: nothing, what it has not released, or the data after its last checkpoint.
         Raises NotFound (scope, stream), Invalid, Exists (it reads other streams)."""
         group = group_name(name)
         names = [streams] if isinstance(streams, str | StreamName) else list(streams)
@@ -315,7 +316,7 @@ class ReaderGroups:
         """A group that exists.  Raises NotFound."""
         shared = await SharedState.open(self._session, group_name(name))
         if not shared.synchronizer.known:
-            raise NotFound(f"reader group {name} was not begun by its creator: create it again")
+            raise NotFound(f"reader group {name} was not completed by its creator: create it again")
         return ReaderGroup(self._session, shared)
 
     async def list(self, scope: str) -> list[str]:

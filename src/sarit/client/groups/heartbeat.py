@@ -1,8 +1,9 @@
-"""What goes on in the background of a group's reader: it follows the state, says that it is there, and watches others.
+"""The background task of a reader: it follows the group's state, reports progress, and detects failed readers.
 
-How far it is, it tells every so many seconds as there are readers, and one more: a state of many readers is not written
-more often than one of few.  Who was given a time-out tells it often enough, and declares those offline who told
-nothing for so long; their segments go on at their last checkpoint.
+Theory of operation.  Each reader reports its distance (its positions) to the state; every report counts as a heartbeat.
+The interval grows with the number of readers, so that the write rate of a group does not.  A reader with a death
+timeout reports at least `HEARTBEATS_PER_DEATH_TIMEOUT` times in it.  It also declares readers offline from which it saw
+no heartbeat for the whole timeout; their segments continue at their last checkpoint.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """`failure`: what ended it, once something did."""
+    """`failure`: what ended the task; None while it runs."""
 
     def __init__(
         self,
@@ -67,10 +68,10 @@ class Heartbeat:
         return f"Heartbeat({self._shared.name}, {self._reader}, {self.failure})"
 
     async def run(self) -> None:
-        """Until the reader is not in the group any more."""
+        """Run until the reader is not in the group any more."""
         try:
             await self._follow()
-        except Exception as error:  # any: the reader would wait for ever for changes that nobody fetches
+        except Exception as error:  # of any kind: the reader would wait for ever for changes
             self.failure = error
             self._wake()
 
@@ -103,7 +104,7 @@ class Heartbeat:
         )
 
     async def _finish_config_change(self, state: GroupState, now: float) -> None:
-        """Finish a change of the configuration whose author is gone."""
+        """Complete a configuration change whose author was lost before it did."""
         if not state.updating:
             self._updating_since = None
         elif self._updating_since is None:
@@ -113,23 +114,23 @@ class Heartbeat:
             await generations.adopt_generation(self._session, self._shared)
 
     async def _remove_failed_readers(self, state: GroupState) -> None:
-        """Declare those offline who told nothing for the whole time-out."""
+        """Declare readers offline that sent no heartbeat for the whole death timeout."""
         if self._failure_detector is None:
             return
         heartbeats = {reader: state.heartbeats.get(reader, 0) for reader in state.assigned if reader != self._reader}
-        silent = self._failure_detector.observe(heartbeats, self._clock.monotonic())
-        if not silent:
+        failed = self._failure_detector.observe(heartbeats, self._clock.monotonic())
+        if not failed:
             return
 
-        def decide(newest: GroupState) -> list[Update]:
+        def decide(newest: GroupState) -> list[Update]:  # a heartbeat in between saves its reader
             return [
                 RemoveReader(reader, {})
-                for reader, count in silent.items()
+                for reader, count in failed.items()
                 if reader in newest.assigned and newest.heartbeats.get(reader, 0) == count
             ]
 
         if await self._shared.update(decide):
-            log.warning("readers %s of %s were silent for too long: offline", sorted(silent), self._shared.name)
+            log.warning("readers %s of %s sent no heartbeat in time: offline", sorted(failed), self._shared.name)
 
     def end(self) -> None:
         """Stop following."""

@@ -1,25 +1,39 @@
-"""A reader's part in its group: what it writes to the shared state, and when (what to read is in `reader.py`).
+"""What one reader writes to the state of its group, and when (`reader.py` reads the events).
 
-Theory of operation.  A task follows the state, so that the reader knows of changes at once (`heartbeat.py`).  All that
-concerns segments and checkpoints is done by `manage`, which the reader calls between two events; at that moment
-everything it handed out counts as consumed.
+Theory of operation.  `Heartbeat` follows the state in a task of its own.  Everything that moves segments or passes
+checkpoints happens in a *round* (`manage`), which the reader runs between two events.  At that moment everything it
+has handed out counts as consumed, so its positions are exact.  A round is a row of `ROUNDS`:
 
-    passed a checkpoint?   write where we stand; complete segments that ended; give some away if we have too many
-    a checkpoint is due?   hand it out: it counts as passed with the next call.  Silent ones are passed here
-    free segments?         wait as long as `assignment.py` says, and take our share
+    checkpoint     automatic     steps of the round, in this order
+    handed out     checkpoints
+    ------------   -----------   ---------------------------------------------------------
+    yes            on or off     pass it, complete, release, publish, checkpoint, acquire
+    no             on            checkpoint, acquire
+    no             off           complete, release, checkpoint, acquire
 
-A segment is released or completed right behind a checkpoint only, as in Java: the user may store positions at
-checkpoints alone, and nobody else may go on behind what is not stored.  So that successors need not wait for the next
-regular checkpoint, a reader at the end of a segment (or with too many) begins one early.  With automatic checkpoints
-off, nothing waits: whoever asks for the next event is done with those before.
+    pass         write our positions: the user has stored what belongs to the checkpoint, and asks for more
+    complete     report the segments that we have read to their ends; their successors become available
+    release      give segments back when our load is above the others' (`assignment.to_release`), after a delay
+    publish      report the completed checkpoint to the controller, when retention follows checkpoints
+    checkpoint   `next_checkpoint` decides: hand one out, pass a silent one, begin an automatic one
+    acquire      take our share of the unassigned segments (`assignment.to_acquire`), after a delay
 
-What is known of our segments is never guessed from what was sent, but from the state: after an error or a
-cancellation we fetch before anything else is handed out.
+A round that hands out a checkpoint ends there: acquiring would change what the checkpoint is to record.
+
+Invariant: with automatic checkpoints, a segment is completed or released right after a checkpoint only, as in Java.
+The user may store positions at checkpoints alone, and nobody else may continue after a position that is not stored.
+So that successors need not wait for the next regular checkpoint, a reader at the end of a segment, or with too many
+segments, begins a checkpoint early.  Without automatic checkpoints nothing waits: a call for the next event says that
+the events before it are consumed.
+
+Invariant: which segments are ours is read from the state, never concluded from what we sent.  After an error or a
+cancellation the state is fetched again before anything is handed out.
 """
 
 from __future__ import annotations
 
 import logging
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.groups import assignment, calls, stream_cuts
@@ -36,12 +50,12 @@ from sarit.client.groups.state import (
     Update,
     UpdateDistance,
 )
-from sarit.client.groups.values import UNBOUNDED, GroupSegment, KeyPart
+from sarit.client.groups.values import UNBOUNDED, GroupSegment, KeyPart, Retention
 from sarit.core.errors import Conflict, SaritError
 from sarit.core.limits import GROUP_EARLY_CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from sarit.client.core.session import Session
     from sarit.client.groups.shared import SharedState
@@ -51,7 +65,122 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RELEASING: Final = 2  # retention at the last checkpoint
+
+class Step(Enum):
+    """What a round may do; the essay above says what each is."""
+
+    PASS = "pass"
+    COMPLETE = "complete"
+    RELEASE = "release"
+    PUBLISH = "publish"
+    CHECKPOINT = "checkpoint"
+    ACQUIRE = "acquire"
+
+
+# (a checkpoint was handed out, automatic checkpoints are on) -> the steps of the round.
+_AFTER_CHECKPOINT: Final = (Step.PASS, Step.COMPLETE, Step.RELEASE, Step.PUBLISH, Step.CHECKPOINT, Step.ACQUIRE)
+ROUNDS: Final[Mapping[tuple[bool, bool], tuple[Step, ...]]] = {
+    (True, True): _AFTER_CHECKPOINT,
+    (True, False): _AFTER_CHECKPOINT,
+    (False, True): (Step.CHECKPOINT, Step.ACQUIRE),
+    (False, False): (Step.COMPLETE, Step.RELEASE, Step.CHECKPOINT, Step.ACQUIRE),
+}
+
+
+class Next(Enum):
+    """What to do about checkpoints."""
+
+    NOTHING = "nothing"
+    HAND_OUT = "hand out"
+    PASS_SILENTLY = "pass silently"
+    BEGIN = "begin"
+
+
+def next_checkpoint(state: GroupState, reader: str, automatic_due: bool) -> tuple[Next, str]:
+    """What a reader is to do about checkpoints now, and with which one (pure)."""
+    name = state.checkpoints.next_for(reader)
+    if name is not None:
+        return (Next.PASS_SILENTLY if is_silent(name) else Next.HAND_OUT), name
+    return (Next.BEGIN if automatic_due else Next.NOTHING), ""
+
+
+class Timers:
+    """When a reader's turn comes (pure); all times are seconds of the monotonic clock.
+
+    A delay begins when its cause is first seen, and ends when the cause is gone; evaluating it again does not restart
+    it."""
+
+    __slots__ = ("_acquire_at", "_checkpoint_at", "_last_checkpoint", "_reader", "_release_at", "_unassigned_since")
+
+    def __init__(self, reader: str, state: GroupState, now: float) -> None:
+        self._reader = reader
+        self._unassigned_since: float | None = None
+        self._acquire_at: float | None = None
+        self._release_at: float | None = None
+        self.checkpoint_written(state, now)
+
+    def __repr__(self) -> str:
+        times = f"checkpoint {self._checkpoint_at}, release {self._release_at}, acquire {self._acquire_at}"
+        return f"Timers({self._reader}, {times})"
+
+    def checkpoint_written(self, state: GroupState, now: float) -> None:
+        """A checkpoint was begun or passed: the next automatic one is an interval away."""
+        self._last_checkpoint = now
+        self._checkpoint_at = now + state.config.checkpoint_ms / 1000
+
+    def released(self) -> None:
+        """Segments were released.  They are unassigned now, and we leave them to others for the whole delay."""
+        self._release_at = self._unassigned_since = None
+
+    def acquired(self) -> None:
+        """Segments were acquired."""
+        self._unassigned_since = None
+
+    def checkpoint_due(self, state: GroupState, now: float, any_ended: bool) -> bool:
+        """Whether to begin an automatic checkpoint."""
+        if not state.config.checkpoint_ms or state.checkpoints.pending:
+            return False
+        if now >= self._checkpoint_at:
+            return True
+        early = any_ended or self.release_due(state, now)
+        return early and now >= self._last_checkpoint + GROUP_EARLY_CHECKPOINT_SECONDS
+
+    def release_due(self, state: GroupState, now: float) -> bool:
+        """Whether it is our turn to release segments."""
+        if not assignment.to_release(state, self._reader):
+            self._release_at = None
+            return False
+        if self._release_at is None:
+            self._release_at = now + assignment.release_delay_seconds(state, self._reader)
+        return now >= self._release_at
+
+    def acquire_due(self, state: GroupState, now: float) -> bool:
+        """Whether it is our turn to acquire segments."""
+        if not state.unassigned:
+            self._unassigned_since = self._acquire_at = None
+            return False
+        if self._unassigned_since is None:
+            self._unassigned_since = now
+        self._acquire_at = self._unassigned_since + assignment.acquire_delay_seconds(state, self._reader)
+        return now >= self._acquire_at
+
+    def next_round_at(self, state: GroupState, now: float, any_ended: bool) -> float:
+        """When the next round is due if nothing changes until then."""
+        times = [now + state.config.refresh_ms / 1000]
+        self.acquire_due(state, now)
+        self.release_due(state, now)
+        if self._acquire_at is not None:
+            times.append(self._acquire_at)
+        if state.config.checkpoint_ms and not state.checkpoints.pending:
+            early = self._last_checkpoint + GROUP_EARLY_CHECKPOINT_SECONDS
+            times.append(self._checkpoint_at)
+            if any_ended:
+                times.append(early)
+            if self._release_at is not None:
+                times.append(max(early, self._release_at))
+        elif self._release_at is not None and not state.config.checkpoint_ms:
+            times.append(self._release_at)
+        return max(min(times), now)
 
 
 class Member:
@@ -75,83 +204,85 @@ class Member:
         self._positions = positions
         self.heartbeat = Heartbeat(session, shared, reader, self.is_current, self.distance, wake, death_timeout)
         self._joined = shared.state.joined.get(reader)
-        self._evaluated_revision: object = None
-        self._evaluated_ended = 0  # how many segments at their ends `manage` knew of
+        self._timers = Timers(reader, shared.state, self._clock.monotonic())
+        self._handed_out: str | None = None  # the checkpoint that counts as passed with the next call
+        self._round_revision: object = None  # the state, and how many ended segments, that the last round saw
+        self._round_ended = 0
+        self._next_round_at = 0.0
         self._state_is_stale = True
-        self._next_evaluation_at = 0.0
-        self._open_checkpoint: str | None = None
-        self._unassigned_since: float | None = None  # for how long we know that there are segments nobody has
-        self._acquire_at: float | None = None
-        self._release_at: float | None = None
-        self._checkpoint_at = self._clock.monotonic() + shared.state.config.checkpoint_ms / 1000
-        self._last_checkpoint = self._clock.monotonic()
+        self._steps: dict[Step, Callable[[], Awaitable[None]]] = {
+            Step.PASS: self._pass_handed_out,
+            Step.COMPLETE: self._complete_ended,
+            Step.RELEASE: self._release,
+            Step.PUBLISH: self._publish,
+            Step.CHECKPOINT: self._checkpoint,
+            Step.ACQUIRE: self._acquire,
+        }
 
     def __repr__(self) -> str:
-        return f"Member({self.shared.name}, {self.reader}, at checkpoint {self._open_checkpoint})"
+        return f"Member({self.shared.name}, {self.reader}, at checkpoint {self._handed_out})"
 
     @property
     def at_end(self) -> bool:
-        """Whether the group has read everything, at last sight."""
+        """Whether the group had read everything when the state was last fetched."""
         return self.shared.state.at_end
 
     def is_current(self, state: GroupState) -> bool:
-        """Whether this reader is in the group, and not a later one of the same name."""
+        """Whether this reader is in the group: this one, not a later reader of the same name."""
         return self.reader in state.assigned and state.joined.get(self.reader, self._joined) == self._joined
 
     def due(self) -> bool:
-        """Whether there is something to manage."""
-        if self._state_is_stale or self._open_checkpoint is not None or self.heartbeat.failure is not None:
+        """Whether a round is due.  Called per event: it must stay cheap."""
+        if self._state_is_stale or self._handed_out is not None or self.heartbeat.failure is not None:
             return True
-        if len(self._sources.ended) != self._evaluated_ended:
+        if len(self._sources.ended) != self._round_ended:
             return True
-        return (
-            self._evaluated_revision is not self.shared.revision or self._clock.monotonic() >= self._next_evaluation_at
-        )
+        changed = self._round_revision is not self.shared.revision
+        return changed or self._clock.monotonic() >= self._next_round_at
 
     def seconds_until_due(self) -> float:
-        """After how long there is, if nothing happens."""
-        return max(0.0, self._next_evaluation_at - self._clock.monotonic())
+        """How long until a round is due if nothing changes."""
+        return max(0.0, self._next_round_at - self._clock.monotonic())
 
-    # -- between two events -----------------------------------------------------------------------
+    # -- a round ----------------------------------------------------------------------------------
 
     async def manage(self) -> str | None:
-        """Do what is due; the checkpoint to hand out, if there is one.
+        """Run one round; the checkpoint to hand out, or None.
 
         Raises Conflict when the reader is not in the group any more."""
         if self.heartbeat.failure is not None:
             raise self.heartbeat.failure
         if self._state_is_stale:
             await self.shared.fetch()
-        self._state_is_stale = True
+        self._state_is_stale = True  # until the end of the round: a step may fail, or be cancelled
         self._update_sources()
-        passed = False
-        if self._open_checkpoint is not None:
-            await self._pass_checkpoint(self._open_checkpoint)
-            passed, self._open_checkpoint = True, None
-        if passed or not self._state().config.checkpoint_ms:
-            await self._complete_and_release()
-        if passed:
-            await self._publish()
-        self._open_checkpoint = await self._next_checkpoint()
-        if self._open_checkpoint is None:
-            await self._acquire()
+        automatic = bool(self._state().config.checkpoint_ms)
+        for step in ROUNDS[self._handed_out is not None, automatic]:
+            await self._steps[step]()
+            if step is Step.CHECKPOINT and self._handed_out is not None:
+                break
         self._update_sources()
-        self._evaluated_revision, self._state_is_stale = self.shared.revision, False
-        self._schedule_next()
-        return self._open_checkpoint
+        self._round_revision, self._state_is_stale = self.shared.revision, False
+        self._round_ended = len(self._sources.ended)
+        self._next_round_at = self._timers.next_round_at(self._state(), self._clock.monotonic(), self._any_ended)
+        return self._handed_out
+
+    @property
+    def _any_ended(self) -> bool:
+        return bool(self._sources.ended)
 
     def _state(self) -> GroupState:
         """The state, with this reader in it."""
         state = self.shared.state
         if not self.is_current(state):
             raise Conflict(
-                f"reader {self.reader} is not in group {self.shared.name} any more: the group was reset, or somebody "
-                "declared the reader offline; its segments are others' now.  Open a new reader"
+                f"reader {self.reader} is not in group {self.shared.name} any more: the group was reset, or the reader "
+                "was declared offline; its segments belong to other readers now.  Open a new reader"
             )
         return state
 
     def _update_sources(self) -> None:
-        """Read the segments that are ours, and no others."""
+        """Read the segments assigned to us, and no others."""
         state = self._state()
         owned = state.assigned[self.reader]
         for segment in self._sources.segments:
@@ -164,6 +295,11 @@ class Member:
 
     # -- checkpoints --------------------------------------------------------------------------------
 
+    async def _pass_handed_out(self) -> None:
+        assert self._handed_out is not None
+        await self._pass_checkpoint(self._handed_out)
+        self._handed_out = None
+
     async def _pass_checkpoint(self, checkpoint: str) -> None:
         positions = dict(self._positions())
 
@@ -175,31 +311,24 @@ class Member:
             return [CheckpointReader(checkpoint, self.reader, positions)]
 
         await self.shared.update(decide)
-        now = self._clock.monotonic()
-        self._last_checkpoint = now
-        self._checkpoint_at = now + self._state().config.checkpoint_ms / 1000
+        self._timers.checkpoint_written(self._state(), self._clock.monotonic())
 
-    async def _next_checkpoint(self) -> str | None:
+    async def _checkpoint(self) -> None:
+        """Pass silent checkpoints and begin an automatic one, until one is to be handed out or nothing is to be
+        done."""
         while True:
             state = self._state()
-            name = state.checkpoints.next_for(self.reader)
-            if name is not None and not is_silent(name):
-                return name
-            if name is not None:
+            due = self._timers.checkpoint_due(state, self._clock.monotonic(), self._any_ended)
+            action, name = next_checkpoint(state, self.reader, due)
+            if action is Next.NOTHING:
+                return
+            if action is Next.HAND_OUT:
+                self._handed_out = name
+                return
+            if action is Next.PASS_SILENTLY:
                 await self._pass_checkpoint(name)
-            elif not self._checkpoint_due(state):
-                return None
             else:
                 await self._begin_checkpoint()
-
-    def _checkpoint_due(self, state: GroupState) -> bool:
-        if not state.config.checkpoint_ms or state.checkpoints.pending:
-            return False
-        now = self._clock.monotonic()
-        if now >= self._checkpoint_at:
-            return True
-        early = bool(self._sources.ended) or self._release_due(state, now)
-        return early and now >= self._last_checkpoint + GROUP_EARLY_CHECKPOINT_SECONDS
 
     async def _begin_checkpoint(self) -> None:
         name = _uuid_text(self._session.env.random.bytes(16))
@@ -210,47 +339,30 @@ class Member:
             return [CreateCheckpoint(name), ClearCheckpointsBefore(name)]
 
         await self.shared.update(decide)
-        now = self._clock.monotonic()
-        self._last_checkpoint = now
-        self._checkpoint_at = now + self._state().config.checkpoint_ms / 1000
+        self._timers.checkpoint_written(self._state(), self._clock.monotonic())
 
     async def _publish(self) -> None:
-        """Tell the controller of the last checkpoint, when retention goes by that and this reader completed it."""
+        """Report the last checkpoint to the controller, when retention follows it and nobody has reported it yet."""
         state = self.shared.state
-        held = state.checkpoints
-        if state.config.retention != RELEASING or held.published or held.last is None:
+        checkpoints = state.checkpoints
+        if state.config.retention != Retention.AUTOMATIC or checkpoints.published or checkpoints.last is None:
             return
-        for cut in await stream_cuts.cuts_of(self._session, held.last):
+        for cut in await stream_cuts.cuts_of(self._session, checkpoints.last):
             try:
                 await calls.release(self._session, *self.shared.name, state.config, cut)
-            except (Conflict, SaritError) as error:
-                log.warning("group %s: what was read of %s is not released: %s", self.shared.name, cut.stream, error)
+            except SaritError as error:
+                log.warning("group %s: the cut read of %s was not released: %s", self.shared.name, cut.stream, error)
         await self.shared.write(CheckpointPublished(True))
 
     # -- segments -----------------------------------------------------------------------------------
 
-    async def _complete_and_release(self) -> None:
-        """Complete what was read to its end, and give away what is too much."""
+    def _may_transfer(self, state: GroupState) -> bool:
+        """No segment changes hands before we have passed every open checkpoint: its cut would miss the segment."""
+        return self.reader in state.assigned and state.checkpoints.next_for(self.reader) is None
+
+    async def _complete_ended(self) -> None:
         for segment in list(self._sources.ended):
             await self._complete(segment)
-        if not self._release_due(self._state(), self._clock.monotonic()):
-            return
-        positions = self._positions()
-
-        def decide(state: GroupState) -> list[Update]:
-            if not self._may_transfer(state):
-                return []
-            chosen = [s for s in assignment.to_release(state, self.reader) if s in positions]
-            released: list[Update] = [ReleaseSegment(self.reader, s, positions[s]) for s in chosen]
-            return [*released, self.distance(state)] if released else []
-
-        if await self.shared.update(decide):
-            log.info("reader %s of %s has given segments away", self.reader, self.shared.name)
-        self._release_at = self._unassigned_since = None
-        self._update_sources()
-
-    def _may_transfer(self, state: GroupState) -> bool:
-        return self.reader in state.assigned and state.checkpoints.next_for(self.reader) is None
 
     async def _complete(self, segment: GroupSegment) -> None:
         successors: dict[GroupSegment, frozenset[GroupSegment]] = {}
@@ -271,17 +383,25 @@ class Member:
         await self.shared.update(decide)
         self._update_sources()
 
-    def _release_due(self, state: GroupState, now: float) -> bool:
-        if not assignment.to_release(state, self.reader):
-            self._release_at = None
-            return False
-        if self._release_at is None:
-            self._release_at = now + assignment.release_delay_seconds(state, self.reader)
-        return now >= self._release_at
+    async def _release(self) -> None:
+        if not self._timers.release_due(self._state(), self._clock.monotonic()):
+            return
+        positions = self._positions()
+
+        def decide(state: GroupState) -> list[Update]:
+            if not self._may_transfer(state):
+                return []
+            chosen = [s for s in assignment.to_release(state, self.reader) if s in positions]
+            released: list[Update] = [ReleaseSegment(self.reader, s, positions[s]) for s in chosen]
+            return [*released, self.distance(state)] if released else []
+
+        if await self.shared.update(decide):
+            log.info("reader %s of %s has released segments", self.reader, self.shared.name)
+        self._timers.released()
+        self._update_sources()
 
     async def _acquire(self) -> None:
-        now = self._clock.monotonic()
-        if not self._acquire_due(self._state(), now):
+        if not self._timers.acquire_due(self._state(), self._clock.monotonic()):
             return
 
         def decide(state: GroupState) -> list[Update]:
@@ -291,44 +411,14 @@ class Member:
             return [*taken, self.distance(state)] if taken else []
 
         await self.shared.update(decide)
-        self._unassigned_since = None
-
-    def _acquire_due(self, state: GroupState, now: float) -> bool:
-        """Whether it is our turn to take segments; `_acquire_at` says when it will be."""
-        if not state.unassigned:
-            self._unassigned_since = self._acquire_at = None
-            return False
-        if self._unassigned_since is None:
-            self._unassigned_since = now
-        self._acquire_at = self._unassigned_since + assignment.acquire_delay_seconds(state, self.reader)
-        return now >= self._acquire_at
+        self._timers.acquired()
 
     def distance(self, state: GroupState) -> UpdateDistance:
-        """How far this reader is, and that it is there."""
-        # Java's readers tell the time as their lag (a known mistake of theirs); sizes must be comparable.
+        """The update that reports our positions, and that we are alive."""
+        # Java's readers report a point in time where a lag is meant (a known defect); loads must stay comparable.
         positions = {s: at for s, at in self._positions().items() if s in state.assigned.get(self.reader, ())}
         ranges = {segment: state.ranges.get(segment) for segment in positions}
         return UpdateDistance(self.reader, self._clock.wall_ms(), positions, ranges)
-
-    def _schedule_next(self) -> None:
-        """When there will be something to do if nothing happens."""
-        state, now = self._state(), self._clock.monotonic()
-        times = [now + state.config.refresh_ms / 1000]
-        self._acquire_due(state, now)
-        self._release_due(state, now)
-        if self._acquire_at is not None:
-            times.append(self._acquire_at)
-        if state.config.checkpoint_ms and not state.checkpoints.pending:
-            early = self._last_checkpoint + GROUP_EARLY_CHECKPOINT_SECONDS
-            times.append(self._checkpoint_at)
-            if self._sources.ended:
-                times.append(early)
-            if self._release_at is not None:
-                times.append(max(early, self._release_at))
-        elif self._release_at is not None and not state.config.checkpoint_ms:
-            times.append(self._release_at)
-        self._next_evaluation_at = max(min(times), now)
-        self._evaluated_ended = len(self._sources.ended)
 
 
 def _uuid_text(data: bytes) -> str:

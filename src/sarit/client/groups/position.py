@@ -1,9 +1,9 @@
-"""Where a reader of a group stands, and checkpoints, as values to store: Java's bytes (naming.md par. 5).
+"""The position of a group's reader, and checkpoints, as values to store: Java's bytes (naming.md par. 5).
 
     position    v0 r0: {segment name: offset as compact long}, r1: {segment name: low float64, high float64}
     checkpoint  v0 r0: name, {stream: stream cut}
 
-An offset of -1, the end of a segment that is gone, is stored as the largest compact long.
+An offset of -1, the end of a deleted segment, is stored as the largest compact long.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _NO_PART: Final = (-1.0, -1.0)
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a reader stands in the segments it owns: behind the last event it was handed.
+    """The offsets of a reader in its segments, after the last event it handed out.
 
-    Store `to_bytes()` with what came of the events; give it to `reader_offline` when the reader is lost."""
+    Store `to_bytes()` with the results of the events; pass it to `reader_offline` when the reader is lost."""
 
     offsets: Offsets
     ranges: Ranges = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A consistent cut of all that a group reads: `group.reset(checkpoint)` reads everything behind it again."""
+    """A consistent cut of all that a group reads: `group.reset(checkpoint)` reads everything after it again."""
 
     name: str
     cuts: Mapping[StreamName, StreamCut]
@@ -98,5 +98,5 @@ def _revisions(data: bytes, what: str) -> dict[int, bytes]:
     cursor = Cursor(data)
     version, revisions = cursor.single()
     if version != 0 or 0 not in revisions or not cursor.at_end:
-        raise Invalid(f"this is no {what} of a reader group")
+        raise Invalid(f"these bytes are not a {what} of a reader group")
     return revisions

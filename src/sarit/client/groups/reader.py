@@ -1,10 +1,13 @@
-"""One reader of a group: events of the segments it owns, checkpoints, and its position.
+"""One reader of a group: the events of its segments, its checkpoints, and its position.
 
-Whatever is handed out counts as consumed when the next thing is asked for, or the reader is closed.  A block that an
-error leaves has not consumed it: that event (or batch) comes again, to whoever reads the segment next.  Between two
-events (or batches) the reader does its part in the group (`member.py`), so a user who stops asking holds up checkpoints
-and keeps its segments.  When the store is away that takes longer than a time-out allows: it goes on in a task of its
-own then, which the next call waits for before it hands out anything.
+Invariant: what was handed out counts as consumed when the next call is made, or the reader is closed.  A block that
+ends with an error has not consumed it: that event (or batch) is handed out again by whichever reader has the segment
+next.
+
+Between two events (or batches) the reader runs a round of its membership in the group (`member.py`).  So a user who
+stops calling delays checkpoints, and the reader retains its segments.  A round may outlast the call's timeout when the
+store is not available.  It then continues in a task of its own, which the next call awaits before it hands out
+anything.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class GroupEvent:
-    """An event, where it begins, and where its reader stood behind it."""
+    """An event, its offset, and the position of its reader after it."""
 
     __slots__ = ("_offsets_before", "_ranges", "event", "offset", "segment")
 
@@ -56,19 +59,19 @@ class GroupEvent:
 
     @property
     def position(self) -> Position:
-        """Behind this event: store it with what came of the event."""
-        behind = self.offset + EVENT_HEADER_BYTES + len(self.event)
-        return Position({**self._offsets_before, self.segment: behind}, self._ranges)
+        """The position after this event: store it together with the result of processing the event."""
+        after = self.offset + EVENT_HEADER_BYTES + len(self.event)
+        return Position({**self._offsets_before, self.segment: after}, self._ranges)
 
     @property
     def pointer(self) -> EventPointer:
-        """Where it is, to fetch it again with `client.stream(...).fetch_event`."""
+        """The pointer with which `client.stream(...).fetch_event` fetches the event again."""
         return EventPointer(*self.segment, self.offset, EVENT_HEADER_BYTES + len(self.event))
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEvent:
-    """A checkpoint has to be passed: store the position (and what else belongs to it), then ask for the next event."""
+    """A checkpoint to pass: store the position and what belongs to it, then read on."""
 
     name: str
     position: Position
@@ -76,7 +79,7 @@ class CheckpointEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Events of one segment in order, the first of them at `offset`; `position` is behind the last."""
+    """Events of one segment in order, the first at byte `offset`; `position` is after the last."""
 
     events: list[bytes]
     segment: GroupSegment
@@ -86,7 +89,7 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class ArrowBatch:
-    """A record batch (event, segment, offset) of one segment; `position` is behind the last event."""
+    """A record batch (event, segment, offset) of one segment; `position` is after the last event."""
 
     events: pa.RecordBatch
     segment: GroupSegment
@@ -94,11 +97,11 @@ class ArrowBatch:
 
 
 class GroupReader:
-    """Reads its share of what a group reads.  Make one with `await group.reader(name)`; for one task at a time.
+    """Reads the segments assigned to it.  Create one with `await group.reader(name)`; for one task at a time.
 
-    As a block it is closed at the end; when an error leaves the block, what was handed out last comes again.
-    All that reads raises Conflict when the reader is not in the group any more (a reset, or somebody declared it
-    offline), Truncated when data it was to read was truncated, Invalid when it is closed."""
+    Use it as a block, which closes it.  When an error leaves the block, what was handed out last is read again.
+    The reading methods raise Conflict when the reader is not in the group any more (the group was reset, or the reader
+    was declared offline), Truncated when unread data was truncated, Invalid when the reader is closed."""
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class GroupReader:
         self._sources = Sources(session, self._notify, skip_truncated)
         self._death_timeout = death_timeout
         self._member: Member | None = None
-        self._leaving: tuple[Member, Offsets] | None = None  # closed, and the group does not know it yet
+        self._leaving: tuple[Member, Offsets] | None = None  # closed here, but not yet removed from the group's state
         self._current: Events | None = None
         self._source: Source | None = None
         self._offsets_before: dict[GroupSegment, int] = {}
@@ -152,28 +155,28 @@ class GroupReader:
         self._heartbeat_task = self._session.background.spawn(self._member.heartbeat.run(), f"reader {self.name}")
         return self
 
-    # -- what is known ------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------
 
     @property
     def segments(self) -> list[GroupSegment]:
-        """The segments that are this reader's now."""
+        """The segments assigned to this reader."""
         return sorted(self._sources.segments)
 
     @property
     def at_end(self) -> bool:
-        """Whether the whole group has read everything, at last sight: the ends given, or sealed streams."""
+        """Whether the whole group had read everything when its state was last fetched: up to its ends, or sealed
+        streams."""
         return self._member is not None and self._member.at_end
 
     def position(self) -> Position:
-        """Behind the last event handed out, exactly."""
+        """The position after the last event handed out."""
         return Position(self._positions(), self._shared.state.ranges)
 
     async def time_window(self, stream: StreamName | str) -> TimeWindow:
-        """Between which times the group stands in one of its streams: what is of `lower` or before does not come any
-        more, to no reader.
+        """The time window of the group in one of its streams: no reader will read an event of `lower` or before.
 
-        How far the others are is told every few seconds, so the window lies a little behind; after a reader was lost,
-        its last events come again.  Raises Invalid (the group does not read the stream), Unavailable."""
+        Readers report their positions every few seconds, so the window lags a little.  After a reader was lost, its
+        last events are read again.  Raises Invalid (the group does not read the stream), Unavailable."""
         name = StreamName.parse(stream) if isinstance(stream, str) else stream
         return await self._windows.at(name, self._shared.state, self._positions())
 
@@ -208,8 +211,8 @@ class GroupReader:
         assert self._source is not None
         self._handed_out_offset = offset = self._event_offset
         events = list(found.left) if most >= found.count_left() else list(islice(found.left, most))
-        self._event_offset = behind = found.position()
-        position = Position({**self._offsets_before, self._source.segment: behind}, self._shared.state.ranges)
+        self._event_offset = after = found.position()
+        position = Position({**self._offsets_before, self._source.segment: after}, self._shared.state.ranges)
         return EventBatch(events, self._source.segment, offset, position)
 
     async def read_arrow(self, timeout: float | None = None) -> ArrowBatch | CheckpointEvent | None:
@@ -230,7 +233,7 @@ class GroupReader:
         return ArrowBatch(batch, segment, Position(self._positions(), self._shared.state.ranges))
 
     async def __aiter__(self) -> AsyncIterator[GroupEvent]:
-        """The events, one by one, until everything is read; checkpoints are passed on the way."""
+        """The events, one by one, until everything is read; checkpoints are passed without being handed out."""
         while True:
             found = await self.read()
             if isinstance(found, GroupEvent):
@@ -239,7 +242,7 @@ class GroupReader:
                 return
 
     async def _next(self, timeout: float | None, arrow: bool = False) -> Any:
-        """Events not handed out yet (or a record batch); a checkpoint; None."""
+        """Events not handed out yet (or a record batch); a checkpoint; None at the end, or after `timeout`."""
         self._handed_out_offset = None
         member = self._require_member()
         clock = self._session.env.clock
@@ -248,7 +251,7 @@ class GroupReader:
             if self._member_task is not None or member.due():
                 checkpoint = await self._manage(member, end)
                 if self._member_task is not None:
-                    return None  # the time is over
+                    return None  # the timeout is over, the round is not
                 if checkpoint is not None:
                     return CheckpointEvent(checkpoint, self.position())
             if self._current is not None and self._current.count_left():
@@ -276,30 +279,30 @@ class GroupReader:
         return self._member
 
     async def _manage(self, member: Member, end: float | None) -> str | None:
-        """Do our part in the group; the checkpoint to hand out.  At `end` it is left in `_member_task`, to go on."""
+        """Run a round; the checkpoint to hand out.  At `end` the round continues in `_member_task`."""
         task = self._member_task
         if task is None:
-            task = self._session.background.spawn(_outcome(member.manage), f"part of reader {self.name}")
+            task = self._session.background.spawn(_outcome(member.manage), f"round of reader {self.name}")
             self._member_task = task
         left = None if end is None else max(0.0, end - self._session.env.clock.monotonic())
         await asyncio.wait((task,), timeout=left)
         if not task.done():
             return None
         self._member_task = None
-        if task.cancelled():  # the reader, or its client, was closed meanwhile: say so
+        if task.cancelled():  # the reader or its client was closed meanwhile: raise that
             self._require_member()
         checkpoint = task.result()
         if isinstance(checkpoint, Conflict):
             await self._stop(checkpoint)
         if isinstance(checkpoint, SaritError):
             raise checkpoint
-        if self._source is not None and self._source.segment not in self._sources:  # given away
+        if self._source is not None and self._source.segment not in self._sources:  # released, or lost
             self._source = self._current = None
         self._offsets_before = self._sources.positions()
         return checkpoint
 
     def _take(self, arrow: bool) -> Any:
-        """What comes next of any segment; None when nothing has come."""
+        """The next events of any segment; None when none have come."""
         self._current = None
         source, self._source = self._source, None
         if source is not None:
@@ -332,13 +335,13 @@ class GroupReader:
     # -- the end ------------------------------------------------------------------------------------
 
     async def close(self, position: Position | None = None) -> None:
-        """Leave the group; others go on at `position`, or behind the last event handed out.
+        """Leave the group; other readers continue at `position`, or after the last event handed out.
 
-        Raises Unavailable: the group may not know it, and the reader's segments are nobody else's; close it again."""
+        Raises Unavailable: the reader may still be in the group, with its segments; close it again."""
         if self._member is not None:
             self._leaving = self._member, dict((position or self.position()).offsets)
             await self._stop(Invalid(f"reader {self.name} is closed"))
-            self._session.register(self)  # until the group knows it
+            self._session.register(self)  # until it is removed from the group's state
         if self._leaving is None:
             return
         member, offsets = self._leaving
@@ -354,14 +357,14 @@ class GroupReader:
         self._session.unregister(self)
 
     def _consumed_position(self) -> Position:
-        """Behind all that is done: what was handed out last is not before the next thing is asked for."""
+        """The position before what was handed out last: an error means that it was not processed."""
         offsets = self._positions()
         if self._handed_out_offset is not None and self._source is not None and self._source.segment in offsets:
             offsets[self._source.segment] = self._handed_out_offset
         return Position(offsets, self._shared.state.ranges)
 
     async def _stop(self, why: SaritError) -> None:
-        """Stop fetching and following; the group is not told."""
+        """Stop fetching and following; the group's state is not changed."""
         self._failure = why
         self._session.unregister(self)
         self._sources.close()
@@ -375,7 +378,7 @@ class GroupReader:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def client_closed(self) -> None:
-        """The client ends before the reader: to the group it is lost."""
+        """The client is closed before the reader: to the group the reader is lost."""
         self._leaving = None
         self._failure = Invalid("the client was closed")
         if self._member is not None:
@@ -388,12 +391,14 @@ class GroupReader:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
-        failed = kind is not None and self._member is not None  # a reader that was closed before has said where it was
+        failed = (
+            kind is not None and self._member is not None
+        )  # a reader closed inside the block has left at its position
         await self.close(self._consumed_position() if failed else None)
 
 
 async def _outcome(work: Callable[[], Awaitable[str | None]]) -> str | SaritError | None:
-    """What comes of `work`, an error as well: nobody may be there to take it."""
+    """The result of `work`, or its error: when no call awaits the task, an exception would be reported as lost."""
     try:
         return await work()
     except SaritError as error:

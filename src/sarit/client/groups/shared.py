@@ -29,7 +29,7 @@ class GroupName(NamedTuple):
 
 
 class SharedState:
-    """One process's copy of a group's state, fetched when it was opened."""
+    """One process's copy of a group's state."""
 
     def __init__(self, name: GroupName, stream: RevisionedStream) -> None:
         self.name = name
@@ -39,7 +39,7 @@ class SharedState:
 
     @staticmethod
     async def open(session: Session, name: GroupName) -> SharedState:
-        """The state of a group, fetched; it may have none yet.  Raises NotFound."""
+        """Open and fetch the state of a group; there may be none yet.  Raises NotFound."""
         stream = StreamName(name.scope, READER_GROUP_PREFIX + name.group)
         try:
             made = SharedState(name, await RevisionedStream.open(session, stream))
@@ -53,25 +53,25 @@ class SharedState:
 
     @property
     def state(self) -> GroupState:
-        """As last seen.  Raises NotFound: its creator has not begun it (yet)."""
+        """The state as last fetched.  Raises NotFound: its creator has not written it yet."""
         return self.synchronizer.state
 
     @property
     def revision(self) -> Revision:
-        """What `state` is the outcome of."""
+        """The revision that `state` includes."""
         return self.synchronizer.revision
 
     async def fetch(self) -> GroupState:
-        """The newest state."""
+        """Fetch and return the newest state."""
         await self.synchronizer.fetch()
         return self.synchronizer.state
 
     async def update(self, decide: Callable[[GroupState], Sequence[Update]]) -> bool:
-        """Write what `decide` makes of the newest state, all at once; whether that was anything."""
+        """Write the updates that `decide` returns for the newest state, atomically; whether there were any."""
         return await self.synchronizer.update(lambda state: list(map(codec.encode, decide(state))))
 
     async def write(self, update: Update) -> None:
-        """Write an update whatever the state is."""
+        """Write an update without a condition."""
         await self.synchronizer.update_unconditionally([codec.encode(update)])
 
 
@@ -82,7 +82,7 @@ def _initial(data: bytes) -> GroupState:
 def _apply(state: GroupState, data: bytes, revision: Revision) -> GroupState:
     update = codec.decode(data)
     after = apply(state, update)
-    if isinstance(update, AddReader):  # so that a reader is told from a later one of the same name
+    if isinstance(update, AddReader):  # identifies this reader among later ones of the same name
         after = replace(after, joined={**after.joined, update.reader: (revision.offset, revision.index)})
     return after
 

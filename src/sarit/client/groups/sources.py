@@ -1,6 +1,6 @@
-"""The segments one reader of a group reads: fetched ahead, taken in turn, each at its own pace.
+"""The segments that one reader of a group reads: fetched ahead, taken in turn.
 
-Like `client/reader/reader.py`, but which segments there are is decided elsewhere: they come and go one by one.
+Like `client/reader/reader.py`, but the member decides which segments there are: they are added and removed one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """One segment: its bytes and its events."""
+    """One segment: its fetch and its parser."""
 
     __slots__ = ("cursor", "fetch", "queued", "segment")
 
@@ -34,7 +34,8 @@ class Source:
 
 
 class Sources:
-    """`wake` is called when there may be something to take.  `ended`: segment -> its end, all taken; -1: it is gone."""
+    """`wake` is called when there may be bytes to take.  `ended`: segment -> its end, once all was taken; -1:
+    deleted."""
 
     def __init__(self, session: Session, wake: Callable[[], None], skip_truncated: bool) -> None:
         self.ended: dict[GroupSegment, int] = {}
@@ -56,16 +57,16 @@ class Sources:
 
     @property
     def segments(self) -> list[GroupSegment]:
-        """All of them, ended or not."""
+        """All segments, ended or not."""
         return list(self._limits)
 
     def positions(self) -> dict[GroupSegment, int]:
-        """Behind what was taken and parsed of each."""
-        sources = self._sources.copy()  # another thread may ask, while they come and go on the loop
+        """The offset of each segment after what was taken and parsed."""
+        sources = self._sources.copy()  # a copy: the blocking client asks from another thread
         return {segment: source.cursor.offset for segment, source in sources.items()} | self.ended
 
     def add(self, segment: GroupSegment, offset: int, limit: int | None) -> None:
-        """Begin a segment at `offset`, to `limit`; a negative offset says that it ended."""
+        """Read a segment from `offset` to `limit`; a negative offset: it has ended."""
         self._limits[segment] = limit
         if offset < 0:
             self.ended[segment] = offset
@@ -87,7 +88,7 @@ class Sources:
         fetch.start()
 
     def remove(self, segment: GroupSegment) -> None:
-        """Leave a segment."""
+        """Stop reading a segment."""
         self._limits.pop(segment, None)
         self.ended.pop(segment, None)
         source = self._sources.pop(segment, None)
@@ -95,7 +96,7 @@ class Sources:
             source.fetch.close()
 
     def close(self) -> None:
-        """Leave all."""
+        """Stop reading all segments."""
         for segment in self.segments:
             self.remove(segment)
 
@@ -106,12 +107,12 @@ class Sources:
             self._wake()
 
     def consumed(self, source: Source) -> None:
-        """What was taken of it last is consumed: it may have more, or have ended."""
+        """What was taken of a source last is consumed: it may have more, or have ended."""
         if source.fetch.ready or source.fetch.exhausted:
             self._enqueue(source)
 
     def take(self) -> tuple[Source, Buffer] | None:
-        """Some bytes of one of them, if there are any.
+        """The next bytes of a source that has some, or None.
 
         Raises Truncated (unless those are skipped), Corrupt, Unavailable."""
         while self._ready:
@@ -142,8 +143,8 @@ class Sources:
         if not self._skip_truncated:
             what = f"begins at {start} now" if start >= 0 else "is gone"
             raise Truncated(
-                f"the group stands at {source.cursor.offset} of {source.fetch.name}, which was truncated and {what}: "
-                "reset the group to a younger cut, or read with skip_truncated=True",
+                f"the group is at {source.cursor.offset} of {source.fetch.name}, which was truncated and {what}: "
+                "reset the group to a later cut, or read with skip_truncated=True",
                 start,
             )
         del self._sources[source.segment]

@@ -1,21 +1,25 @@
 """The state of a reader group, and what each update makes of it (pure).
 
-The state is shared by a synchronizer (`synchronizer.py`), as Pravega's Java client does it (client_behaviour.md par. 6;
-`ReaderGroupState`, `CheckpointState`), so that its readers and ours can be members of one group.
+A synchronizer (`sync/synchronizer.py`) shares the state, as in Pravega's Java client (client_behaviour.md par. 6;
+`ReaderGroupState`, `CheckpointState`): its readers and ours can be members of one group.
 
-Theory of operation.  At each moment every segment that is to be read is in one place: *assigned* to one reader,
-*unassigned* (any reader may acquire it), or in the *future* (it waits for predecessors to be read to their end).  A
-reader that has read a segment to its end completes it: the successors enter the future, and those that wait for
-nothing more become unassigned, at offset 0.  The offset of an assigned segment is where its reader acquired it, or
-was at its last checkpoint: there another goes on when that reader is lost.
+Theory of operation.  At each moment every segment to be read is in exactly one of three sets:
 
-A checkpoint is a name and the set of readers that have not passed it yet.  Each reader adds where it stands, between
-two events; the last one completes it.  Until a reader has passed it, it neither acquires nor releases nor completes
-segments.  So every segment is in the positions of exactly one reader, or among those that were unassigned, and
-together they are a consistent cut.
+    assigned    to one reader; its offset is where that reader acquired it, or was at its last checkpoint
+    unassigned  any reader may acquire it; its offset is where to begin
+    future      it waits until its predecessors have been read to their ends
 
-Where this differs from Java: predecessors of a future segment are told apart by stream, too.  Java knows them by
-number alone, so that in a group over several streams one stream's segment can stand for another's.
+A reader that has read a segment to its end completes it.  Its successors enter the future, and those that wait for
+nothing more become unassigned, at offset 0.  When a reader is lost, its segments become unassigned at the offsets of
+its last checkpoint, or at positions that the caller knows to be later.
+
+A checkpoint is a name and the set of readers that have not passed it yet.  Each reader passes it between two events and
+adds its positions; the last one completes it.  Until a reader has passed it, the reader neither acquires nor releases
+nor completes segments.  So every segment is in the positions of exactly one reader, or among those that were
+unassigned when the checkpoint began, and together they are a consistent cut.
+
+Where this differs from Java: predecessors of a future segment are identified by stream and number.  Java uses the
+number alone, so in a group over several streams a segment of one stream can stand for one of another.
 """
 
 from __future__ import annotations
@@ -36,10 +40,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """All of it.  `assigned`: reader -> its segments.  `future`: segment -> its predecessors that are not read yet.
+    """The whole state.  `assigned`: reader -> its segments.  `future`: segment -> its predecessors not completed yet.
 
-    `last_read`: where readers said they were, lately.  `ends`: where to stop.  `updating`: a new configuration is
-    under way.  `heartbeats`: how many distances a reader has reported since the whole state was last read; not stored.
+    `last_read`: the positions last reported.  `ends`: where to stop.  `updating`: a configuration change is under
+    way.  `heartbeats`: how many distances a reader has reported since the whole state was last read; not stored.
     `joined`: the update by which a reader joined, which distinguishes it from a later reader of the same name.  Unknown
     for readers that were in the group when a Java client stored the whole state."""
 
@@ -63,7 +67,7 @@ class GroupState:
 
     @property
     def segment_count(self) -> int:
-        """How many segments can be read now."""
+        """The number of segments that can be read now."""
         return len(self.unassigned) + sum(map(len, self.assigned.values()))
 
     @property
@@ -72,31 +76,33 @@ class GroupState:
         return not self.future and not self.unassigned and not any(self.assigned.values())
 
     def positions(self) -> dict[GroupSegment, int]:
-        """Where each segment that can be read now would be begun by another reader."""
+        """The offset at which another reader would continue each segment that can be read now."""
         found = dict(self.unassigned)
         for owned in self.assigned.values():
             found.update(owned)
         return found
 
     def owner(self, segment: GroupSegment) -> str | None:
-        """Whose a segment is."""
+        """The reader that a segment is assigned to."""
         return next((reader for reader, owned in self.assigned.items() if segment in owned), None)
 
     def check(self) -> None:
-        """The invariants: a segment is in one place.  Raises AssertionError."""
-        places = [*self.unassigned, *self.future]
+        """Check the invariants: a segment is in one set.  Raises AssertionError."""
+        segments = [*self.unassigned, *self.future]
         for owned in self.assigned.values():
-            places += owned
-        assert len(places) == len(set(places)), f"a segment is in two places: {sorted(map(str, places))}"
-        assert all(self.future.values()), "a segment waits for nothing and is not unassigned"
+            segments += owned
+        assert len(segments) == len(set(segments)), f"a segment is in two sets: {sorted(map(str, segments))}"
+        assert all(self.future.values()), "a future segment has no predecessors left"
         for name, readers in self.checkpoints.pending.items():
-            assert name in self.checkpoints.names, f"{name} is awaited and not known"
-            assert set(readers) <= set(self.assigned), f"{name} waits for {readers}, not all of them are here"
+            assert name in self.checkpoints.names, f"checkpoint {name} is pending and not known"
+            assert set(readers) <= set(self.assigned), (
+                f"checkpoint {name} waits for {readers}, some of which are not in the group"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """A new group, or the next generation of one: all begins anew.  Also what stands for all updates before it."""
+    """The initial state of a group, or of its next generation: everything before it is replaced."""
 
     config: GroupConfig
     start: Offsets
@@ -121,7 +127,7 @@ class AddReader:
 
 @dataclass(frozen=True, slots=True)
 class RemoveReader:
-    """A reader left or is lost; its segments go on at `owned`, where that says something."""
+    """A reader left or is lost; its segments continue at the offsets in `owned`, where it has one."""
 
     reader: str
     owned: Offsets
@@ -129,7 +135,7 @@ class RemoveReader:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSegment:
-    """A reader gives a segment to whoever wants it, at an offset."""
+    """A reader makes a segment unassigned, at an offset."""
 
     reader: str
     segment: GroupSegment
@@ -138,7 +144,7 @@ class ReleaseSegment:
 
 @dataclass(frozen=True, slots=True)
 class AcquireSegment:
-    """A reader takes an unassigned segment."""
+    """A reader takes over an unassigned segment."""
 
     reader: str
     segment: GroupSegment
@@ -146,7 +152,7 @@ class AcquireSegment:
 
 @dataclass(frozen=True, slots=True)
 class UpdateDistance:
-    """A reader says how far it is, and that it is alive."""
+    """A reader reports its positions; each report is a heartbeat."""
 
     reader: str
     distance: int
@@ -182,28 +188,28 @@ class CreateCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class ClearCheckpointsBefore:
-    """Older checkpoints are of no interest any more."""
+    """Checkpoints before this one are forgotten."""
 
     checkpoint: str
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPublished:
-    """The controller was told of the last checkpoint."""
+    """The last checkpoint was reported to the controller."""
 
     published: bool
 
 
 @dataclass(frozen=True, slots=True)
 class UpdatingConfig:
-    """A new configuration is under way, or is not."""
+    """A configuration change begins or ends."""
 
     updating: bool
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveOutstandingCheckpoints:
-    """Checkpoints that were not completed are given up."""
+    """Pending checkpoints are abandoned."""
 
 
 Update = (
@@ -235,14 +241,14 @@ def apply(state: GroupState | None, update: Update) -> GroupState:
     if isinstance(update, Compact):
         return update.state
     if state is None:
-        raise Conflict("a group begins with an initial state")
+        raise Conflict("the first update of a group must be its initial state")
     return _STEPS[type(update)](state, update)
 
 
 def _owned(state: GroupState, reader: str) -> Offsets:
     owned = state.assigned.get(reader)
     if owned is None:
-        raise Conflict(f"reader {reader} is not in the group (any more)")
+        raise Conflict(f"reader {reader} is not in the group any more")
     return owned
 
 
@@ -269,7 +275,7 @@ def _remove_reader(state: GroupState, update: RemoveReader) -> GroupState:
         assigned={other: held for other, held in state.assigned.items() if other != reader},
         distances={other: distance for other, distance in state.distances.items() if other != reader},
         heartbeats={other: count for other, count in state.heartbeats.items() if other != reader},
-        joined={other: place for other, place in state.joined.items() if other != reader},
+        joined={other: at for other, at in state.joined.items() if other != reader},
         unassigned={**state.unassigned, **final},
         checkpoints=state.checkpoints.without_reader(reader, final),
     )
@@ -278,7 +284,7 @@ def _remove_reader(state: GroupState, update: RemoveReader) -> GroupState:
 def _release(state: GroupState, update: ReleaseSegment) -> GroupState:
     owned = _owned(state, update.reader)
     if update.segment not in owned:
-        raise Conflict(f"{update.segment} is not reader {update.reader}'s to release")
+        raise Conflict(f"{update.segment} is not assigned to reader {update.reader}, which releases it")
     return replace(
         state,
         assigned={**state.assigned, update.reader: _without(owned, update.segment)},
@@ -289,7 +295,7 @@ def _release(state: GroupState, update: ReleaseSegment) -> GroupState:
 
 def _acquire(state: GroupState, update: AcquireSegment) -> GroupState:
     owned, segment = _owned(state, update.reader), update.segment
-    if segment in state.future and segment not in state.unassigned:  # a Java reader takes it for free, see above
+    if segment in state.future and segment not in state.unassigned:  # to a Java reader it is unassigned: see above
         future = {other: waits for other, waits in state.future.items() if other != segment}
         state = replace(state, future=future, unassigned={**state.unassigned, segment: 0})
     if segment not in state.unassigned:
@@ -307,7 +313,7 @@ def _moved(last_read: Offsets, to: Offsets) -> Offsets:
 
 def _update_distance(state: GroupState, update: UpdateDistance) -> GroupState:
     last_read = _moved(state.last_read, update.last_read)
-    if update.reader not in state.assigned:  # it was written without a condition
+    if update.reader not in state.assigned:  # it may be lost: this update is written without a condition
         return replace(state, last_read=last_read)
     distances = {**state.distances, update.reader: max(ASSUMED_READER_LAG_MS, update.distance)}
     heartbeats = {**state.heartbeats, update.reader: state.heartbeats.get(update.reader, 0) + 1}
@@ -317,7 +323,7 @@ def _update_distance(state: GroupState, update: UpdateDistance) -> GroupState:
 def _complete(state: GroupState, update: SegmentCompleted) -> GroupState:
     owned = _owned(state, update.reader)
     if update.segment not in owned:
-        raise Conflict(f"{update.segment} is not reader {update.reader}'s to complete")
+        raise Conflict(f"{update.segment} is not assigned to reader {update.reader}, which completes it")
     future = dict(state.future)
     for successor, predecessors in update.successors.items():
         if state.owner(successor) is None and successor not in state.unassigned:
@@ -326,7 +332,7 @@ def _complete(state: GroupState, update: SegmentCompleted) -> GroupState:
     future = {segment: predecessors - done for segment, predecessors in future.items()}
     begun = [segment for segment, predecessors in future.items() if not predecessors]
     ranges = {**state.ranges, **update.ranges}
-    ranges.pop(update.segment, None)  # what older clients write says nothing of ranges
+    ranges.pop(update.segment, None)  # an update of an older client has no ranges
     last_read = _without(state.last_read, update.segment)
     return replace(
         state,

@@ -1,8 +1,8 @@
-"""Cuts of whole streams from the positions of a group.
+"""Stream cuts from the positions of a group, and the time windows at them.
 
-Positions say nothing of a segment that was read to its end while its successor still waits for another predecessor
-(a merge): nobody owns it any more.  As a cut has to cover all keys, such segments are found, and added at their ends.
-Java leaves them out; a group that is reset to such a cut never gets to the successor.
+The positions do not contain a segment that was read to its end while its successor still waits for another predecessor
+(a merge): no reader owns it any more.  A cut must cover all keys, so such segments are found and added at their ends.
+Java leaves them out; a group that is reset to such a cut never reaches the successor.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from sarit.client.groups.values import GroupSegment, Offsets
     from sarit.core.names import StreamName
 
-MAX_STEPS = 10_000
+MAX_STEPS = 10_000  # of the walk: a bound for a damaged history
 
 
 async def cuts_of(session: Session, positions: Offsets, *, exact: bool = False) -> list[StreamCut]:
-    """A cut of each stream that has positions.  Raises NotFound; Conflict when `exact` and no cut lies just there.
+    """A cut of each stream that has positions.  Raises NotFound; Conflict when `exact` and the positions are no cut.
 
-    That is so when a stream has scaled and a segment of before is not read to its end: beside it others have gone on
-    to successors, and a merged one waits in between.  A cut then lies before some of what was read."""
+    That happens while readers are between two scales of a stream: a segment is not read to its end, others beside it
+    have continued with successors, and a merged segment waits.  The cut then lies before some of what was read."""
     streams: dict[StreamName, dict[SegmentId, int]] = {}
     for segment, offset in sorted(positions.items()):
         streams.setdefault(segment.stream, {})[segment.segment] = offset
@@ -44,7 +44,7 @@ async def _cut(session: Session, stream: StreamName, held: dict[SegmentId, int],
     missing, whole = await _missing(session, stream, held)
     if exact and not (whole and await _none_begun(session, stream, missing)):
         raise Conflict(
-            f"the readers are between two scales of {stream}, where no cut is: take another when they have gone on"
+            f"the readers are between two scales of {stream}, where no cut exists: try again when they have read on"
         )
     ended = [*missing, *(segment for segment, offset in held.items() if offset < 0)]
     infos = await segment_infos(session, stream, ended)
@@ -53,7 +53,7 @@ async def _cut(session: Session, stream: StreamName, held: dict[SegmentId, int],
 
 
 async def _none_begun(session: Session, stream: StreamName, ended: list[SegmentId]) -> bool:
-    """Whether every successor of segments that were read to their ends waits for one that was not."""
+    """Whether every successor of the ended segments still waits for another predecessor."""
     done = frozenset(ended)
     for segment in ended:
         for successor in await session.controller.successors(stream, segment):
@@ -63,8 +63,9 @@ async def _none_begun(session: Session, stream: StreamName, ended: list[SegmentI
 
 
 async def _missing(session: Session, stream: StreamName, held: dict[SegmentId, int]) -> tuple[list[SegmentId], bool]:
-    """Segments that were read to their ends and whose successors wait, by walking from those held to successors; and
-    whether all keys are covered then."""
+    """The ended segments whose successors wait, and whether all keys are covered with them.
+
+    Found by walking from the known segments to their successors, and to the other predecessors of those."""
     ranges = Ranges(session, stream)
     covered = await ranges.of(held)
     ahead, seen, found = deque(sorted(held)), set(held), list[SegmentId]()
@@ -84,7 +85,7 @@ async def _missing(session: Session, stream: StreamName, held: dict[SegmentId, i
 
 
 class GroupTimeWindows:
-    """The time windows one reader asks for, by stream."""
+    """The time windows of one reader's group, by stream."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -94,14 +95,15 @@ class GroupTimeWindows:
         return f"GroupWindows({', '.join(map(str, self._windows))})"
 
     async def at(self, stream: StreamName, state: GroupState, own: Mapping[GroupSegment, int]) -> TimeWindow:
-        """The window of a stream: `own` is where this reader is, the state says where the others were lately.
+        """The window of a stream: `own` are the positions of this reader, the state has the reported ones of the
+        others.
 
         Raises Invalid when the group does not read the stream."""
         if stream not in state.config.starts:
             raise Invalid(f"the group does not read {stream}; it reads {', '.join(map(str, state.config.starts))}")
-        lately = {segment: at for segment, at in state.last_read.items() if segment.stream == stream}
-        if not lately:  # all of it is read
+        reported = {segment: at for segment, at in state.last_read.items() if segment.stream == stream}
+        if not reported:  # everything was read
             return TimeWindow(None, None)
-        here = {segment.segment: own.get(segment, at) for segment, at in lately.items()}
+        here = {segment.segment: own.get(segment, at) for segment, at in reported.items()}
         windows = self._windows.setdefault(stream, TimeWindows(self._session, stream))
         return await windows.at(StreamCut(stream, here))

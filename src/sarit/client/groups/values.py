@@ -1,4 +1,4 @@
-"""What a reader group is told in: segments of several streams, where to begin and to end (pure)."""
+"""Values of a reader group: segments of several streams, and the configuration (pure)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from sarit.core.names import SegmentId, StreamName
 
-UNBOUNDED: Final = (1 << 63) - 1  # an end that is not there; the distance of a reader that told none
+UNBOUNDED: Final = (1 << 63) - 1  # no end; the distance of a reader that has reported none
 
 
 class GroupSegment(NamedTuple):
@@ -25,7 +25,7 @@ class GroupSegment(NamedTuple):
 
 
 class KeyPart(NamedTuple):
-    """A part of the key space."""
+    """A range of the key space, as stored: not validated."""
 
     low: float
     high: float
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 
 class Retention(IntEnum):
-    """What a group holds back from retention by consumption: nothing, what lies behind cuts given by hand, what lies
-    behind the last checkpoint."""
+    """What a group protects from retention by consumption: nothing, the data after cuts that the user releases, or the
+    data after the last checkpoint."""
 
     NONE = 0
     MANUAL = 1
@@ -48,10 +48,10 @@ class Retention(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """What a group reads, and how.  Times in ms; 0: no automatic checkpoints.
+    """What a group reads, and how.  Times in ms; `checkpoint_ms` 0: no automatic checkpoints.
 
     `starts`, `ends`: stream -> segment -> offset; None: the stream's head, no end.  An offset of -1: the segment's end.
-    `retention`: a number of `Retention`.  `generation` rises with every change."""
+    `retention`: a value of `Retention`.  `generation` rises with every configuration change."""
 
     starts: Mapping[StreamName, Cut | None]
     ends: Mapping[StreamName, Cut | None]

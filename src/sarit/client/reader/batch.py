@@ -1,15 +1,15 @@
 """Batch reading: everything between two stream cuts, all segments at once, in no order.
 
-A range of history is fixed: every segment between the cuts is an independent *slice*, which may be read at the same
-time as any other, here or in another process (a `Slice` can be pickled; `read_slice` takes one).  Within a slice events
-come in order; across slices, and so across the segments of one key, they do not.  A stream that goes on being written
-or scaled meanwhile changes nothing about what is between two cuts; one that is truncated does, and then the reader
-raises Truncated, or leaves out what is gone when it was told to skip: never silently.
+The range of history is fixed: every segment between the cuts is an independent *slice*.  Slices can be read
+concurrently, here or in another process (a `Slice` can be pickled; `read_slice` takes one).  Events of one slice come
+in order; across slices, and so across the segments of one key, they do not.  Writes and scaling do not change what is
+between two cuts.  A truncation does: the reader then raises Truncated, or skips what is gone if the caller allowed it.
 
-`next_cut` cuts history into such ranges: a cut about so many bytes further on.  Event boundaries are found by walking
-the headers from the last one on, which reads what lies between.  The store can be asked instead (LocateOffset, as the
-Java client does), at no cost, but it only knows where appends began: steps are coarser, and an event above 8 MiB,
-which is written in several appends, may be cut in two.  Hence that is for streams that hold none.
+`next_cut` divides history into such ranges: a cut about so many bytes further on.  It finds event boundaries by walking
+the headers from the last known boundary, which reads everything between.  Alternatively it asks the store
+(LocateOffset, as the Java client does), at no cost.  The store knows only where appends began: steps are coarser, and
+an event above 8 MiB, which is written in several appends, may be cut in two.  Use that only for streams without such
+events.
 """
 
 from __future__ import annotations
@@ -65,27 +65,27 @@ class Slice:
 def slice_of(
     stream: StreamName, segment: SegmentId, start: StreamCut, end: StreamCut, info: SegmentInfo | None
 ) -> Slice:
-    """What of a segment lies between two cuts (pure); `info` None: it is gone.  Raises Truncated, Invalid."""
+    """The part of a segment between two cuts (pure); `info` None: it was deleted.  Raises Truncated, Invalid."""
     first = start.positions.get(segment, 0)
     name = stream.segment(segment)
     if info is None:
-        raise Truncated(f"segment {name} lies between the cuts, but was truncated and is gone", -1)
+        raise Truncated(f"segment {name} lies between the cuts, but was truncated and deleted", -1)
     last = end.positions.get(segment, info.end_offset)
     if last > info.end_offset or first > last:
         raise Invalid(f"the cuts are at {first} and {last} of {name}, which ends at {info.end_offset}")
     if first < info.start_offset:
         raise Truncated(
-            f"{name} is to be read from {first}, but was truncated and begins at {info.start_offset} now: "
-            "begin at a younger cut, or read with skip_truncated=True",
+            f"{name} was to be read from {first}, but was truncated and begins at {info.start_offset} now: "
+            "begin at a later cut, or read with skip_truncated=True",
             info.start_offset,
         )
     return Slice(stream, segment, first, last)
 
 
 def remaining_after(part: Slice, error: Truncated) -> Slice | None:
-    """What of a slice a truncation has left (pure); None: nothing.
+    """The part of a slice that a truncation has left (pure); None: nothing.
 
-    Whoever reads on there repeats nothing: what was handed out before lay below the new start of the segment."""
+    Reading it repeats no event: what was handed out before lies below the new start of the segment."""
     if not part.start < error.start_offset < part.end:
         return None
     return replace(part, start=error.start_offset)
@@ -137,7 +137,7 @@ async def _pieces(session: Session, part: Slice) -> AsyncGenerator[Buffer, None]
 async def read_slice(
     session: Session, part: Slice, parse: Callable[[EventCursor, Buffer], T | None]
 ) -> AsyncGenerator[T, None]:
-    """A slice, each piece as `parse` has it.  Raises Truncated, NotFound, Corrupt (an end inside an event)."""
+    """Read a slice; each piece is parsed by `parse`.  Raises Truncated, NotFound, Corrupt (an end inside an event)."""
     cursor = EventCursor(part.segment, part.start)
     try:
         async with aclosing(_pieces(session, part)) as pieces:
@@ -152,26 +152,26 @@ async def read_slice(
 
 
 def as_events(cursor: EventCursor, piece: Buffer) -> list[bytes] | None:
-    """The events that a piece completes."""
+    """Parse a piece into a list of events."""
     found = cursor.events(piece)
     return None if found is None else list(found.left)
 
 
 def as_arrow() -> Callable[[EventCursor, Buffer], pa.RecordBatch | None]:
-    """What makes record batches (event, segment, offset) of pieces."""
+    """A parser of pieces into record batches (event, segment, offset)."""
     schema = arrow_schema()
     return lambda cursor, piece: cursor.table(piece, schema)
 
 
 @dataclass(frozen=True, slots=True)
 class _WorkerEnded:
-    """A worker is through, or failed."""
+    """A worker has finished, or failed."""
 
     failure: Exception | None
 
 
 class _ParallelRead(Generic[T]):
-    """Several slices read at once, their parts handed out as they come, a few held at most."""
+    """Reads several slices concurrently and hands out their parts as they come; the queue between is bounded."""
 
     def __init__(
         self,
@@ -189,18 +189,18 @@ class _ParallelRead(Generic[T]):
         self._parallel = min(parallel, len(slices))
 
     async def run(self) -> AsyncIterator[T]:
-        """Everything, in no order.  What fails first ends it all."""
+        """All parts, in no order.  The first failure ends the whole."""
         tasks = [asyncio.ensure_future(self._run_worker()) for _ in range(self._parallel)]
-        going = len(tasks)
+        running = len(tasks)
         try:
-            while going:
+            while running:
                 part = await self._parts.get()
                 if not isinstance(part, _WorkerEnded):
                     yield part
                     continue
                 if part.failure is not None:
                     raise part.failure
-                going -= 1
+                running -= 1
         finally:
             for task in tasks:
                 task.cancel()
@@ -230,13 +230,13 @@ class _ParallelRead(Generic[T]):
 
 
 class BatchReader:
-    """Everything between two cuts, in no order.  Make one with `client.stream(...).batch(...)`.
+    """Everything between two cuts, in no order.  Create one with `client.stream(...).batch(...)`.
 
-    `slices` says what there is to read; every method reads it all anew.  `parallel` slices are read at once."""
+    `slices` lists what there is to read; every method reads all of it.  `parallel` slices are read concurrently."""
 
     def __init__(self, session: Session, slices: list[Slice], parallel: int, *, skip_truncated: bool) -> None:
         if parallel < 1:
-            raise Invalid(f"{parallel} slices cannot be read at once: give 1 or more")
+            raise Invalid(f"{parallel} slices cannot be read concurrently: give 1 or more")
         self.slices = tuple(slices)
         self._session = session
         self._parallel = parallel
@@ -272,29 +272,29 @@ class BatchReader:
 
 
 async def locate(session: Session, stream: StreamName, segment: SegmentId, offset: int) -> int:
-    """An event boundary at or behind `offset`, at most the segment's end.  Raises NotFound."""
+    """An event boundary at or after `offset`, at most the segment's end.  Raises NotFound."""
     reply = await ask_store(session, stream, segment, lambda i, name, token: LocateOffset(i, name, offset, token))
     return int(expect(reply, OffsetLocated, stream.segment(segment)).offset)
 
 
 async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
-    """A cut about `distance_bytes` behind `start`, spread evenly over its segments; `start` itself at the tail.
+    """A cut about `distance_bytes` after `start`, divided evenly over its segments; `start` itself at the tail.
 
-    Where a segment was read to its end and sealed, its successors take its place, when all that they follow was.
+    Successors replace segments that are sealed and read to their ends, once all their predecessors are.
     `approximate`: ask the store, see above.  Raises NotFound, Invalid, Truncated."""
     if distance_bytes < 1:
-        raise Invalid(f"the next cut cannot be {distance_bytes} bytes away")
+        raise Invalid(f"the distance to the next cut must be 1 byte or more, not {distance_bytes}")
     stream = start.stream
     progress = Progress(start.positions, None)
     ended: set[SegmentId] = set()
     while True:
         infos = await segment_infos(session, stream, progress.positions)
-        fresh = [
+        newly_ended = [
             s for s, at in progress.positions.items() if s not in ended and _is_finished(infos.get(s), s, at, stream)
         ]
-        if not fresh:
+        if not newly_ended:
             break
-        for segment in fresh:
+        for segment in newly_ended:
             ended.add(segment)
             progress.followed(segment, await _successors(session, stream, segment))
     open_segments = [segment for segment in progress.positions if segment not in ended]
@@ -313,7 +313,7 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, a
 
 
 async def _boundary_after(session: Session, part: Slice, target: int) -> int:
-    """The first event boundary of a slice at or behind `target`; its last one if there is none."""
+    """The first event boundary of a slice at or after `target`; its last boundary if there is none."""
     walk = BoundaryWalk(part.start, target)
     try:
         async with aclosing(_pieces(session, part)) as pieces:
@@ -333,7 +333,7 @@ def _is_finished(info: SegmentInfo | None, segment: SegmentId, offset: int, stre
     """Whether a segment is sealed and `offset` its end.  Raises Truncated."""
     name = stream.segment(segment)
     if info is None:
-        raise Truncated(f"the cut is in segment {name}, which was truncated and is gone", -1)
+        raise Truncated(f"the cut is in segment {name}, which was truncated and deleted", -1)
     if offset < info.start_offset:
         raise Truncated(f"the cut is at {offset} of {name}, which begins at {info.start_offset} now", info.start_offset)
     return info.sealed and offset >= info.end_offset

@@ -1,7 +1,8 @@
 """Events of one segment, parsed from its pieces (pure).
 
-Pieces end anywhere; the half event at the end of one is kept and joined with what follows, once enough has come
-to complete it (so a large event is joined once, not at each piece).
+Pieces end anywhere.  The partial event at the end of a piece is retained and joined with the following pieces once
+enough bytes have come to complete it, so a large event is copied once, not per piece.  `BoundaryWalk` finds event
+boundaries from headers alone, without making events.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _HEADER: Final = struct.Struct(">q")
 
 
 class Events:
-    """Events handed out one by one, and how far that got: `position` is always between two events.
+    """Events handed out one by one; `position` is always between two events.
 
-    The count of events left comes from the list's iterator itself, so handing one out costs nothing here.
+    The number of events left comes from the list's iterator itself: handing one out costs nothing here.
     """
 
     __slots__ = ("_events", "end", "left", "segment", "start")
@@ -47,7 +48,7 @@ class Events:
         return int(self.left.__length_hint__())  # type: ignore[attr-defined]
 
     def position(self) -> int:
-        """The offset behind the last event handed out."""
+        """The offset after the last event handed out."""
         left = self.count_left()
         if not left:
             return self.end
@@ -55,7 +56,7 @@ class Events:
         return self.start + sum(map(len, self._events[:done])) + EVENT_HEADER_BYTES * done
 
     def table(self, schema: pa.Schema) -> pa.RecordBatch | None:
-        """What is left as a record batch; it counts as handed out."""
+        """The events left as a record batch; they count as handed out."""
         import numpy as np
         import pyarrow as pa
 
@@ -69,9 +70,9 @@ class Events:
 
 
 def check_most(most: int) -> None:
-    """At least one event is to be handed out.  Raises Invalid: none at all would read as the end, or go on for ever."""
+    """Check a limit of events.  Raises Invalid below 1: an empty result would read as the end."""
     if most < 1:
-        raise Invalid(f"at most {most} events at a time are none: give 1 or more")
+        raise Invalid(f"the limit of {most} events is too low: give 1 or more")
 
 
 def record_batch(schema: pa.Schema, events: pa.Array, segment: SegmentId, offsets: Any) -> pa.RecordBatch:
@@ -104,7 +105,7 @@ def arrow_schema() -> pa.Schema:
 
 
 class EventCursor:
-    """`offset` is where the bytes held (a half event) begin, and the next event with them."""
+    """`offset` is where the next event begins, and with it the partial event that is retained."""
 
     __slots__ = ("_missing", "_partial", "_partial_bytes", "offset", "segment")
 
@@ -116,15 +117,15 @@ class EventCursor:
         self._missing = 0
 
     def __repr__(self) -> str:
-        return f"EventCursor({self.segment} at {self.offset}, {self._partial_bytes} bytes of a half event)"
+        return f"EventCursor({self.segment} at {self.offset}, {self._partial_bytes} bytes of a partial event)"
 
     @property
     def partial_bytes(self) -> int:
-        """Bytes of a half event."""
+        """Bytes of a partial event."""
         return self._partial_bytes
 
     def _join_partial(self, piece: Buffer) -> Buffer | None:
-        """The piece behind what is held, if that may make a whole event."""
+        """The piece joined to the partial event; None while the event cannot be complete."""
         if not self._partial:
             return piece
         self._partial.append(piece)
@@ -173,7 +174,7 @@ class EventCursor:
 
 
 class BoundaryWalk:
-    """`start` is a boundary, offsets in bytes.  `last` is the last boundary whose events before it came whole."""
+    """`start` is a boundary, offsets in bytes.  `last` is the last boundary before which all events are complete."""
 
     __slots__ = ("_next", "_partial", "_received_end", "_target", "last")
 
@@ -189,7 +190,7 @@ class BoundaryWalk:
 
     @property
     def found(self) -> bool:
-        """Whether `last` is at or behind the target."""
+        """Whether `last` is at or after the target."""
         return self.last >= self._target
 
     def feed(self, piece: Buffer) -> bool:

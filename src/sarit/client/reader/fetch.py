@@ -39,7 +39,7 @@ CATCH_UP_REQUESTS: Final = 2
 
 
 class ReadRequest:
-    """One request: `length` bytes from `offset`; `data` once answered."""
+    """One request: `length` bytes from `offset`; `data` once the reply came."""
 
     __slots__ = ("data", "length", "offset")
 
@@ -74,7 +74,7 @@ class ReadWindow:
         return self.end is not None and self.offset >= self.end
 
     def next_requests(self) -> list[ReadRequest]:
-        """New requests to make now."""
+        """New requests to send now."""
         new: list[ReadRequest] = []
         bound = self.limit if self.end is None else self.end
         while len(self._outstanding) < self._max_outstanding:
@@ -83,61 +83,62 @@ class ReadWindow:
             length = self.read_bytes if bound is None else min(self.read_bytes, bound - start)
             if length <= 0:
                 break
-            span = ReadRequest(start, length)
-            self._outstanding.append(span)
-            new.append(span)
+            request = ReadRequest(start, length)
+            self._outstanding.append(request)
+            new.append(request)
         return new
 
-    def answered(self, span: ReadRequest, data: Buffer, at_tail: bool, end_of_segment: bool) -> list[ReadRequest]:
-        """An answer came; returns requests to make for what it left out."""
-        if span not in self._outstanding:
+    def answered(self, request: ReadRequest, data: Buffer, at_tail: bool, end_of_segment: bool) -> list[ReadRequest]:
+        """A reply came; returns the requests for what it left out."""
+        if request not in self._outstanding:
             return []
-        if len(data) > span.length:
-            data = memoryview(data)[: span.length]
+        if len(data) > request.length:
+            data = memoryview(data)[: request.length]
             at_tail = end_of_segment = False
-        span.data = data
-        stop = span.offset + len(data)
-        self._max_outstanding = 1 if at_tail or len(data) < span.length else CATCH_UP_REQUESTS
+        request.data = data
+        stop = request.offset + len(data)
+        self._max_outstanding = 1 if at_tail or len(data) < request.length else CATCH_UP_REQUESTS
         if end_of_segment or stop == self.limit:
             self.ended(stop)
             return []
-        missing = span.length - len(data)
-        span.length = len(data)
-        if not missing or span is self._outstanding[-1]:
-            if not span.length:
-                self._outstanding.remove(span)
+        missing = request.length - len(data)
+        request.length = len(data)
+        if not missing or request is self._outstanding[-1]:
+            if not request.length:
+                self._outstanding.remove(request)
             return []
         gap = ReadRequest(stop, missing)
-        self._outstanding.insert(self._outstanding.index(span) + 1, gap)
-        if not span.length:
-            self._outstanding.remove(span)
+        self._outstanding.insert(self._outstanding.index(request) + 1, gap)
+        if not request.length:
+            self._outstanding.remove(request)
         return [gap]
 
     def ended(self, end: int) -> None:
-        """The segment (or the range) ends at `end`: nothing is to be asked behind it."""
+        """The segment (or the range) ends at `end`: nothing after it is requested."""
         self.end = end
         while self._outstanding and self._outstanding[-1].offset >= end:
             self._outstanding.pop()
 
-    def is_first(self, span: ReadRequest) -> bool:
-        """Whether `span` is the next to be handed out (a refusal of it counts), not asked in advance."""
-        return bool(self._outstanding) and self._outstanding[0] is span
+    def is_first(self, request: ReadRequest) -> bool:
+        """Whether `request` is the next to be handed out.  Only its refusal is an error: others were requested in
+        advance."""
+        return bool(self._outstanding) and self._outstanding[0] is request
 
-    def refused(self, span: ReadRequest) -> None:
-        """`span` was refused; it and what was asked behind it are forgotten."""
-        if span in self._outstanding:
-            while self._outstanding.pop() is not span:
+    def refused(self, request: ReadRequest) -> None:
+        """`request` was refused: forget it and the requests after it."""
+        if request in self._outstanding:
+            while self._outstanding.pop() is not request:
                 pass
         self._max_outstanding = 1
 
     def restart(self) -> None:
-        """The connection broke: forget all that is not answered, and what was asked behind it."""
-        kept: deque[ReadRequest] = deque()
-        for span in self._outstanding:
-            if span.data is None:
+        """The connection was lost: forget the first unanswered request and all after it."""
+        answered: deque[ReadRequest] = deque()
+        for request in self._outstanding:
+            if request.data is None:
                 break
-            kept.append(span)
-        self._outstanding = kept
+            answered.append(request)
+        self._outstanding = answered
         self._max_outstanding = 1
 
     def take(self) -> list[Buffer]:
@@ -153,7 +154,7 @@ class ReadWindow:
 class SegmentFetch:
     """Reads a segment from `start` to `limit` (None: until it is sealed, waiting at the tail).
 
-    `notify(fetch)` is called when there is something to `take`, the end was reached, or it `failed`.
+    `notify(fetch)` is called when there are bytes to `take`, the end was reached, or `failure` was set.
     """
 
     def __init__(
@@ -182,7 +183,7 @@ class SegmentFetch:
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"SegmentFetch({self.name}, {self._window!r}, {self._buffered_bytes} bytes held)"
+        return f"SegmentFetch({self.name}, {self._window!r}, {self._buffered_bytes} bytes buffered)"
 
     @property
     def offset(self) -> int:
@@ -196,12 +197,12 @@ class SegmentFetch:
 
     @property
     def ready(self) -> bool:
-        """Whether there is something to see to: bytes, the end, or a failure."""
+        """Whether there is something to handle: bytes, the end, or a failure."""
         return bool(self._pieces) or self._window.finished or self.failure is not None
 
     @property
     def all_taken(self) -> bool:
-        """Whether, at last sight, everything there is was taken."""
+        """Whether everything was taken, and the last reply came from the tail."""
         return self.at_tail and not self._pieces and self.failure is None
 
     def start(self) -> None:
@@ -212,7 +213,7 @@ class SegmentFetch:
             self._session.background.spawn(self._connect(), f"read {self.name}")
 
     def take(self) -> Buffer | None:
-        """The next bytes, if any came; makes room for more to be fetched."""
+        """The next bytes, if any came; more are then requested."""
         if not self._pieces:
             return None
         piece = self._pieces.popleft()
@@ -248,21 +249,21 @@ class SegmentFetch:
             except asyncio.CancelledError:
                 self._fail(Invalid("the client was closed"))
                 raise
-            except Exception as error:  # any: whoever reads would wait for ever for what is not fetched
+            except Exception as error:  # of any kind: the reader would wait for ever
                 self._fail(error)
 
     def _request_more(self) -> None:
-        """Make the requests that are due."""
+        """Send the requests that are due, unless enough is buffered."""
         if self._connection is None or self._closed or self._buffered_bytes >= BUFFERED_READS * self._window.read_bytes:
             return
         self._send(self._window.next_requests())
 
-    def _send(self, spans: list[ReadRequest]) -> None:
+    def _send(self, requests: list[ReadRequest]) -> None:
         connection = self._connection
         if connection is None:
             return
-        for span in spans:
-            sink = _ReplySink(self, span)
+        for request in requests:
+            sink = _ReplySink(self, request)
             try:
                 request_id = connection.expect(sink)
             except Unavailable as error:
@@ -271,22 +272,22 @@ class SegmentFetch:
             sink.request_id = request_id
             sink.connection = connection
             self._requests.add(request_id)
-            connection.send([encode(ReadSegment(self.name, span.offset, span.length, "", request_id))])
+            connection.send([encode(ReadSegment(self.name, request.offset, request.length, "", request_id))])
 
     def on_reply(self, sink: _ReplySink, reply: Any) -> None:
-        """The answer to one request."""
+        """The reply to one request."""
         self._requests.discard(sink.request_id)
         if self._closed or sink.connection is not self._connection:
             return
-        span = sink.span
+        request = sink.request
         if type(reply) is SegmentRead:
             self._backoff.reset()
             self.at_tail = reply.at_tail
-            self._send(self._window.answered(span, reply.data, reply.at_tail, reply.end_of_segment))
-        elif not self._window.is_first(span):
-            self._window.refused(span)  # asked in advance, beyond the end
+            self._send(self._window.answered(request, reply.data, reply.at_tail, reply.end_of_segment))
+        elif not self._window.is_first(request):
+            self._window.refused(request)  # requested in advance, beyond the end
         elif type(reply) is SegmentIsSealed:
-            self._window.ended(span.offset)
+            self._window.ended(request.offset)
         else:
             error = error_of(reply, self.name)
             if isinstance(error, Unavailable):
@@ -302,7 +303,7 @@ class SegmentFetch:
         self._request_more()
 
     def on_lost(self, sink: _ReplySink, error: Unavailable) -> None:
-        """The connection of a request ended, or the segment is elsewhere: begin anew where we are."""
+        """The connection of a request was lost, or the segment moved: request again from the first missing byte."""
         if self._closed or self._connection is None or sink.connection is not self._connection:
             return
         for request_id in self._requests:
@@ -332,13 +333,13 @@ class SegmentFetch:
 
 
 class _ReplySink:
-    """Who waits for the answer to one request."""
+    """Receives the reply to one request."""
 
-    __slots__ = ("connection", "fetch", "request_id", "span")
+    __slots__ = ("connection", "fetch", "request", "request_id")
 
-    def __init__(self, fetch: SegmentFetch, span: ReadRequest) -> None:
+    def __init__(self, fetch: SegmentFetch, request: ReadRequest) -> None:
         self.fetch = fetch
-        self.span = span
+        self.request = request
         self.request_id = 0
         self.connection: Connection | None = fetch._connection
 

@@ -1,4 +1,5 @@
-"""Event pointers: where one event is, to fetch it again.  Java's bytes and text (naming.md par. 5; `EventPointerImpl`).
+"""Event pointers: the position of one event, to fetch it again.  Java's bytes and text (naming.md par. 5;
+`EventPointerImpl`).
 
     bytes  v0 r0: segment name, offset as compact long, length as compact int
     text   SEGMENT:OFFSET-LENGTH
@@ -28,7 +29,7 @@ _TEXT: Final = re.compile(r"(.+):(\d+)-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class EventPointer:
-    """An event's place; offset and length are bytes, with the header.  Raises Invalid for what cannot be one."""
+    """The position of an event; offset and length in bytes, with the header.  Raises Invalid for impossible values."""
 
     stream: StreamName
     segment: SegmentId
@@ -37,7 +38,7 @@ class EventPointer:
 
     def __post_init__(self) -> None:
         if self.offset < 0 or self.length < EVENT_HEADER_BYTES:
-            raise Invalid(f"no event is at {self.offset} with {self.length} bytes")
+            raise Invalid(f"no event can be at offset {self.offset} with {self.length} bytes")
 
     def __str__(self) -> str:
         return f"{self.stream.segment(self.segment)}:{self.offset}-{self.length}"
@@ -53,7 +54,7 @@ class EventPointer:
         cursor = Cursor(data)
         version, revisions = cursor.single()
         if version != 0 or 0 not in revisions or not cursor.at_end:
-            raise Invalid("this is no pointer to an event")
+            raise Invalid("these bytes are not a pointer to an event")
         fields = Cursor(revisions[0])
         return EventPointer(*parse_segment_name(fields.text()), fields.compact_long(), fields.compact_int())
 

@@ -1,10 +1,9 @@
-"""Where a reader stands in a stream, and what it may read next (pure).
+"""The position of a reader in a stream, and which segments it may read next (pure).
 
-`positions` is a stream cut at all times: its segments tile the key space.  A segment that is read to its end stays
-in it, at its end, until everything that scaling tied to it can move together: its successors, all *their*
-predecessors, the successors of those, and so on.  Then the whole group is replaced by its successors at offset 0.
-So no event of a successor is read before all events of its predecessors, and a position can always be given to
-anything that wants a cut of the whole stream.
+Invariant: `positions` is a stream cut at all times: its segments tile the key space.  A segment that is read to its end
+stays in it, at its end, until everything that scaling tied to it can be replaced together: its successors, all *their*
+predecessors, the successors of those, and so on.  Then the whole group is replaced by its successors at offset 0.  So
+no event of a successor is read before all events of its predecessors, and a position is always a valid cut.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ class Progress:
             return None
         limit = self._end.get(segment)
         if limit is None and segment.epoch > self._last_epoch:
-            return 0  # it came after the cut
+            return 0  # it was created after the cut
         return limit
 
     def stops_at_limit(self, segment: SegmentId) -> bool:
-        """Whether reading ends in this segment, so that its successors are none of our business."""
+        """Whether reading ends in this segment, so that its successors are not read."""
         return self.limit(segment) is not None
 
     @property
@@ -56,11 +55,11 @@ class Progress:
         return [segment for segment in self.positions if segment not in self._finished]
 
     def finished(self, segment: SegmentId) -> None:
-        """A segment was read to its end or limit, and has no successors (known)."""
+        """A segment was read to its end or limit, and no successors follow."""
         self.followed(segment, ())
 
     def followed(self, segment: SegmentId, successors: Iterable[Successor]) -> list[SegmentId]:
-        """A segment was read to its end and these follow it; which segments to begin now, at offset 0."""
+        """A segment was read to its end and has these successors; returns the segments to begin now, at offset 0."""
         self._finished.add(segment)
         self._following[segment] = {s.segment: s.predecessors for s in successors}
         leaving = {segment}
@@ -80,5 +79,6 @@ class Progress:
             self._finished.discard(old)
             self._following.pop(old, None)
         staying = {segment: offset for segment, offset in self.positions.items() if segment not in leaving}
-        self.positions = staying | dict.fromkeys(entering, 0)  # in one step: another thread may look
+        # One assignment: the blocking client reads it on another thread.
+        self.positions = staying | dict.fromkeys(entering, 0)
         return list(entering)

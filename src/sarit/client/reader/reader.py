@@ -1,11 +1,11 @@
 """The event reader: all segments of a stream from a cut on, in order per key, through all scaling.
 
-Fetchers (`fetch.py`) keep some bytes of every active segment at hand; the reader takes pieces from those that have
-any, in turn, and parses them.  Nothing is awaited per event: events come out of a list, and `position` finds the
-exact offset when it is asked for, not before.  `progress.py` says when successors may begin.
+Fetches (`fetch.py`) buffer some bytes of every active segment.  The reader takes pieces from the segments that have
+any, in turn, and parses them.  Nothing is awaited per event: events come out of a list, and `position` computes the
+exact offset when it is called, not before.  `progress.py` decides when successors may begin.
 
-A segment is finished, and its successors are asked for, when its last event was handed out, not when its last byte
-came: a position never lies before an event of a segment it has left.
+Invariant: a segment is finished, and its successors are requested, when its last event was handed out, not when its
+last byte came: a position never lies before an event of a segment it has left.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class _Source:
-    """One active segment: its bytes and its events."""
+    """One active segment: its fetch and its parser."""
 
     __slots__ = ("cursor", "fetch", "queued")
 
@@ -49,9 +49,9 @@ class _Source:
 
 
 class EventReader:
-    """Reads one stream.  Make one with `client.reader(...)`; for use by one task at a time.
+    """Reads one stream.  Create one with `client.reader(...)`; for one task at a time.
 
-    Handing an event (or a batch) out counts as consuming it.
+    An event (or a batch) counts as consumed once it is handed out.
     """
 
     def __init__(self, session: Session, stream: StreamName, bounds: Bounds, *, skip_truncated: bool = False) -> None:
@@ -73,7 +73,7 @@ class EventReader:
         session.register(self)
 
     async def open(self) -> EventReader:
-        """Find out where to start (and end); the first read does it otherwise.  Raises NotFound, Unavailable."""
+        """Resolve where to start (and end); otherwise the first read does.  Raises NotFound, Unavailable."""
         if not self._opened:
             start, end = await self._bounds()
             self._progress = Progress(start.positions, end.positions if end is not None else None)
@@ -87,7 +87,7 @@ class EventReader:
     # -- reading ------------------------------------------------------------------------------
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The events, one by one; waits at the tail; ends at the end given, or when the stream is sealed."""
+        """The events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
         while (current := await self.next_events()) is not None:
             for event in current.left:
                 yield event
@@ -139,9 +139,9 @@ class EventReader:
             yield batch
 
     def position(self) -> StreamCut:
-        """Behind the last event handed out, exactly: a reader started here goes on with the next."""
+        """The position after the last event handed out: a reader started here continues with the next event."""
         if not self._opened:
-            raise Invalid("the reader has not begun, it has no position yet: open() it first")
+            raise Invalid("the reader has no position before it is opened: call open() first")
         positions = dict(self._progress.positions)
         if self._source is not None:
             cursor = self._source.cursor
@@ -153,7 +153,7 @@ class EventReader:
 
     @property
     def at_tail(self) -> bool:
-        """Whether, at last sight, there was nothing more to read right now."""
+        """Whether there was nothing more to read when the store last replied."""
         if not self._opened or self._ready or self._rest_batch is not None or self.waiting_events() is not None:
             return False
         # The blocking client asks on another thread while the loop begins successors: they may not be there yet.
@@ -169,7 +169,7 @@ class EventReader:
         self._notify()
 
     def client_closed(self) -> None:
-        """The client ends before the reader."""
+        """The client is closed before the reader."""
         self.close()
 
     async def __aenter__(self) -> EventReader:
@@ -204,7 +204,7 @@ class EventReader:
                     return self._current
 
     async def _parsed_table(self) -> pa.RecordBatch | None:
-        schema = self._arrow_schema()  # before anything is taken: there may be no pyarrow
+        schema = self._arrow_schema()  # before anything is taken: pyarrow may be missing
         if self._current is not None and (left := self._current.table(schema)) is not None:
             return left
         while True:
@@ -232,7 +232,7 @@ class EventReader:
         return self._schema
 
     def _finish_current(self) -> None:
-        """What was handed out last is consumed: note it, and finish its segment if that was the end."""
+        """What was handed out last is consumed: record it, and finish its segment if that was the end."""
         self._current = None
         source, self._source = self._source, None
         if source is None:
@@ -272,7 +272,7 @@ class EventReader:
             self._wake.set_result(None)
 
     async def _next_source(self) -> _Source | None:
-        """A source with something to take; finished and failed ones are dealt with on the way."""
+        """A source that has bytes; finished and failed sources on the way are handled."""
         await self.open()
         while True:
             if self._failure is not None:
@@ -309,13 +309,13 @@ class EventReader:
             self._session.background.spawn(self._open_successors(segment), f"successors of {source.fetch.name}")
 
     async def _open_successors(self, segment: SegmentId) -> None:
-        """Begin what may begin now that a segment was read to its end."""
+        """Open the successors that may begin now that a segment was read to its end."""
         controller = self._session.controller
         try:
             successors = await self._session.with_retry(lambda: controller.successors(self.stream, segment))
             if not self._closed:
                 self._open_segments(self._progress.followed(segment, successors))
-        except Exception as error:  # any: whoever reads would wait for ever for segments that do not begin
+        except Exception as error:  # of any kind: the reader would wait for ever for the successors
             self._failure = error
         self._notify()
 
@@ -335,14 +335,14 @@ class EventReader:
             start = error.start_offset if isinstance(error, Truncated) else -1
             what = f"begins at {start} now" if start >= 0 else "is gone"
             self._failure = Truncated(
-                f"the reader stands at {source.cursor.offset} of {name}, which was truncated and {what}: "
-                "start at the head (or at a younger position), or read with skip_truncated=True",
+                f"the reader is at offset {source.cursor.offset} of {name}, which was truncated and {what}: "
+                "start at the head (or at a later position), or read with skip_truncated=True",
                 start,
             )
 
 
 def _parsed(reader: EventReader, parse: Callable[..., T], *piece: Any) -> T:
-    """What a piece holds.  An error is for good: what follows would be parsed from somewhere in an event."""
+    """The events of a piece.  An error ends the reader: what follows would be parsed from inside an event."""
     try:
         return parse(*piece)
     except Exception as error:

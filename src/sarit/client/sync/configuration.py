@@ -1,4 +1,4 @@
-"""Settings that many processes share: names with JSON values, the same everywhere, changed one change at a time.
+"""Settings that many processes share: names with JSON values.  Changes are applied in one order everywhere.
 
 Format of the stream (a synchronizer's; the values are JSON in UTF-8):
 
@@ -35,7 +35,7 @@ def encode(values: Mapping[str, Any]) -> bytes:
     """The initial state.  Raises Invalid when a value is not JSON, or all are too long together."""
     data = _dumps({"version": VERSION, "values": values})
     if len(data) > MAX_CONFIGURATION_BYTES:
-        raise Invalid(f"settings of {len(data)} bytes together; the most is {MAX_CONFIGURATION_BYTES}")
+        raise Invalid(f"the settings have {len(data)} bytes together; the maximum is {MAX_CONFIGURATION_BYTES}")
     return data
 
 
@@ -44,10 +44,12 @@ def decode(data: bytes) -> Values:
     try:
         found = json.loads(data)
         if found["version"] != VERSION:
-            raise Corrupt(f"settings of version {found['version']}; version {VERSION} is known: update this program")
+            raise Corrupt(
+                f"the settings have version {found['version']}; version {VERSION} is known: update this program"
+            )
         return dict(found["values"])
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise Corrupt("these are no shared settings") from None
+        raise Corrupt("these bytes are not shared settings") from None
 
 
 def apply(values: Values, update: bytes, _: Revision) -> Values:
@@ -63,7 +65,7 @@ def apply(values: Values, update: bytes, _: Revision) -> Values:
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes | None:
     """The update that leads from one to the other; None when they are equal.  Raises Invalid as `encode` does."""
     if any(not isinstance(name, str) for name in after):
-        raise Invalid("names of settings are text")
+        raise Invalid("the name of a setting must be text")
     encode(after)
     changed = {name: after[name] for name in after if name not in before or _dumps(before[name]) != _dumps(after[name])}
     removed = sorted(name for name in before if name not in after)
@@ -74,11 +76,12 @@ def _dumps(value: Any) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"a setting is no JSON: {error}") from None
+        raise Invalid(f"a setting is not JSON: {error}") from None
 
 
 class SharedConfiguration:
-    """A copy of shared settings that keeps itself fresh.  Make one with `client.coordination.shared_configuration`."""
+    """A copy of shared settings that follows all changes.  Create one with
+    `client.coordination.shared_configuration`."""
 
     def __init__(self, session: Session, shared: StateSynchronizer[Values]) -> None:
         self._session = session
@@ -90,7 +93,7 @@ class SharedConfiguration:
         return f"SharedConfiguration({self._shared!r})"
 
     async def open(self, defaults: Mapping[str, Any]) -> SharedConfiguration:
-        """Fetch; whoever is first of all puts `defaults` there.  Raises Invalid, NotFound, Unavailable."""
+        """Fetch; the first process of all writes `defaults`.  Raises Invalid, NotFound, Unavailable."""
         await self._shared.initialize(encode(defaults))
         self._session.register(self)
         self._task = self._session.background.spawn(self._run(), f"follow {self._shared.stream.stream}")
@@ -98,27 +101,27 @@ class SharedConfiguration:
 
     @property
     def values(self) -> Values:
-        """All settings, as last seen: a copy."""
+        """All settings as last fetched: a copy."""
         return copy.deepcopy(self._shared.state)
 
     @property
     def version(self) -> int:
-        """Rises with every change, and now and then without one; the same number means the same settings everywhere."""
+        """Rises with every change, and sometimes without one; equal versions mean equal settings in every process."""
         return self._shared.revision.offset
 
     def get(self, name: str, default: Any = None) -> Any:
-        """One setting, as last seen."""
+        """One setting as last fetched."""
         return copy.deepcopy(self._shared.state.get(name, default))
 
     async def refresh(self) -> None:
-        """See what was changed before this call."""
+        """Fetch the changes made before this call."""
         await self._shared.fetch()
         self._follower.notify()
 
     async def edit(self, change: Callable[[Values], object]) -> bool:
-        """Let `change` alter a copy of the newest settings; write the difference, if there is one; whether there was.
+        """Let `change` modify a copy of the newest settings and write the difference; whether there was one.
 
-        `change` is called again when somebody else was faster; an error it raises changes nothing.
+        `change` is called again when another process wrote first; an error it raises changes nothing.
         Raises Invalid (not JSON, too long), Unavailable (it may have been written or not)."""
 
         def decide(values: Values) -> list[bytes]:
@@ -132,19 +135,19 @@ class SharedConfiguration:
         return written
 
     async def set(self, name: str, value: Any) -> None:
-        """Set one, whatever it was.  Raises as `edit` does."""
+        """Set one setting unconditionally.  Raises as `edit` does."""
         await self.edit(lambda values: values.__setitem__(name, value))
 
     async def remove(self, name: str) -> bool:
-        """Remove one; False when it was not there.  Raises as `edit` does."""
+        """Remove one setting; False when there was none.  Raises as `edit` does."""
         return await self.edit(lambda values: values.pop(name, None))
 
     async def changed(self, since: int) -> int:
-        """Wait until `version` is not `since`; the new one.  Raises the failure that ended the following."""
+        """Wait until `version` differs from `since`; the new version.  Raises the failure that ended the following."""
         return await self._follower.until(lambda: None if self.version == since else self.version)
 
     async def watch(self) -> AsyncIterator[Values]:
-        """The settings now, and again after every change; changes in quick succession may be seen as one."""
+        """The settings now, and after every change; changes in quick succession may be seen as one."""
         while True:
             version = self.version
             yield self.values
@@ -160,7 +163,7 @@ class SharedConfiguration:
         self._follower.end()
 
     def client_closed(self) -> None:
-        """The client ends first."""
+        """The client is closed first."""
         self._follower.end(Invalid("the client was closed"))
 
     async def __aenter__(self) -> SharedConfiguration:
@@ -174,6 +177,6 @@ class SharedConfiguration:
             while True:
                 await self._follower.wait(None)
                 await self._session.with_retry(self.refresh)
-        except Exception as error:  # any: who waits for a change would wait for ever
+        except Exception as error:  # of any kind: those who wait for a change would wait for ever
             log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
             self._follower.end(error)

@@ -1,6 +1,6 @@
-"""What processes agree on, over streams: `client.coordination`.
+"""Coordination of processes over streams: `client.coordination`.
 
-Each is a stream of one segment, made when it is first used; its scope must exist.
+Each shared object is a stream of one segment, created on first use; its scope must exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ S = TypeVar("S")
 
 
 class Coordination:
-    """Belongs to one client.  All methods raise NotFound (the scope), Invalid (the name; several segments)."""
+    """The coordination primitives of one client.  All methods raise NotFound (the scope), Invalid (the name; several
+    segments)."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -33,7 +34,7 @@ class Coordination:
         return f"Coordination({self._session.controller!r})"
 
     async def revisioned(self, stream: str | StreamName) -> RevisionedStream:
-        """A stream whose entries are appended on condition."""
+        """A stream whose entries are appended conditionally."""
         return await open_or_create(self._session, _name(stream))
 
     async def synchronizer(
@@ -45,7 +46,7 @@ class Coordination:
         snapshot: Callable[[S], bytes] | None = None,
         compact_after_bytes: int = COMPACT_AFTER_BYTES,
     ) -> StateSynchronizer[S]:
-        """A shared state, fetched; `known` is False when nobody initialised it.  See `StateSynchronizer`."""
+        """A shared state, fetched; `known` is False when no process has initialized it.  See `StateSynchronizer`."""
         entries = await open_or_create(self._session, _name(stream))
         made = StateSynchronizer(entries, initial, apply, snapshot=snapshot, compact_after_bytes=compact_after_bytes)
         await made.fetch()
@@ -60,10 +61,10 @@ class Coordination:
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
         join: bool = True,
     ) -> Membership:
-        """A place in a group; `join` False: only see who is in it.
+        """Membership in a group; `join` False: watch the group only.
 
-        `name`: of this member, in the group once; a random one when it is not given.  While it is taken, this member
-        waits (`joined`).  `lease_seconds`: after how long a silent member is taken off; the same for all of a group.
+        `name`: of this member, unique in the group; by default a random one.  While it is taken, this member waits
+        (`joined`).  `lease_seconds`: a member without a heartbeat for so long is removed; the same for the whole group.
         Raises Invalid also for these."""
         name = (name or self._session.env.random.bytes(8).hex()) if join else None
         membership_list.check_member(name or "-", data)
@@ -81,13 +82,13 @@ class Coordination:
         data: str = "",
         lease_seconds: float = DEFAULT_LEASE_SECONDS,
     ) -> LeaderElection:
-        """A candidate; arguments as of `membership`."""
+        """A candidate; arguments as for `membership`."""
         return LeaderElection(await self.membership(stream, name, data=data, lease_seconds=lease_seconds))
 
     async def shared_configuration(
         self, stream: str | StreamName, defaults: Mapping[str, Any] | None = None
     ) -> SharedConfiguration:
-        """Settings that all who name the stream share; the very first one puts `defaults` there."""
+        """Settings shared by all processes that name the stream; the first one of all writes `defaults`."""
         shared = await self.synchronizer(
             stream, configuration.decode, configuration.apply, snapshot=configuration.encode
         )

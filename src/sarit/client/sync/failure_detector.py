@@ -1,9 +1,9 @@
-"""Who has been silent for too long (pure), judged by one's own clock alone.
+"""Which members have failed (pure), judged by the observer's own clock alone.
 
-Clocks of different machines are not compared.  A watcher sees the counts of beats; who raises its count is alive.  A
-member's silence is the time for which the watcher *looked* and saw no rise: of the pause between two looks at most
-half a lease is counted, so that a watcher that was away itself (stopped, cut off, the store down) does not declare
-everybody dead who was cut off with it.
+Clocks of different machines are not compared.  An observer sees heartbeat counts: a member whose count rises is
+alive.  A member's silence is the time over which the observer *observed* and saw no rise: of the pause between two
+observations at most half a lease counts.  So an observer that was stopped or cut off itself does not remove everybody
+who was cut off with it.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ K = TypeVar("K", bound="Hashable")
 
 
 class FailureDetector(Generic[K]):
-    """What one watcher knows; times in seconds of its monotonic clock."""
+    """The knowledge of one observer; times in seconds of its monotonic clock."""
 
     __slots__ = ("_lease_seconds", "_observed", "_observed_at")
 
     def __init__(self, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
         self._observed_at: float | None = None
-        self._observed: dict[K, tuple[int, float]] = {}  # member -> (beats, seconds of silence)
+        self._observed: dict[K, tuple[int, float]] = {}  # member -> (heartbeats, seconds of silence)
 
     def observe(self, heartbeats: Mapping[K, int], now: float) -> dict[K, int]:
-        """Take note of the counts as of now; those silent for a whole lease, with the count they stopped at."""
+        """Record the counts as of now; the members silent for a whole lease, with the count they stopped at."""
         passed = 0.0 if self._observed_at is None else min(now - self._observed_at, self._lease_seconds / 2)
         self._observed_at = now
         seen: dict[K, tuple[int, float]] = {}

@@ -1,13 +1,20 @@
-"""Who is there: the members of a group, and the end of those that die.
+"""Membership in a group with failure detection, and leader election on top of it.
 
-Theory of operation.  The roster (`current.py`) is a shared state.  A member beats four times a lease, by a conditional
-update: that it succeeds shows, too, that the member is still on the roster.  Everybody, members and watchers, fetches
-the roster when it changes and takes those off who were silent for a whole lease (`detector.py`) - on the condition
-that their count is still the same, so a beat that came in between saves its member.
+Theory of operation.  The membership list (`membership_list.py`) is a shared state.  A member sends four heartbeats a
+lease, each a conditional update: its success shows, too, that the member is still in the list.  Every process, members
+and watchers, fetches the list when it changes, and removes members that were silent for a whole lease
+(`failure_detector.py`).  The removal is conditional on the same heartbeat count: a heartbeat in between saves its
+member.
 
-A member that finds itself off the roster joins again, under a new number.  `holds` is what it may rely on by itself:
-its last beat that succeeded was *sent* less than 0.8 leases ago.  Nobody can have taken it off by then, as others count
-a whole lease from a later moment, as long as clocks run at the same rate within a fifth.
+A member that finds itself removed joins again, under a new number.  `holds` is what a member may rely on by itself: its
+last successful heartbeat was *sent* less than 0.8 leases ago.  No other process can have removed it by then: others
+count a whole lease from a later moment, as long as clocks run at the same rate within a fifth.
+
+Election.  The leader is the member that joined first.  Its number is its fencing token: it rises with every change of
+leader, since leaders follow each other in the order of joining and numbers are never used again.  At most one member
+finds `leading` true at any moment, under the same condition on clocks.  But a process can be stopped between the check
+and the act, for any time.  What must not be done by two leaders must carry the token, and its receiver must refuse a
+token below the highest it has seen.
 """
 
 from __future__ import annotations
@@ -43,7 +50,7 @@ T = TypeVar("T")
 
 
 async def initialize_group(shared: StateSynchronizer[MembershipList], lease_seconds: float) -> None:
-    """Make the group if there is none.  Raises Invalid: no lease may be as long; the group has another."""
+    """Create the group if there is none.  Raises Invalid: the lease is out of bounds, or the group has another."""
     if not MIN_LEASE_SECONDS <= lease_seconds <= MAX_LEASE_SECONDS:
         raise Invalid(f"a lease of {lease_seconds} s: it must be {MIN_LEASE_SECONDS} to {MAX_LEASE_SECONDS:.0f} s")
     lease_ms = round(lease_seconds * 1000)
@@ -55,12 +62,12 @@ async def initialize_group(shared: StateSynchronizer[MembershipList], lease_seco
 
 
 class Membership:
-    """A place in a group, or a view of it.  Make one with `await client.coordination.membership(...)`."""
+    """Membership in a group, or a view of it.  Create one with `await client.coordination.membership(...)`."""
 
     def __init__(
         self, session: Session, shared: StateSynchronizer[MembershipList], name: str | None, data: str
     ) -> None:
-        """`name` None: watch, do not join."""
+        """`name` None: watch only."""
         self.name = name
         self._session = session
         self._shared = shared
@@ -71,7 +78,7 @@ class Membership:
         self._follower = StateFollower(shared)
         self._lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._join_requested = False  # whether the newest steps were to join
+        self._join_requested = False  # whether the updates last decided on contain our join
         self.lease_seconds = shared.state.lease_ms / 1000
         self._failure_detector: FailureDetector[int] = FailureDetector(self.lease_seconds)
 
@@ -90,25 +97,25 @@ class Membership:
         self._task = self._session.background.spawn(self._run(), f"member of {self._shared.stream.stream}")
         return self
 
-    # -- what is known --------------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------------------
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Who is there, in the order of joining, as last seen."""
+        """The members in the order of joining, as last fetched."""
         return tuple(sorted(self._shared.state.members.values(), key=lambda member: member.number))
 
     @property
     def number(self) -> int | None:
-        """This member's number; None while it is not in."""
+        """This member's number; None while it is not in the group."""
         return self._number
 
     @property
     def holds(self) -> bool:
-        """Whether this member is in, and certainly nobody has taken it off yet."""
+        """Whether this member is in the group, and certainly no process has removed it yet."""
         return self._number is not None and self.left_seconds() > 0
 
     def left_seconds(self) -> float:
-        """For how long that is certain without another beat."""
+        """For how many seconds that stays certain without another heartbeat."""
         return self._confirmed_at + SAFE_LEASE_FRACTION * self.lease_seconds - self._session.env.clock.monotonic()
 
     async def until(self, condition: Callable[[], T | None], seconds: Callable[[], float | None] = lambda: None) -> T:
@@ -116,13 +123,13 @@ class Membership:
         return await self._follower.until(condition, seconds)
 
     async def changed(self, since: tuple[Member, ...]) -> tuple[Member, ...]:
-        """Who is there, once it is not `since`.  Raises the failure that ended the membership."""
+        """The members, once they differ from `since`.  Raises the failure that ended the membership."""
         return await self.until(lambda: None if self.members == since else self.members)
 
-    # -- what a member does -----------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------
 
     async def joined(self) -> int:
-        """Wait until this member is in (its name may have been taken); its number."""
+        """Wait until this member is in the group (its name may be taken); its number."""
         self._check_named()
         return await self.until(lambda: self._number)
 
@@ -137,7 +144,7 @@ class Membership:
         self._follower.notify()
 
     async def rejoin(self) -> None:
-        """Go to the end of the order: leave and join in one step."""
+        """Move to the end of the order: leave and join in one update."""
         name = self._check_named()
 
         def decide(current: MembershipList) -> list[bytes]:
@@ -154,11 +161,11 @@ class Membership:
         if self._follower.failure is not None:
             raise self._follower.failure
         if self.name is None:
-            raise Invalid("this one only watches the group")
+            raise Invalid("this membership only watches the group")
         return self.name
 
     async def close(self) -> None:
-        """Leave, so that others need not wait for the end of the lease."""
+        """Leave; other members see it at once."""
         self._session.unregister(self)
         if self._task is not None:
             self._task.cancel()
@@ -171,10 +178,10 @@ class Membership:
                 async with asyncio.timeout(LEAVE_TIMEOUT_SECONDS):
                     await self._shared.update(lambda r: [membership_list.leave(number)] if r.numbered(number) else [])
             except (SaritError, TimeoutError) as error:
-                log.info("%s leaves by the end of its lease: %s", self.name, error)
+                log.info("%s could not leave; its lease will run out: %s", self.name, error)
 
     def client_closed(self) -> None:
-        """The client ends before the membership: others see it at the end of the lease."""
+        """The client is closed before the membership: others see it at the end of the lease."""
         self._number = None
         self._follower.end(Invalid("the client was closed"))
 
@@ -198,22 +205,22 @@ class Membership:
                     backoff.reset()
                 except (Unavailable, Conflict) as error:
                     await backoff.wait(error)
-        except Exception as error:  # any: who waits for a change would wait for ever
+        except Exception as error:  # of any kind: those who wait for a change would wait for ever
             log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
             self._number = None
             self._follower.end(error)
 
     async def _heartbeat_round(self) -> None:
-        """Fetch, take off who is silent, beat or join when that is due."""
+        """Fetch the list, remove failed members, send a heartbeat or join when that is due."""
         async with self._lock:
             await self._shared.fetch()
             now = self._session.env.clock.monotonic()
-            silent = self._failure_detector.observe(self._shared.state.heartbeats, now)
-            silent.pop(self._number or 0, None)
+            failed = self._failure_detector.observe(self._shared.state.heartbeats, now)
+            failed.pop(self._number or 0, None)
             self._detect_removal()
             due = self.name is not None and (self._number is None or now >= self._heartbeat_due)
-            if due or silent:
-                wrote = await self._shared.update(lambda current: self._due_updates(current, silent))
+            if due or failed:
+                wrote = await self._shared.update(lambda current: self._due_updates(current, failed))
                 self._detect_removal()
                 if self._number is not None:
                     if wrote:
@@ -224,24 +231,24 @@ class Membership:
                 self._heartbeat_due = now + self.lease_seconds / HEARTBEATS_PER_LEASE
         self._follower.notify()
 
-    def _due_updates(self, current: MembershipList, silent: dict[int, int]) -> list[bytes]:
-        """The updates that are due: members off that are still silent, then this one's beat or joining."""
-        gone = {number for number, heartbeats in silent.items() if current.heartbeats.get(number) == heartbeats}
-        steps = [membership_list.leave(number) for number in sorted(gone)]
+    def _due_updates(self, current: MembershipList, failed: dict[int, int]) -> list[bytes]:
+        """The updates that are due: failed members leave, then this one sends a heartbeat or joins."""
+        gone = {number for number, heartbeats in failed.items() if current.heartbeats.get(number) == heartbeats}
+        updates = [membership_list.leave(number) for number in sorted(gone)]
         self._join_requested = False
         if self.name is None:
-            return steps
+            return updates
         if self._number is not None and current.numbered(self._number) is not None:
-            return [*steps, membership_list.heartbeat(self._number)]
+            return [*updates, membership_list.heartbeat(self._number)]
         holder = current.members.get(self.name)
         if (holder is None or holder.number in gone) and len(current.members) - len(gone) < membership_list.MAX_MEMBERS:
             self._join_requested = True
-            steps.append(membership_list.join(self.name, self._data))
-        return steps
+            updates.append(membership_list.join(self.name, self._data))
+        return updates
 
     def _detect_removal(self) -> None:
         if self._number is not None and self._shared.state.numbered(self._number) is None:
-            log.warning("%r was taken off: it was silent for more than %s s", self, self.lease_seconds)
+            log.warning("%r was removed: no heartbeat of it succeeded for %s s", self, self.lease_seconds)
             self._number = None
 
     def _set_joined(self, number: int, confirmed: float) -> None:
@@ -250,7 +257,7 @@ class Membership:
 
 
 class LeaderElection:
-    """One candidate.  Make one with `await client.coordination.leader_election(...)`."""
+    """One candidate.  Create one with `await client.coordination.leader_election(...)`."""
 
     def __init__(self, membership: Membership) -> None:
         self.membership = membership
@@ -260,19 +267,19 @@ class LeaderElection:
 
     @property
     def leader(self) -> Member | None:
-        """Who leads, as last seen."""
+        """The leader as last fetched."""
         return next(iter(self.membership.members), None)
 
     @property
     def token(self) -> int | None:
-        """The fencing token of this candidate's leadership; None while it does not lead."""
+        """The fencing token of this candidate; None while it does not lead."""
         leader = self.leader
         mine = leader is not None and leader.number == self.membership.number
         return leader.number if leader is not None and mine and self.membership.holds else None
 
     @property
     def leading(self) -> bool:
-        """Whether this candidate leads, now.  Turns False in time even when nothing can be reached."""
+        """Whether this candidate leads now.  Becomes False in time even when no store can be reached."""
         return self.token is not None
 
     async def lead(self) -> int:
@@ -287,7 +294,7 @@ class LeaderElection:
         )
 
     async def resign(self) -> None:
-        """Let the next candidate lead; this one goes to the end of the order."""
+        """Let the next candidate lead; this one moves to the end of the order."""
         await self.membership.rejoin()
 
     async def close(self) -> None:

@@ -1,15 +1,15 @@
 """The members of a group, as a shared state (pure).
 
-Members are numbered in the order in which they joined; a number is never used again.  Each raises its count of beats
-now and then.  Format of the stream (a synchronizer's; the values are JSON in UTF-8):
+Members are numbered in the order of joining; a number is never used again.  Each heartbeat of a member raises its
+count.  Format of the stream (a synchronizer's; the values are JSON in UTF-8):
 
     initial   {"version": 1, "lease_ms": 10000, "next": 3, "members": {"a": {"number": 2, "beats": 17, "data": ""}}}
-    update    {"join": "a", "data": ""}      the next number is its; nothing when the name is taken
-              {"leave": 2}                   whoever has that number is gone
+    update    {"join": "a", "data": ""}      it gets the next number; no effect when the name is taken
+              {"leave": 2}                   removes the member of that number
               {"beat": 2}                    its count rises by one
               {"data": "…", "of": 2}         its data is replaced
 
-An update of a number that is gone changes nothing.
+An update of a removed number has no effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_DATA_CHARACTERS: Final = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """`number`: its place in the order of joining, and its fencing token.  `data`: what it says of itself."""
+    """`number`: the order of joining, and the fencing token.  `data`: what the member publishes, e.g. its address."""
 
     name: str
     number: int
@@ -50,12 +50,12 @@ class MembershipList:
     heartbeats: Mapping[int, int]
 
     def numbered(self, number: int | None) -> Member | None:
-        """The member of that number, if it is there."""
+        """The member of that number, if it is in the group."""
         return next((member for member in self.members.values() if member.number == number), None)
 
 
 def empty(lease_ms: int) -> MembershipList:
-    """A group of nobody."""
+    """A group without members."""
     return MembershipList(lease_ms, 1, {}, {})
 
 
@@ -80,12 +80,12 @@ def join(name: str, data: str) -> bytes:
 
 
 def leave(number: int) -> bytes:
-    """The update that takes a member off."""
+    """The update that removes a member."""
     return _update(leave=number)
 
 
 def heartbeat(number: int) -> bytes:
-    """The update that says that a member lives."""
+    """The update that is a member's heartbeat."""
     return _update(beat=number)
 
 
@@ -104,20 +104,20 @@ def encode(current: MembershipList) -> bytes:
 
 
 def decode(data: bytes) -> MembershipList:
-    """A roster of `encode`'s bytes.  Raises Corrupt."""
+    """The list of `encode`'s bytes.  Raises Corrupt."""
     try:
         found = json.loads(data)
         if found["version"] != VERSION:
-            raise Corrupt(f"a group of version {found['version']}; version {VERSION} is known: update this program")
+            raise Corrupt(f"the group has version {found['version']}; version {VERSION} is known: update this program")
         members = {name: Member(name, int(m["number"]), str(m["data"])) for name, m in found["members"].items()}
         heartbeats = {int(m["number"]): int(m["beats"]) for m in found["members"].values()}
         return MembershipList(int(found["lease_ms"]), int(found["next"]), members, heartbeats)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
-        raise Corrupt("this is not the state of a group") from None
+        raise Corrupt("these bytes are not the state of a group") from None
 
 
 def apply(current: MembershipList, update: bytes, _: Revision) -> MembershipList:
-    """The roster after an update.  Raises Corrupt."""
+    """The list after an update.  Raises Corrupt."""
     try:
         found = json.loads(update)
         if "join" in found:

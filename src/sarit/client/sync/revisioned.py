@@ -1,18 +1,18 @@
-"""A revisioned stream: entries appended on the condition that nobody appended meanwhile.
+"""A revisioned stream: entries appended on the condition that no other entry came between.
 
 A stream of one segment, in the layout of Pravega's Java client, so that both can use one stream at once
 (client_behaviour.md par. 5; Pravega `RevisionedStreamClientImpl`, `ConditionalOutputStreamImpl`):
 
     entry     0 int32, length int32, value; stored as an event is
-    revision  the offset behind an entry: what was written up to there.  The next entry begins there
+    revision  the offset after an entry: everything written up to there.  The next entry begins there
     mark      one attribute of the segment that holds an offset, changed by compare-and-set
 
 Theory of operation.  Every writer has an id of its own and numbers its attempts 1, 2, 3 ...; the store keeps the last
 number that succeeded *with* the data.  A conditional append is refused (`ConditionalCheckFailed`) unless the segment
-is exactly as long as expected; a refusal does not change the number.  When the connection is lost before the answer,
+is exactly as long as expected; a refusal does not change the number.  When the connection is lost before the reply,
 the writer asks (SetupAppend, which waits for appends in flight): the number of the attempt or above says that it
 succeeded, a lower one that it did not and will not, so that it can be tried again.  An attempt is therefore done
-once or not at all, and its outcome is known unless patience runs out first (Unavailable: it may be either).
+once or not at all, and its outcome is known unless the retry timeout ends first (Unavailable: it may be either).
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ _HEADER: Final = struct.Struct(">ii")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Revision:
-    """A place in a revisioned stream.
+    """A position in a revisioned stream.
 
-    `offset`: bytes from its beginning, behind the last entry that belongs to it.  `index`: which of several updates in
-    one entry; 0 but in what a synchronizer hands to `apply`.
+    `offset`: bytes from the beginning of the stream to the end of the last entry that is included.  `index`: the
+    update within an entry of several; 0 except in what a synchronizer passes to `apply`.
     """
 
     offset: int
@@ -77,10 +77,10 @@ class Revision:
 
 
 class RevisionedStream:
-    """One stream of one segment.  Make one with `await client.coordination.revisioned("scope/stream")`.
+    """One stream of one segment.  Create one with `await client.coordination.revisioned("scope/stream")`.
 
-    Writes of one object go one after the other; reads at any time.  Every method raises NotFound when the stream is
-    gone and Unavailable when its store does not answer in time.
+    Writes of one object are serialized; reads are not.  Every method raises NotFound when the stream was deleted, and
+    Unavailable when its store does not reply in time.
     """
 
     def __init__(self, session: Session, stream: StreamName, segment: SegmentId) -> None:
@@ -97,10 +97,10 @@ class RevisionedStream:
     async def open(cls, session: Session, stream: StreamName) -> RevisionedStream:
         """The revisioned stream of that name.  Raises NotFound, Invalid (it has several segments)."""
         found = [r.segment for r in await session.with_retry(lambda: session.controller.current_segments(stream), 30.0)]
-        if not found:  # sealed: it can be read still
+        if not found:  # sealed: it can still be read
             found = list(await session.with_retry(lambda: session.controller.head_segments(stream), 30.0))
         if len(found) != 1:
-            raise Invalid(f"{stream} has {len(found)} segments: a revisioned stream has one for ever")
+            raise Invalid(f"{stream} has {len(found)} segments: a revisioned stream has one, and never scales")
         return cls(session, stream, found[0])
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class RevisionedStream:
     # -- reading --------------------------------------------------------------------------------
 
     async def fetch_latest(self) -> Revision:
-        """The revision behind the newest entry."""
+        """The revision after the newest entry."""
         return Revision((await self._info()).end_offset)
 
     async def oldest(self) -> Revision:
@@ -117,7 +117,7 @@ class RevisionedStream:
         return Revision((await self._info()).start_offset)
 
     async def read_from(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
-        """The entries behind `start` that there are as of now, each with the revision behind it.
+        """The entries after `start` as of now, each with the revision after it.
 
         Raises Truncated (`start` lies below the oldest entry), Invalid (it lies beyond the newest), Corrupt."""
         info = await self._info()
@@ -130,14 +130,14 @@ class RevisionedStream:
                 yield found
 
     async def read_news(self, start: Revision) -> AsyncIterator[tuple[Revision, bytes]]:
-        """As `read_from`, in one question instead of two, for one who knows that there is an entry behind `start`.
+        """As `read_from`, in one request instead of two, for a caller that knows of an entry after `start`.
 
-        It waits for one when there is none.  Raises Truncated, Corrupt."""
+        Waits for one when there is none.  Raises Truncated, Corrupt."""
         async for found in self._entries(start, None):
             yield found
 
     async def _entries(self, start: Revision, end: int | None) -> AsyncIterator[tuple[Revision, bytes]]:
-        """Entries up to `end`, or up to where a read came to the tail."""
+        """Entries up to `end`, or up to where a read reached the tail."""
         held, offset, at_tail = bytearray(), start.offset, False
         while offset < end if end is not None else not at_tail or held:
             wanted = REVISIONED_READ_BYTES if end is None else min(REVISIONED_READ_BYTES, end - offset - len(held))
@@ -152,7 +152,7 @@ class RevisionedStream:
             offset += at
 
     def _entry_length(self, held: bytearray, at: int, offset: int) -> int | None:
-        """The length of the whole entry at `at`, header included; None when it is not all there."""
+        """The length of the entry at `at`, header included; None while it is not complete."""
         if len(held) - at < EVENT_HEADER_BYTES:
             return None
         kind, length = _HEADER.unpack_from(held, at)
@@ -170,7 +170,7 @@ class RevisionedStream:
                 raise error
 
     async def _read(self, offset: int, length: int) -> tuple[bytes, bool]:
-        """Some bytes, one at the least, and whether they reach the tail; the caller knows that there are some."""
+        """At least one byte, and whether the bytes reach the tail; the caller knows that there are some."""
         while True:
             reply = await self._request(lambda i, name, token: ReadSegment(name, offset, length, token, i))
             read = expect(reply, SegmentRead, self._name)
@@ -205,9 +205,9 @@ class RevisionedStream:
     async def _append(self, value: bytes, make: Callable[[int, int], Any]) -> bool:
         """One numbered append; False when its condition did not hold."""
         if len(value) > MAX_REVISIONED_ENTRY_BYTES:
-            raise Invalid(f"a value of {len(value)} bytes; the most is {MAX_REVISIONED_ENTRY_BYTES}")
+            raise Invalid(f"the value has {len(value)} bytes; the maximum is {MAX_REVISIONED_ENTRY_BYTES}")
         async with self._writing:
-            self._number += 1  # also after a refusal: so that every number stands for one attempt
+            self._number += 1  # after a refusal, too: every number stands for one attempt
             backoff = self.session.backoff()
             while True:
                 try:
@@ -216,7 +216,7 @@ class RevisionedStream:
                     self._connection = None
                     self.session.forget_endpoint(self.stream, self.segment)
                     await backoff.wait(error)
-                except BaseException:  # cancelled, refused: what the store knows of us must be asked again
+                except BaseException:  # cancelled or refused: the store must be asked for our last number again
                     self._connection = None
                     raise
 
@@ -225,7 +225,7 @@ class RevisionedStream:
         if connection is None or connection.closed:
             connection, last = await self._set_up()
             if last >= number:
-                return True  # the answer to it was lost
+                return True  # it was written, and its reply was lost
         reply = await connection.ask(lambda request: make(number, request))
         if type(reply) is ConditionalCheckFailed:
             return False
@@ -234,7 +234,7 @@ class RevisionedStream:
         return True
 
     async def _set_up(self) -> tuple[Connection, int]:
-        """A connection that knows this writer, and the last number of it that the store has."""
+        """A connection on which this writer is set up, and its last number that the store has."""
         endpoint = await self.session.endpoint(self.stream, self.segment)
         token = await self.session.controller.token(self.stream)
         connection = await self.session.connections.to(endpoint, APPENDS)
@@ -246,29 +246,29 @@ class RevisionedStream:
     # -- mark and truncation ----------------------------------------------------------------------
 
     async def get_mark(self) -> Revision | None:
-        """The revision that was marked, if one was."""
+        """The revision of the mark, if it is set."""
         reply = await self._request(lambda i, name, token: GetSegmentAttribute(i, name, MARK_ATTRIBUTE, token))
         value = expect(reply, SegmentAttribute, self._name).value
         return None if value == NULL_ATTRIBUTE_VALUE else Revision(value)
 
     async def compare_and_set_mark(self, expected: Revision | None, new: Revision | None) -> bool:
-        """Set the mark to `new` if it is `expected` (None: there is none); whether it was."""
-        asked = 0
+        """Set the mark to `new` if it is `expected` (None: not set); whether it was."""
+        requests = 0
 
         def make(request: int, name: str, token: str) -> UpdateSegmentAttribute:
-            nonlocal asked
-            asked += 1
+            nonlocal requests
+            requests += 1
             values = [NULL_ATTRIBUTE_VALUE if mark is None else mark.offset for mark in (new, expected)]
             return UpdateSegmentAttribute(request, name, MARK_ATTRIBUTE, values[0], values[1], token)
 
         reply = await self._request(make)
         if expect(reply, SegmentAttributeUpdated, self._name).success:
             return True
-        # The answer to an earlier question may have been lost, and the question have been the one that set it.
-        return asked > 1 and await self.get_mark() == new
+        # The reply to an earlier request may have been lost, and that request have set the mark.
+        return requests > 1 and await self.get_mark() == new
 
     async def truncate(self, revision: Revision) -> None:
-        """Forget the entries before `revision`; nothing happens when they are forgotten.  Raises Invalid."""
+        """Delete the entries before `revision`; no effect when they are deleted already.  Raises Invalid."""
         info = await self._info()
         if revision.offset > info.end_offset:
             raise Invalid(f"{self._name}: offset {revision.offset} lies beyond the end, {info.end_offset}")

@@ -1,22 +1,22 @@
-"""A state that many processes share: each holds a copy, all apply the same updates in the same order.
+"""A state that many processes share: each has a copy, all apply the same updates in the same order.
 
 Updates are entries of a revisioned stream, in the layout of Pravega's Java client (client_behaviour.md par. 5; Pravega
 `StateSynchronizerImpl`, `UpdateOrInitSerializer`).  The value of an entry, all numbers int32 big-endian:
 
     1, initial state                        the whole state, to the end
-    2, {length, update}, {length, update}…  one or more updates, all applied or none
+    2, {length, update}, {length, update}…  one or more updates, applied atomically
 
-Theory of operation.  A process reads the entries it has not seen, decides on an update from the state it then has,
-and appends it on the condition that no other entry came between.  When one did, it reads and decides again.  So every
-decision is taken from the newest state, as if there were one process only.
+Theory of operation.  This is optimistic concurrency control.  A process reads the entries it has not applied, decides
+on an update from the state it then has, and appends it on the condition that no other entry came between.  When one
+did, it reads and decides again.  So every decision is taken from the newest state, as if there were one process only.
 
-Compaction writes the whole state as a new initial one, sets the mark of the stream to the place before it, and
-truncates what lies before the *earlier* mark, so that a process which reads slowly is not cut off by one compaction.
-Who begins, begins at the mark; who was cut off begins there again.  Updates before the first initial state are
-passed over.
+Compaction writes the whole state as a new initial one, sets the mark of the stream to the position before it, and
+truncates what lies before the *previous* mark, so that one compaction does not cut off a process that reads slowly.  A
+new process begins at the mark; one that was cut off begins there again.  Updates before the first initial state are
+skipped.
 
-Who wrote last knows the newest state without reading and would win every race against those who must read first.  So
-one that writes without a break lets others in for a moment after every 64 writes.
+Fairness.  The last writer knows the newest state without reading, and would win every race against processes that must
+read first.  So a process that writes without a break pauses for a moment after every 64 writes.
 
 Warning: `apply` and `initial` must be pure and give the same result in every process and every version of the
 program; `apply` must return a new state, and may not change the one it is given.
@@ -91,13 +91,13 @@ def decode_entry(value: bytes) -> bytes | list[bytes]:
 
 
 class StateSynchronizer(Generic[S]):
-    """One process's copy of a shared state.  Make one with `await client.coordination.synchronizer(...)`.
+    """One process's copy of a shared state.  Create one with `await client.coordination.synchronizer(...)`.
 
-    `initial` makes a state of the bytes of an initial one; `apply(state, update, revision)` makes the next state.
-    `snapshot`: bytes that `initial` makes the state of again; with it the stream is compacted by itself, now and then,
-    when `compact_after_bytes` have gathered behind the newest initial state.
+    `initial` decodes an initial state; `apply(state, update, revision)` returns the next state.  `snapshot`: encodes
+    the state for `initial`; with it the stream is compacted automatically, with some probability per write, once
+    `compact_after_bytes` follow the newest initial state.
 
-    Errors of those functions leave by the method that called them; the state is then the one before.
+    An error of these functions is raised by the method that called them; the state is then unchanged.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class StateSynchronizer(Generic[S]):
         self._snapshot = snapshot
         self._compact_after_bytes = compact_after_bytes
         self._current: tuple[S, Revision] | None = None
-        self._initial_offset = 0  # the offset behind the newest initial state
+        self._initial_offset = 0  # the offset after the newest initial state
         self._lock = asyncio.Lock()
         self._clock = stream.session.env.clock
-        self._consecutive_writes = 0  # how many writes followed each other without a break
-        self._last_write_ended = 0.0  # when the last one did, in seconds of the monotonic clock
+        self._consecutive_writes = 0  # writes that followed each other without a break
+        self._last_write_ended = 0.0  # when the last write ended, in seconds of the monotonic clock
 
     def __repr__(self) -> str:
         at = "no state" if self._current is None else f"state at {self._current[1].offset}"
@@ -127,33 +127,33 @@ class StateSynchronizer(Generic[S]):
 
     @property
     def known(self) -> bool:
-        """Whether there is a state: somebody initialised it, and it was fetched."""
+        """Whether there is a state: it was initialized, and fetched."""
         return self._current is not None
 
     @property
     def state(self) -> S:
-        """The state as last fetched or updated by this process.  Raises NotFound when nobody initialised it."""
+        """The state as last fetched or updated by this process.  Raises NotFound when it was not initialized."""
         return self._expect()[0]
 
     @property
     def revision(self) -> Revision:
-        """What `state` is the outcome of.  Raises NotFound."""
+        """The revision that `state` includes.  Raises NotFound."""
         return self._expect()[1]
 
     def _expect(self) -> tuple[S, Revision]:
         if self._current is None:
-            raise NotFound(f"{self.stream.stream} holds no state (yet): initialize it, or fetch what another has")
+            raise NotFound(f"{self.stream.stream} has no state yet: initialize it, or fetch what another process wrote")
         return self._current
 
     # -- reading --------------------------------------------------------------------------------
 
     async def fetch(self) -> None:
-        """Apply what was written since.  Raises Corrupt."""
+        """Apply what was written since the last fetch.  Raises Corrupt."""
         async with self._lock:
             await self._fetch()
 
     async def _fetch(self, news: bool = False) -> None:
-        """`news`: it is known that there is an entry behind the one last seen."""
+        """`news`: the caller knows of an entry after the one last applied."""
         start, whole = (
             (self._current[1], True) if self._current is not None else (await self._initial_revision(), False)
         )
@@ -183,7 +183,7 @@ class StateSynchronizer(Generic[S]):
             )
 
     async def _initial_revision(self) -> Revision:
-        """Where an initial state is to be found from."""
+        """The revision from which an initial state can be found."""
         mark, oldest = await self.stream.get_mark(), await self.stream.oldest()
         return oldest if mark is None else max(mark, oldest)
 
@@ -195,7 +195,7 @@ class StateSynchronizer(Generic[S]):
     # -- writing --------------------------------------------------------------------------------
 
     async def initialize(self, state: bytes) -> bool:
-        """Give the state its first value, if it has none yet; whether this call did.
+        """Write the first state if there is none; whether this call did.
 
         Raises Sealed, Unavailable (it may have been written or not)."""
         async with self._lock:
@@ -212,22 +212,23 @@ class StateSynchronizer(Generic[S]):
             return False
 
     async def update(self, decide: Callable[[S], Sequence[bytes]]) -> bool:
-        """Write what `decide` makes of the newest state: updates that are applied all at once, or none to write none.
+        """Write the updates that `decide` returns for the newest state, atomically; an empty list writes nothing.
 
-        `decide` is called again when somebody else wrote meanwhile; what it raises leaves here, with nothing written.
-        Returns whether anything was written.  Raises NotFound (nobody initialised the state), Conflict (others were
-        faster ten thousand times), Invalid (too long), Sealed, Unavailable (it may have been written or not)."""
+        `decide` is called again when another process wrote first; what it raises is raised here, with nothing written.
+        Returns whether anything was written.  Raises NotFound (the state was not initialized), Conflict (other
+        processes wrote first ten thousand times), Invalid (too long), Sealed, Unavailable (it may have been
+        written)."""
         return await self._write_locked(decide)
 
     async def update_unconditionally(self, updates: Sequence[bytes]) -> None:
-        """Write updates whatever the state is; this copy has them with the next `fetch`.
+        """Write updates without a condition; this copy has them after the next `fetch`.
 
         Raises Invalid, Sealed, Unavailable (they may have been written or not)."""
         if updates:
             await self.stream.write_unconditionally(encode_updates(updates))
 
     async def compact(self, make: Callable[[S], bytes]) -> None:
-        """Write the whole state anew, as `make` makes it, and forget what came before the compaction before this one.
+        """Write the whole state, encoded by `make`, and truncate what came before the previous compaction.
 
         Raises as `update` does."""
         async with self._lock:
@@ -250,7 +251,7 @@ class StateSynchronizer(Generic[S]):
             return written
 
     async def _yield_to_others(self, began: float) -> None:
-        """Pause after many writes without a break, for the time of some: enough to read and to write."""
+        """Pause after many writes without a break, for the time of a few: others can read and write in it."""
         ended = self._clock.monotonic()
         took = ended - began
         self._consecutive_writes = self._consecutive_writes + 1 if began - self._last_write_ended <= took else 1
@@ -260,7 +261,8 @@ class StateSynchronizer(Generic[S]):
             await asyncio.sleep(min(PAUSE_PER_WRITE * took, MAX_WRITE_PAUSE_SECONDS))
 
     async def _write_optimistically(self, make: Callable[[S, Revision], bytes | None]) -> Revision | None:
-        """Write what `make` makes of the newest state; the revision before it, None when it made nothing."""
+        """Write the entry that `make` returns for the newest state; the revision before it, None when there was
+        none."""
         if self._current is None:
             await self._fetch()
         for conflicts in range(MAX_CONFLICTS):
@@ -268,7 +270,7 @@ class StateSynchronizer(Generic[S]):
             value = make(state, revision)
             if value is None:
                 await self._fetch()
-                if self.revision == revision:  # to do nothing, too, is decided from the newest state
+                if self.revision == revision:  # a decision to write nothing, too, needs the newest state
                     return None
                 continue
             # Applied before it is written: an update that cannot be applied must never get into the stream.
@@ -280,20 +282,20 @@ class StateSynchronizer(Generic[S]):
                 self._current = (new, after)
                 self._initial_offset = after.offset if fresh else self._initial_offset
                 return revision
-            if 0 < conflicts < YIELDING_CONFLICTS:  # who has tried for longer goes before
+            if 0 < conflicts < YIELDING_CONFLICTS:  # the process that has tried longer goes first
                 await asyncio.sleep(MAX_CONFLICT_PAUSE_SECONDS * self.stream.session.env.random.random())
             await self._fetch(news=True)
-        raise Conflict(f"{self.stream.stream}: others were faster {MAX_CONFLICTS} times")
+        raise Conflict(f"{self.stream.stream}: other processes wrote first {MAX_CONFLICTS} times")
 
     # -- compaction -----------------------------------------------------------------------------
 
     def _compaction_due(self) -> bool:
-        """Whether to compact now; by chance, so that not everybody does."""
+        """Whether to compact now; random, so that not all processes do."""
         long = self.revision.offset - self._initial_offset > self._compact_after_bytes
         return long and self.stream.session.env.random.random() * COMPACTION_ODDS < 1
 
     async def _compact_automatically(self, snapshot: Callable[[S], bytes]) -> None:
-        """One try.  The update before it was written, so that an error here is no reason to report one."""
+        """One attempt.  The update before it was written, so an error here is logged, not raised."""
         state, revision = self._expect()
         try:
             value = snapshot(state)
@@ -302,12 +304,12 @@ class StateSynchronizer(Generic[S]):
                 self._current, self._initial_offset = (state, written), written.offset
                 await self._truncate_history(revision)
         except SaritError as error:
-            log.warning("%s was not compacted, this time: %s", self.stream.stream, error)
+            log.warning("%s was not compacted now: %s", self.stream.stream, error)
         except Exception:
             log.exception("%s was not compacted: the snapshot failed", self.stream.stream)
 
     async def _truncate_history(self, before: Revision) -> None:
-        """Mark the place before a new initial state, and truncate at the mark before."""
+        """Set the mark before a new initial state, and truncate at the previous mark."""
         old = await self.stream.get_mark()
         if old is None or old < before:
             await self.stream.compare_and_set_mark(old, before)
@@ -316,7 +318,7 @@ class StateSynchronizer(Generic[S]):
 
 
 class StateFollower(Generic[S]):
-    """Waits for what others write to one state; `notify` wakes those in `until`."""
+    """Waits for what other processes write to a state; `notify` wakes the callers of `until`."""
 
     def __init__(self, shared: StateSynchronizer[S]) -> None:
         self.shared = shared
@@ -328,8 +330,9 @@ class StateFollower(Generic[S]):
         return f"StateFollower({self.shared!r}, {len(self._waiting)} waiting)"
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait until there may be more to fetch, or so long.  Raises what the store answers, but Unavailable."""
-        # One question for many waits: a question given up would stay parked on the store.
+        """Wait until there may be more to fetch, at most `seconds`.  Raises what the store replies, except
+        Unavailable."""
+        # One request for many waits: an abandoned request would stay parked at the store.
         if self._more is None:
             self._more = asyncio.get_running_loop().create_task(
                 self._wait_beyond(), name=f"follow {self.shared.stream}"
@@ -343,10 +346,10 @@ class StateFollower(Generic[S]):
         try:
             await self.shared.stream.wait_beyond(self.shared.revision)
         except Unavailable:
-            return  # the fetch to come is patient
+            return  # the next fetch retries
 
     async def until(self, condition: Callable[[], T | None], seconds: Callable[[], float | None] = lambda: None) -> T:
-        """What `condition` returns, asked after every `notify` and after `seconds()`, once it is not None.
+        """What `condition` returns, called after every `notify` and after `seconds()`, once it is not None.
 
         Raises the failure that ended the following."""
         while True:
@@ -371,7 +374,7 @@ class StateFollower(Generic[S]):
                 waiter.set_result(None)
 
     def end(self, failure: BaseException | None = None) -> None:
-        """Stop; those who wait are told why."""
+        """Stop; callers of `until` raise `failure`."""
         if self.failure is None:
             self.failure = failure or Invalid(f"{self.shared.stream.stream} was closed here")
         if self._more is not None:

@@ -1,4 +1,4 @@
-"""What the client asks of the controller about tables (controller.md 2): core values in and out."""
+"""Requests to the controller about tables (controller.md 2): core values in and out."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 async def create(controller: ControllerClient, table: StreamName, config: TableConfig) -> bool:
-    """True when created, False when it was there (as it was made then).  Raises NotFound (scope), Invalid."""
+    """True when created, False when it existed (and is unchanged).  Raises NotFound (scope), Invalid."""
     if not is_user_name(table.stream):
-        raise Invalid(f"{table.stream!r} is no name for a table: letters, digits, '.' and '-', at most 250")
+        raise Invalid(f"{table.stream!r} is no name for a table: use letters, digits, '.' and '-', at most 250")
     config.check()
     status = pb.CreateKeyValueTableStatus
     request = pb.KeyValueTableConfig(
@@ -33,7 +33,7 @@ async def create(controller: ControllerClient, table: StreamName, config: TableC
     if reply.status == status.SCOPE_NOT_FOUND:
         raise NotFound(f"scope {table.scope} does not exist: create it first")
     if reply.status == status.INVALID_TABLE_NAME:
-        raise Invalid(f"the controller refused table {table}: its name, lengths of keys or partitions cannot be")
+        raise Invalid(f"the controller refused table {table}: its name, key lengths or partitions are invalid")
     if reply.status == status.FAILURE:
         raise Unavailable(f"table {table} was not created: the controller reported a failure")
     return bool(reply.status == status.SUCCESS)
@@ -65,7 +65,7 @@ async def names(controller: ControllerClient, scope: str) -> AsyncIterator[Strea
 
 
 async def layout(controller: ControllerClient, table: StreamName) -> Layout:
-    """The form of its keys and its partitions.  Raises NotFound."""
+    """The configuration and the partitions of a table.  Raises NotFound."""
     status = pb.KeyValueTableConfigResponse
     reply = await controller.call(controller.stub.getKeyValueTableConfiguration, _info(table))
     if reply.status == status.TABLE_NOT_FOUND:
@@ -75,7 +75,7 @@ async def layout(controller: ControllerClient, table: StreamName) -> Layout:
     try:
         found = await controller.call(controller.stub.getCurrentSegmentsKeyValueTable, _info(table))
     except NotFound:
-        raise NotFound(f"table {table} does not exist (any more)") from None
+        raise NotFound(f"table {table} does not exist any more") from None
     made = reply.config
     return Layout(
         TableConfig(made.primaryKeyLength, made.secondaryKeyLength, made.partitionCount),

@@ -1,13 +1,16 @@
-"""Changes of a table, how they are checked, and which of them travel together (pure).
+"""Changes of a table: how they are validated, and which are sent in one request (pure).
 
-One request changes keys of one partition, all or none; it either writes or removes (there is no request that does
-both).  Waiting changes of one partition are gathered into one request, as long as that means the same as one
-request after the other: a store judges all conditions of a request against the state before it, so no key may be in
-a request twice once one of its changes has a condition.  Gathered changes that are refused are sent again one by one.
+One request changes keys of one partition atomically; it either writes or removes (no request does both).  Waiting
+changes of one partition are coalesced into one request, as long as the result is that of one request after the other.
+A store evaluates all conditions of a request against the state before it, so no key may occur twice in a request once
+one of its changes has a condition.  Coalesced changes that are refused are sent again one by one.
 
-A change whose reply was lost may have been made.  It can be sent again when it has no condition (it then may be made
-twice), or when it asks for the version of a key (which every change of it makes another, so it cannot be made
-twice); not when it asks for the absence of keys alone, for they may have been removed in between.
+A change whose reply was lost may have been applied.  It is sent again only when that is safe:
+
+* it has no condition: it may then be applied twice, with the same result
+* it expects the version of a key: every change gives the key another version, so it cannot be applied twice
+
+A change that expects only the absence of keys is not sent again: they may have been removed in between.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ MAX_BATCH_KEYS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Set a value, whatever was there."""
+    """Set a value unconditionally."""
 
     key: Key
     value: bytes | str
@@ -44,7 +47,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Set a value where none was."""
+    """Set the value of an absent key."""
 
     key: Key
     value: bytes | str
@@ -52,7 +55,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Set a value if the key still has `version`."""
+    """Set a value if the key has `version`."""
 
     key: Key
     value: bytes | str
@@ -61,7 +64,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove a key, if `version` is given only while it still has that."""
+    """Remove a key; with `version`, only if the key has it."""
 
     key: Key
     version: int | None = None
@@ -71,7 +74,8 @@ Change = Put | Insert | Replace | Remove
 
 
 class Item(NamedTuple):
-    """One key of a request.  `value` None: remove it.  `expected`: its version, NOT_EXISTS, or NO_VERSION (any)."""
+    """One key of a request.  `value` None: remove.  `expected`: a version, NOT_EXISTS, or NO_VERSION
+    (unconditional)."""
 
     key: bytes
     value: bytes | None
@@ -79,7 +83,7 @@ class Item(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Items of one partition that are carried out all or not at all."""
+    """Items of one partition that are applied atomically."""
 
     partition: SegmentId
     items: tuple[Item, ...]
@@ -88,17 +92,17 @@ class Batch(NamedTuple):
 
     @property
     def conditional(self) -> bool:
-        """Whether it may be refused."""
+        """Whether the store may refuse it."""
         return any(item.expected != NO_VERSION for item in self.items)
 
     @property
     def repeatable(self) -> bool:
-        """Whether it can be sent again when nobody knows whether it was carried out."""
+        """Whether it can be sent again when its outcome is unknown."""
         return not self.conditional or any(item.expected >= 0 for item in self.items)
 
 
 def item_of(layout: Layout, change: Change) -> Item:
-    """Raises Invalid: a key of the wrong length, a value too large, a version that cannot be."""
+    """Validate a change.  Raises Invalid: a key of the wrong length, a value too large, a negative version."""
     key = layout.wire_key(change.key)
     if isinstance(change, Remove):
         if change.version is not None and change.version < 0:
@@ -111,13 +115,13 @@ def item_of(layout: Layout, change: Change) -> Item:
         raise Invalid(f"a value of a table has at most {MAX_TABLE_VALUE_BYTES} bytes, not {len(value)}")
     if isinstance(change, Replace):
         if change.version < 0:
-            raise Invalid(f"{change.version} is no version of a key: to insert one, use insert")
+            raise Invalid(f"{change.version} is no version of a key: use insert for an absent key")
         return Item(key, value, change.version)
     return Item(key, value, NOT_EXISTS if isinstance(change, Insert) else NO_VERSION)
 
 
 def batch_of(layout: Layout, changes: Iterable[Change]) -> Batch:
-    """Raises Invalid: also when it is empty or too large, of several partitions, or both writes and removes."""
+    """Validate changes as one batch.  Raises Invalid: empty, too large, several partitions, writes and removes."""
     items = tuple(item_of(layout, change) for change in changes)
     if not 1 <= len(items) <= MAX_BATCH_KEYS:
         raise Invalid(f"a batch changes 1 to {MAX_BATCH_KEYS} keys, not {len(items)}")
@@ -125,24 +129,24 @@ def batch_of(layout: Layout, changes: Iterable[Change]) -> Batch:
     if batch.size > MAX_CLIENT_TABLE_BATCH_BYTES:
         raise Invalid(f"a batch has at most {MAX_CLIENT_TABLE_BATCH_BYTES} bytes of keys and values, not {batch.size}")
     if any((item.value is None) != batch.removes for item in items):
-        raise Invalid("a batch either writes or removes; the protocol has no request that does both at once")
+        raise Invalid("a batch either writes or removes: the protocol has no request that does both")
     if any(layout.partition(item.key) != batch.partition for item in items[1:]):
-        raise Invalid("these keys are in several partitions: only keys with the same primary key surely share one")
+        raise Invalid("these keys are in several partitions: only keys with the same primary key are sure to share one")
     return batch
 
 
 def make_batch(partition: SegmentId, items: Sequence[Item]) -> Batch:
-    """A batch of items known to be right."""
+    """A batch of validated items."""
     return Batch(partition, tuple(items), items[0].value is None, sum(map(size_of, items)))
 
 
 def size_of(item: Item) -> int:
-    """About how many bytes it takes in a request."""
+    """The estimated bytes of an item in a request."""
     return CLIENT_TABLE_ENTRY_OVERHEAD_BYTES + len(item.key) + len(item.value or b"")
 
 
 def coalescible(waiting: Iterable[Batch]) -> int:
-    """How many of the batches that wait, from the first on, go into one request: at least one."""
+    """How many of the waiting batches, from the first on, are sent in one request: at least one."""
     keys: dict[bytes, bool] = {}
     count = size = items = 0
     removes = False

@@ -1,9 +1,9 @@
-"""Where a key of a table lives and how it is written (pure).
+"""The partition of a table's key, and the key's form on the wire (pure).
 
-A key is a primary key and, where the table has them, a secondary one, each of a length fixed when the table was made.
-On the wire they stand one behind the other; the primary key alone decides the partition, so that keys that share it
-can change together and be read in order.  Source: client_behaviour.md par. 9, naming.md par. 3; Pravega
-`TableEntryHelper`, `KeyValueTableSegments`.
+A key is a primary key and, in some tables, a secondary key, each of a length fixed at creation.  On the wire the
+secondary key follows the primary one.  The primary key alone determines the partition, so that keys which share it can
+change together and be read in order.  Source: client_behaviour.md par. 9, naming.md par. 3; Pravega `TableEntryHelper`,
+`KeyValueTableSegments`.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableConfig:
-    """How a table was made.  Lengths in bytes; `secondary_key_bytes` 0: it has primary keys alone."""
+    """The configuration of a table.  Lengths in bytes; `secondary_key_bytes` 0: primary keys alone."""
 
     primary_key_bytes: int
     secondary_key_bytes: int = 0
     partitions: int = 1
 
     def check(self) -> None:
-        """Raises Invalid when there cannot be such a table."""
+        """Raises Invalid when no such table can exist."""
         if self.partitions < 1:
             raise Invalid(f"a table has 1 partition or more, not {self.partitions}")
         if self.primary_key_bytes < 1 or self.secondary_key_bytes < 0:
@@ -63,12 +63,12 @@ class TableConfig:
 
 
 def key_position(primary: bytes) -> float:
-    """Where a primary key falls, in [0, 1).  The same double in every client and release, for ever."""
+    """The position of a primary key, in [0, 1).  Invariant: the same double in every client and release."""
     return (murmur.murmur3_low_64_bits(primary, _ROUTER_SEED) >> _UNUSED_BITS) * _FRACTION
 
 
 class Layout:
-    """The partitions of one table and the form of its keys."""
+    """The partitions of one table and the lengths of its keys."""
 
     __slots__ = ("_only", "_partitions", "_primary", "_secondary", "config", "partitions")
 
@@ -85,7 +85,7 @@ class Layout:
         return f"Layout({self.config}, {len(self.partitions)} partitions)"
 
     def wire_key(self, key: Key) -> bytes:
-        """Both keys in one.  Raises Invalid when one has the wrong length, is missing, or is one too many."""
+        """The key as the wire has it.  Raises Invalid: a wrong length, a missing or an unexpected secondary key."""
         if isinstance(key, tuple):
             if len(key) != 2:
                 raise Invalid(f"a key is (primary, secondary), not {len(key)} parts")
@@ -99,11 +99,11 @@ class Layout:
         return primary + secondary
 
     def partition(self, wire_key: bytes) -> SegmentId:
-        """Who holds a key."""
+        """The partition of a key."""
         return self._only or self._partitions.at(key_position(wire_key[: self._primary]))
 
     def entry(self, wire_key: bytes, value: bytes, version: int) -> Entry:
-        """A key of the wire with what it has."""
+        """An entry of a key as the wire has it."""
         return Entry(wire_key[: self._primary], wire_key[self._primary :], value, version)
 
     def bounds(
@@ -130,7 +130,7 @@ class Layout:
 
 
 def following(wire_key: bytes) -> bytes | None:
-    """The next key of the same length; None behind the last one."""
+    """The next key of the same length; None after the last one."""
     number = int.from_bytes(wire_key, "big") + 1
     return None if number >> (8 * len(wire_key)) else number.to_bytes(len(wire_key), "big")
 

@@ -1,8 +1,8 @@
-"""One partition of a table: its requests, gathered.
+"""One partition of a table: its requests, coalesced.
 
-Changes wait in one queue; one request with changes is under way at a time, so that they happen in the order they
-were asked for.  While it is, the next ones gather (`changes.coalescible`); there is no timer.  Reads of single keys
-gather likewise, a few requests at once: their order means nothing.
+Changes wait in one queue; one request with changes is in flight at a time, so that they are applied in the order they
+were made.  Meanwhile the next ones are coalesced (`changes.coalescible`); there is no timer.  Reads of single keys are
+coalesced likewise, with several requests in flight: their order is irrelevant.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sarit.client.tables.changes import Batch
     from sarit.core.names import SegmentId, StreamName
 
-# So many of the largest values (1 MiB) surely fit into one reply (16 MiB).
+# So many of the largest values (1 MiB) always fit into one reply (16 MiB).
 KEYS_PER_READ: Final = 15
 MAX_READS_AT_ONCE: Final = 8
 
@@ -35,7 +35,7 @@ Versions = list[int]
 
 
 class Partition:
-    """Belongs to one table handle.  `stream` is the table as the controller is asked for its store."""
+    """Belongs to one table handle.  `stream`: the name under which the controller finds the table's store."""
 
     def __init__(self, session: Session, table: StreamName, stream: StreamName, segment: SegmentId) -> None:
         self._session = session
@@ -54,9 +54,9 @@ class Partition:
     # -- changes --------------------------------------------------------------------------------
 
     def change(self, batch: Batch) -> asyncio.Future[Versions]:
-        """Carry out a batch after those before it: the versions of its keys, NOT_EXISTS for those removed.
+        """Apply a batch after those before it: the versions of its keys, NOT_EXISTS for removed ones.
 
-        It ends with Conflict, NotFound (the table is gone), Invalid, or Unavailable: then it was done, or not."""
+        Fails with Conflict, NotFound (the table was deleted), Invalid, or Unavailable: it may have been applied."""
         done: asyncio.Future[Versions] = asyncio.get_running_loop().create_future()
         self._changes.append((batch, done))
         if not self._changing:
@@ -70,14 +70,16 @@ class Partition:
             while self._changes:
                 count = coalescible(batch for batch, _ in self._changes)
                 group = [self._changes.popleft() for _ in range(count)]
-                group = [(batch, done) for batch, done in group if not done.done()]  # whoever gave up before it went
+                # A cancelled caller's change is not sent.
+                group = [(batch, done) for batch, done in group if not done.done()]
                 if group:
                     await self._send(group)
         finally:
             self._changing = False
             for _, done in (*group, *self._changes):
                 if not done.done():
-                    done.set_exception(Unavailable(f"table {self._table}: the client was closed; it is done, or not"))
+                    text = f"table {self._table}: the client was closed; the change may have been applied"
+                    done.set_exception(Unavailable(text))
             self._changes.clear()
 
     async def _send(self, group: list[tuple[Batch, asyncio.Future[Versions]]]) -> None:
@@ -92,7 +94,7 @@ class Partition:
                 return
             try:
                 versions = iter(await self._attempt([batch for batch, _ in group], connection))
-            except SaritError as error:  # refused or moved: nothing of it was done; else nobody knows
+            except SaritError as error:  # after any other error the outcome is unknown
                 uncertain = isinstance(error, Unavailable) and not isinstance(error, _Moved)
             else:
                 for batch, done in group:
@@ -109,7 +111,9 @@ class Partition:
         backoff = self._session.backoff()
         while True:
             if uncertain and not batch.repeatable:
-                raise Unavailable(f"table {self._table}: the reply to an insert was lost; it is done, or not: look")
+                raise Unavailable(
+                    f"table {self._table}: the reply to an insert was lost; it may be applied: read the key"
+                )
             connection = await self._connect()
             try:
                 return await self._attempt([batch], connection)
@@ -121,7 +125,7 @@ class Partition:
             except Conflict as error:
                 if uncertain:
                     raise Unavailable(
-                        f"table {self._table}: a reply was lost and the key has changed: it is done, or not: look"
+                        f"table {self._table}: a reply was lost and the key has changed: read it"
                     ) from error
                 raise
 
@@ -148,14 +152,14 @@ class Partition:
         key = group[0].items[0].key
         actual = NOT_EXISTS if missing else None
         if expected == NOT_EXISTS:
-            return Conflict(f"table {self._table}: key {key!r} is there already", expected=expected)
-        return Conflict(f"table {self._table}: key {key!r} is not at version {expected} (any more)",
+            return Conflict(f"table {self._table}: key {key!r} exists already", expected=expected)
+        return Conflict(f"table {self._table}: key {key!r} does not have version {expected}",
                         expected=expected, actual=actual)  # fmt: skip
 
     # -- reads ----------------------------------------------------------------------------------
 
     def read(self, key: bytes) -> asyncio.Future[tuple[int, bytes]]:
-        """Version and value of a key; NOT_EXISTS and nothing.  Ends with NotFound, Unavailable, too."""
+        """Version and value of a key; NOT_EXISTS and b"" when absent.  Fails with NotFound, Unavailable, too."""
         answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
         self._reads.append((key, answer))
         wanted = -(-len(self._reads) // KEYS_PER_READ)
@@ -205,7 +209,7 @@ class Partition:
         return found
 
     async def ask(self, make: Callable[[int], Any], kind: type[Any]) -> Any:
-        """Ask what changes nothing, again while nobody answers.  Raises NotFound, Invalid, Unavailable."""
+        """Send a read-only request, again until a store replies.  Raises NotFound, Invalid, Unavailable."""
         backoff = self._session.backoff()
         while True:
             connection = await self._connect()
@@ -237,7 +241,7 @@ class Partition:
 
 
 class _Moved(Unavailable):
-    """Another store serves the partition; this one did nothing."""
+    """Another store serves the partition; this one applied nothing."""
 
 
 def _complete(done: asyncio.Future[Versions], versions: Versions) -> None:

@@ -17,7 +17,7 @@ PAGE_ENTRIES: Final = 512
 
 
 class Keyed(Protocol):
-    """A key of the wire, with what belongs to it."""
+    """Anything with a key as the wire has it."""
 
     @property
     def key(self) -> Buffer: ...
@@ -26,8 +26,8 @@ class Keyed(Protocol):
 K = TypeVar("K", bound=Keyed)
 
 
-class Cursor(Generic[K]):
-    """The place in one partition.  `page(first, last, count)` asks it; bounds are part of the range."""
+class PageCursor(Generic[K]):
+    """The position of a scan in one partition.  `page(first, last, count)` requests entries; bounds are inclusive."""
 
     __slots__ = ("_count", "_last", "_next", "_page", "_waiting")
 
@@ -41,10 +41,10 @@ class Cursor(Generic[K]):
         self._waiting: deque[K] = deque()
 
     def __repr__(self) -> str:
-        return f"Cursor({self._next!r} to {self._last!r}, {len(self._waiting)} at hand)"
+        return f"PageCursor({self._next!r} to {self._last!r}, {len(self._waiting)} buffered)"
 
     async def fill(self) -> bool:
-        """Have an entry at hand; False at the end."""
+        """Buffer an entry, if there is one; False at the end."""
         if not self._waiting and self._next is not None:
             self._waiting.extend(await self._page(self._next, self._last, self._count))
             after = following(bytes(self._waiting[-1].key)) if self._waiting else None
@@ -53,43 +53,43 @@ class Cursor(Generic[K]):
 
     @property
     def first(self) -> bytes:
-        """The key at hand."""
+        """The next buffered key."""
         return bytes(self._waiting[0].key)
 
     def take(self) -> K:
-        """The entry at hand."""
+        """The next buffered entry."""
         return self._waiting.popleft()
 
     def take_buffered(self) -> list[K]:
-        """All that is at hand."""
+        """All buffered entries."""
         out = list(self._waiting)
         self._waiting.clear()
         return out
 
     @property
     def buffered(self) -> bool:
-        """Whether `take` gives something without a question."""
+        """Whether `take` has an entry without a request."""
         return bool(self._waiting)
 
 
-async def merged(cursors: Sequence[Cursor[K]], size: int) -> AsyncIterator[list[K]]:
+async def merged(cursors: Sequence[PageCursor[K]], size: int) -> AsyncIterator[list[K]]:
     """Lists of about `size` entries, all in the order of their keys."""
     if len(cursors) == 1:
         while await cursors[0].fill():
             yield cursors[0].take_buffered()
         return
-    heads = [(cursor.first, place) for place, cursor in enumerate(cursors) if await cursor.fill()]
+    heads = [(cursor.first, index) for index, cursor in enumerate(cursors) if await cursor.fill()]
     heapq.heapify(heads)
     out: list[K] = []
     while heads:
-        place = heads[0][1]
-        cursor = cursors[place]
+        index = heads[0][1]
+        cursor = cursors[index]
         out.append(cursor.take())
         if len(out) >= size:
             yield out
             out = []
         if cursor.buffered or await cursor.fill():
-            heapq.heapreplace(heads, (cursor.first, place))
+            heapq.heapreplace(heads, (cursor.first, index))
         else:
             heapq.heappop(heads)
     if out:

@@ -1,10 +1,10 @@
-"""Key-value tables: `client.tables` makes, lists and deletes them, `client.table("scope/table")` is one of them.
+"""Key-value tables: `client.tables` creates, lists and deletes them, `client.table("scope/table")` is one of them.
 
-Every change of a key gives it a new version.  A change on condition (insert, replace, remove of a version) raises
-Conflict when somebody else was faster: read again, decide again, try again.  What is acknowledged is durable.
+Every change of a key gives it a new version.  A conditional change (insert, replace, remove of a version) raises
+Conflict when another process changed the key first: read, decide and try again.  What is acknowledged is durable.
 
-When a connection breaks, requests are sent again as long as that cannot do harm; see `changes.py` for what may be
-done twice, and what then ends with Unavailable because nobody knows whether it was done.
+After a lost connection, requests are sent again as long as that is safe; `changes.py` says which changes may be applied
+twice, and which end with Unavailable because their outcome is unknown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sarit.client.tables.changes import (
 )
 from sarit.client.tables.layout import Entry, TableConfig
 from sarit.client.tables.partition import Partition
-from sarit.client.tables.scans import PAGE_ENTRIES, Cursor, merged
+from sarit.client.tables.scans import PAGE_ENTRIES, PageCursor, merged
 from sarit.core.errors import Invalid, NotFound, SaritError
 from sarit.core.limits import MAX_COALESCED_BYTES, MAX_OUTSTANDING_TABLE_BYTES, NOT_EXISTS
 from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName
@@ -75,9 +75,9 @@ class Tables:
 
 
 class Table:
-    """One table.  It asks nothing until it is used; may be used by many tasks at once.
+    """One table.  It sends no request until it is used; many tasks may use it concurrently.
 
-    All methods raise NotFound (there is no such table), Invalid and Unavailable."""
+    All methods raise NotFound (no such table), Invalid and Unavailable."""
 
     def __init__(self, session: Session, name: StreamName) -> None:
         self.name = name
@@ -90,47 +90,47 @@ class Table:
         return f"Table({self.name})"
 
     async def config(self) -> TableConfig:
-        """How it was made."""
+        """The configuration of the table."""
         return (await self._layout()).config
 
     # -- changes --------------------------------------------------------------------------------
 
     async def put(self, key: Key, value: bytes | str) -> int:
-        """Set a value, whatever was there; its new version."""
+        """Set a value unconditionally; its new version."""
         return await self._change(Put(key, value))
 
     async def insert(self, key: Key, value: bytes | str) -> int:
-        """Set a value where none is; its version.  Raises Conflict when there is one."""
+        """Set the value of an absent key; its version.  Raises Conflict when the key exists."""
         return await self._change(Insert(key, value))
 
     async def replace(self, key: Key, value: bytes | str, version: int) -> int:
-        """Set a value if the key still has `version`; its new version.  Raises Conflict."""
+        """Set a value if the key has `version`; its new version.  Raises Conflict."""
         return await self._change(Replace(key, value, version))
 
     async def remove(self, key: Key, version: int | None = None) -> None:
-        """Remove a key (if it still has `version`); one that is absent stays so.  Raises Conflict (with `version`)."""
+        """Remove a key (if it has `version`); no effect on an absent key.  Raises Conflict (with `version`)."""
         await self._change(Remove(key, version))
 
     async def update(self, changes: Iterable[Change]) -> list[int]:
-        """Make all changes or none; their versions in order, NOT_EXISTS (-1) for those removed.
+        """Apply changes atomically; their versions in order, NOT_EXISTS (-1) for removed keys.
 
-        All keys must be of one partition (those with the same primary key are), all changes either write or remove,
-        at most 256.  All conditions are judged against the state before.  Raises Conflict: nothing was changed."""
+        All keys must be in one partition (those with the same primary key are), all changes either write or remove,
+        at most 256.  Conditions are evaluated against the state before.  Raises Conflict: nothing was changed."""
         return await self._submit(batch_of(await self._layout(), changes))
 
     async def put_many(self, items: Iterable[tuple[Key, bytes | str]]) -> list[int]:
-        """Put many at full speed, in order; their versions.  Not all or nothing: after an error, some are put.
+        """Put many values at full speed, in order; their versions.  Not atomic: after an error, some may be written.
 
-        Everything is checked before anything is sent."""
+        All items are validated before any is sent."""
         layout = await self._layout()
         checked = [item_of(layout, Put(key, value)) for key, value in items]
         versions = [NOT_EXISTS] * len(checked)
         outstanding: deque[tuple[list[int], int, asyncio.Future[list[int]]]] = deque()
         size = 0
         try:
-            for partition, places in _chunks(layout, checked):
-                batch = make_batch(partition, [checked[place] for place in places])
-                outstanding.append((places, batch.size, self._partition(partition).change(batch)))
+            for partition, indexes in _chunks(layout, checked):
+                batch = make_batch(partition, [checked[index] for index in indexes])
+                outstanding.append((indexes, batch.size, self._partition(partition).change(batch)))
                 size += batch.size
                 while size > MAX_OUTSTANDING_TABLE_BYTES:
                     size -= await self._collect(outstanding.popleft(), versions)
@@ -141,9 +141,9 @@ class Table:
         return versions
 
     async def _collect(self, one: tuple[list[int], int, asyncio.Future[list[int]]], versions: list[int]) -> int:
-        places, size, done = one
-        for place, version in zip(places, await self._translating_not_found(done), strict=True):
-            versions[place] = version
+        indexes, size, done = one
+        for index, version in zip(indexes, await self._translating_not_found(done), strict=True):
+            versions[index] = version
         return size
 
     async def _change(self, change: Change) -> int:
@@ -157,14 +157,14 @@ class Table:
     # -- reads ----------------------------------------------------------------------------------
 
     async def get(self, key: Key) -> Entry | None:
-        """What a key has, None when it is absent."""
+        """The entry of a key, None when it is absent."""
         layout = self._known or await self._layout()
         wire_key = layout.wire_key(key)
         version, value = await self._translating_not_found(self._partition(layout.partition(wire_key)).read(wire_key))
         return None if version == NOT_EXISTS else layout.entry(wire_key, value, version)
 
     async def get_many(self, keys: Iterable[Key]) -> list[Entry | None]:
-        """What many keys have, in order.  Not of one moment."""
+        """The entries of many keys, in order.  Not a snapshot."""
         layout = await self._layout()
         wire_keys = iter([layout.wire_key(key) for key in keys])
         out: list[Entry | None] = []
@@ -188,9 +188,9 @@ class Table:
     ) -> AsyncIterator[Entry]:
         """Entries in the order of their keys: of the whole table, or of one primary key.
 
-        `first`, `last`: bounds, both part of the range, of secondary keys when `primary` is given, else of primary
-        ones; they may be shorter than a key.  `prefix`: keys that begin so.  Not of one moment: an entry changed
-        meanwhile is seen before or after."""
+        `first`, `last`: inclusive bounds, of secondary keys when `primary` is given, else of primary ones; they may
+        be shorter than a key.  `prefix`: keys that begin with it.  Not a snapshot: an entry changed during the scan is
+        seen before or after its change."""
         async for entries in self.scan_pages(primary, first=first, last=last, prefix=prefix, page_entries=page_entries):
             for entry in entries:
                 yield entry
@@ -204,12 +204,12 @@ class Table:
         prefix: Part | None = None,
         page_entries: int = PAGE_ENTRIES,
     ) -> AsyncIterator[list[Entry]]:
-        """The same in lists."""
+        """As `scan`, in lists."""
         _check_page(page_entries)
         layout = await self._layout()
         low, high = layout.bounds(primary, first, last, prefix)
         partitions = self._range(layout, low, primary)
-        cursors = [Cursor(partition.page, low, high, page_entries) for partition in partitions]
+        cursors = [PageCursor(partition.page, low, high, page_entries) for partition in partitions]
         async for page in self._pages(merged(cursors, page_entries)):
             yield [layout.entry(bytes(found.key), bytes(found.value), found.version) for found in page]
 
@@ -222,12 +222,12 @@ class Table:
         prefix: Part | None = None,
         page_entries: int = PAGE_ENTRIES,
     ) -> AsyncIterator[Entry]:
-        """As `scan`, without the values: they are empty."""
+        """As `scan`, with empty values."""
         _check_page(page_entries)
         layout = await self._layout()
         low, high = layout.bounds(primary, first, last, prefix)
         partitions = self._range(layout, low, primary)
-        cursors = [Cursor(partition.key_page, low, high, page_entries) for partition in partitions]
+        cursors = [PageCursor(partition.key_page, low, high, page_entries) for partition in partitions]
         async for page in self._pages(merged(cursors, page_entries)):
             for found in page:
                 yield layout.entry(bytes(found.key), b"", found.version)
@@ -236,7 +236,7 @@ class Table:
         wanted = layout.partitions if primary is None else (layout.partition(low),)
         return [self._partition(segment) for segment in wanted]
 
-    # -- the table itself -----------------------------------------------------------------------
+    # -- partitions -----------------------------------------------------------------------------
 
     async def _layout(self) -> Layout:
         if self._known is None:
@@ -263,10 +263,10 @@ class Table:
             raise self._forget_table() from None
 
     def _forget_table(self) -> SaritError:
-        """It was deleted; a table made anew under its name has other partitions, found with the next call."""
+        """The table was deleted.  One created again under its name has other partitions, which the next call finds."""
         self._known = None
         self._partitions = {}
-        return NotFound(f"table {self.name} does not exist (any more)")
+        return NotFound(f"table {self.name} does not exist any more")
 
 
 def table_name(table: str | StreamName) -> StreamName:
@@ -280,15 +280,15 @@ def _check_page(page_entries: int) -> None:
 
 
 def _chunks(layout: Layout, items: Sequence[Item]) -> Iterable[tuple[SegmentId, list[int]]]:
-    """Which items (by place) go in one batch: by partition, in order, within the bounds of a batch."""
+    """The indexes of the items of each batch: by partition, in order, within the bounds of a batch."""
     filling: dict[SegmentId, tuple[list[int], int]] = {}
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         segment = layout.partition(item.key)
-        places, size = filling.get(segment, ([], 0))
+        indexes, size = filling.get(segment, ([], 0))
         more = size_of(item)
-        if places and (len(places) >= MAX_BATCH_KEYS or size + more > MAX_COALESCED_BYTES):
-            yield segment, places
-            places, size = [], 0
-        places.append(place)
-        filling[segment] = (places, size + more)
-    yield from ((segment, places) for segment, (places, _) in filling.items() if places)
+        if indexes and (len(indexes) >= MAX_BATCH_KEYS or size + more > MAX_COALESCED_BYTES):
+            yield segment, indexes
+            indexes, size = [], 0
+        indexes.append(index)
+        filling[segment] = (indexes, size + more)
+    yield from ((segment, indexes) for segment, (indexes, _) in filling.items() if indexes)

@@ -159,7 +159,7 @@ async def test_cuts_are_taken_silently_and_checkpoints_have_bounds(local):
     for name in ("a", "b", "c"):
         with pytest.raises(Unavailable, match="within"):
             await group.checkpoint(name, timeout=0.01)
-    with pytest.raises(Conflict, match="3 checkpoints under way: a, b, c"):
+    with pytest.raises(Conflict, match="3 checkpoints pending: a, b, c"):
         await group.checkpoint("d")
     with pytest.raises(Conflict, match="already"):
         await group.checkpoint("a")
@@ -261,7 +261,7 @@ async def test_what_is_asked_wrongly_is_refused(local):
         await group.reader("r")
     with pytest.raises(Invalid):
         await group.reader("a_b")
-    with pytest.raises(Invalid, match="time-out"):
+    with pytest.raises(Invalid, match="death timeout"):
         await group.reader("hasty", death_timeout=0.1)
     assert await group.online_readers() == ["r"]
     with pytest.raises(Invalid, match="manual"):

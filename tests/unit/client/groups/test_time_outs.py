@@ -1,4 +1,4 @@
-"""A time-out of a group's reader holds when the group's state cannot be reached; what was under way goes on."""
+"""A time-out of a group's reader holds when the group's state cannot be reached; a round in progress continues."""
 
 import asyncio
 

@@ -80,7 +80,7 @@ def test_a_version_is_asked_for_again_and_doubt_is_told():
     assert outcomes(Store(LOST), Replace("aa", "", 5)) == [[100]]
     (error,) = outcomes(Store(LOST, BAD), Replace("aa", "", 5))
     assert isinstance(error, Unavailable), "it may have been this change that gave the key another version"
-    assert "done, or not" in str(error)
+    assert "a reply was lost" in str(error)
     (error,) = outcomes(Store(BAD), Replace("aa", "", 5))
     assert isinstance(error, Conflict)
 

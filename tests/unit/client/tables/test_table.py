@@ -25,11 +25,11 @@ async def test_put_get_insert_replace_remove(node):
     table = await made(node, partitions=3)
     first = await table.put("0001", "a")
     assert await table.get(b"0001") == (b"0001", b"", b"a", first)
-    with pytest.raises(Conflict, match="there already"):
+    with pytest.raises(Conflict, match="exists already"):
         await table.insert("0001", "b")
     second = await table.replace("0001", "", first)
     assert second > first
-    with pytest.raises(Conflict, match="not at version") as caught:
+    with pytest.raises(Conflict, match="does not have version") as caught:
         await table.replace("0001", "c", first)
     assert caught.value.expected == first
     assert await table.get("0001") == (b"0001", b"", b"", second), "an empty value is a value"
