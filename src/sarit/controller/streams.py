@@ -319,7 +319,9 @@ class Streams:
 
     async def _companion_updates(self, name: StreamName, step: streams.Step, lengths: Lengths) -> list[TableUpdate]:
         """Updates to store in one batch with the record."""
-        updates = await roll_updates(self.catalog, name, step.committed, lengths, self._env.clock.wall_ms())
+        updates: list[TableUpdate] = []
+        if step.committed:
+            updates += await roll_updates(self.catalog, name, step.committed, lengths, self._env.clock.wall_ms())
         if step.spilled:
             chunk = keys.chunk_key(name.stream, step.spilled[0].number)
             updates.append(TableUpdate(chunk, codec.encode_chunk(step.spilled), NO_VERSION))

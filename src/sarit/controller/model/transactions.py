@@ -2,6 +2,8 @@
 
     OPEN → COMMITTING → COMMITTED        OPEN → ABORTING → ABORTED
 
+`NEXT_STATE` is the table of the machine; `commit_worker.py` completes what is decided.
+
 A transaction that has not ended has a record under its stream.  The *version* of that record when it became COMMITTING
 is its place in the order of commits, since the versions of a table rise across keys.  A commit merges the parts into
 the segments of the transaction's epoch while all of these are active; otherwise it is rolled in (`streams.roll`).  The
@@ -14,6 +16,8 @@ controller that saw the same renewal for a whole lease by its own monotonic cloc
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller.model.records import TransactionRecord, TxnState
@@ -21,10 +25,41 @@ from sarit.core.errors import Conflict, Invalid
 from sarit.core.limits import MAX_TRANSACTION_LEASE_MS, MAX_TRANSACTION_MS, MIN_TRANSACTION_LEASE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 MAX_EXECUTION_LEASES: Final = 1000
 NO_TIMESTAMP: Final = -(1 << 63)
+
+
+class Event(Enum):
+    """What may happen to a transaction."""
+
+    PING = "ping"
+    COMMIT = "commit"
+    ABORT = "abort"
+    COMPLETE = "complete"  # merged, or deleted: the record is removed and the outcome stored
+
+
+# The state after an event; an event that is not listed for a state is refused.
+NEXT_STATE: Final[Mapping[tuple[TxnState, Event], TxnState]] = MappingProxyType(
+    {
+        (TxnState.OPEN, Event.PING): TxnState.OPEN,
+        (TxnState.OPEN, Event.COMMIT): TxnState.COMMITTING,
+        (TxnState.OPEN, Event.ABORT): TxnState.ABORTING,
+        (TxnState.COMMITTING, Event.COMMIT): TxnState.COMMITTING,  # a repeated call
+        (TxnState.COMMITTING, Event.COMPLETE): TxnState.COMMITTED,
+        (TxnState.ABORTING, Event.ABORT): TxnState.ABORTING,  # a repeated call
+        (TxnState.ABORTING, Event.COMPLETE): TxnState.ABORTED,
+    }
+)
+
+
+def next_state(state: TxnState, event: Event) -> TxnState:
+    """The state after an event.  Raises Conflict when the event is not possible in `state`."""
+    after = NEXT_STATE.get((state, event))
+    if after is None:
+        raise Conflict(f"{event.value}: the transaction is {state.name.lower()}", actual=state)
+    return after
 
 
 def transaction_id(epoch: int, random: bytes) -> int:
@@ -54,32 +89,27 @@ class TooOld(Invalid):
 
 def ping(record: TransactionRecord, lease_ms: int, now_ms: int) -> TransactionRecord:
     """Renew the lease.  Raises LeaseTooLarge, TooOld, Conflict (not open any more)."""
-    if record.state is not TxnState.OPEN:
-        raise Conflict("the transaction is not open", actual=record.state)
+    state = next_state(record.state, Event.PING)
     if not 0 < lease_ms <= MAX_TRANSACTION_LEASE_MS:
         raise LeaseTooLarge(f"a lease of {lease_ms} ms; the longest is {MAX_TRANSACTION_LEASE_MS}")
     if now_ms + lease_ms - record.created_ms > min(MAX_EXECUTION_LEASES * lease_ms, MAX_TRANSACTION_MS):
         raise TooOld("the transaction has been open too long")
-    return replace(record, lease_ms=lease_ms, renewal=record.renewal + 1)
+    return replace(record, state=state, lease_ms=lease_ms, renewal=record.renewal + 1)
 
 
 def commit(record: TransactionRecord, writer: str, timestamp: int) -> TransactionRecord:
-    """Decide to commit.  Raises Conflict when the abort was decided."""
-    if record.state is TxnState.COMMITTING:
+    """Decide to commit.  A repeated commit changes nothing.  Raises Conflict when the abort was decided."""
+    state = next_state(record.state, Event.COMMIT)
+    if state is record.state:
         return record
-    if record.state is not TxnState.OPEN:
-        raise Conflict("the transaction is being aborted", actual=record.state)
     noted = None if timestamp == NO_TIMESTAMP else timestamp
-    return replace(record, state=TxnState.COMMITTING, writer=writer, timestamp=noted)
+    return replace(record, state=state, writer=writer, timestamp=noted)
 
 
 def abort(record: TransactionRecord) -> TransactionRecord:
-    """Decide to abort.  Raises Conflict when the commit was decided."""
-    if record.state is TxnState.ABORTING:
-        return record
-    if record.state is not TxnState.OPEN:
-        raise Conflict("the transaction is being committed", actual=record.state)
-    return replace(record, state=TxnState.ABORTING)
+    """Decide to abort.  A repeated abort changes nothing.  Raises Conflict when the commit was decided."""
+    state = next_state(record.state, Event.ABORT)
+    return record if state is record.state else replace(record, state=state)
 
 
 Committing = tuple[int, TransactionRecord, int]  # id, record, version: the order of commits

@@ -21,6 +21,7 @@ from sarit.controller.model import codec, streams, transactions
 from sarit.controller.model.effects import DeleteSegment
 from sarit.controller.model.epochs import stand_ins
 from sarit.controller.model.records import StreamRecord, TransactionRecord, TxnState
+from sarit.controller.model.transactions import Event
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import gather_all
 from sarit.controller.streams import MAX_ATTEMPTS
@@ -277,8 +278,9 @@ class CommitWorkers:
             raise Conflict(f"stream {name} was scaled or sealed in between") from None
         now = self._env.clock.wall_ms()
         updates: list[TableUpdate] = []
-        for txn, _, version in batch:
-            updates += completion_updates(name, txn, TxnState.COMMITTED, now, version)
+        for txn, record, version in batch:
+            state = transactions.next_state(record.state, Event.COMPLETE)
+            updates += completion_updates(name, txn, state, now, version)
         updates += await commit_time_updates(self._catalog, name, [record for _, record, _ in batch], lengths)
         found = await self._update(name, found, updates)
         await self._completed_log.prune(name, len(ids))
@@ -292,7 +294,8 @@ class CommitWorkers:
             epochs = await self._catalog.epochs(name, found.record, record.epoch)
             if epochs:
                 await self._runner.run([DeleteSegment(part) for part in parts_of(name, epochs[0].segments, txn)])
-            updates += completion_updates(name, txn, TxnState.ABORTED, self._env.clock.wall_ms(), version)
+            state = transactions.next_state(record.state, Event.COMPLETE)
+            updates += completion_updates(name, txn, state, self._env.clock.wall_ms(), version)
         found = await self._update(name, found, updates)
         await self._catalog.remove_pending([keys.pending_transaction_key(name, txn) for txn, _, _ in aborting])
         await self._completed_log.prune(name, len(aborting))

@@ -110,8 +110,6 @@ async def roll_updates(
     catalog: Catalog, name: StreamName, transactions: Sequence[int], lengths: Lengths, now_ms: int
 ) -> list[TableUpdate]:
     """Updates that store the end of transactions that a roll has merged.  Raises NotFound (scope)."""
-    if not transactions:
-        return []
     updates = [update for txn in transactions for update in completion_updates(name, txn, TxnState.COMMITTED, now_ms)]
     values = await catalog.get(name.scope, [keys.transaction_key(name.stream, txn) for txn in transactions])
     # A missing record was removed by another controller, which has completed this step: our batch will be refused.

@@ -6,6 +6,7 @@ follows is stored, as controllers that die leave it.
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -26,7 +27,7 @@ from sarit.controller.model.epochs import (
     stand_ins,
     successors,
 )
-from sarit.controller.model.records import State, WorkKind
+from sarit.controller.model.records import State, TxnState, WorkKind
 from sarit.core.errors import Conflict, Invalid, Sealed
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, StreamName, transaction_segment
@@ -348,3 +349,18 @@ Stream.TestCase.settings = settings(max_examples=80, stateful_step_count=40, dea
 TestStream = Stream.TestCase
 Lease.TestCase.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
 TestLease = Lease.TestCase
+
+
+@pytest.mark.parametrize("event", transactions.Event)
+@pytest.mark.parametrize("state", TxnState)
+def test_a_transaction_ends_in_one_of_two_states_and_stays_there(state, event):
+    ended = state in (TxnState.UNKNOWN, TxnState.COMMITTED, TxnState.ABORTED)
+    if ended or (state, event) not in transactions.NEXT_STATE:
+        with pytest.raises(Conflict) as refused:
+            transactions.next_state(state, event)
+        assert refused.value.actual is state
+        return
+    after = transactions.next_state(state, event)
+    assert after is state or after > state, "no decision is taken back"
+    if event is transactions.Event.COMPLETE:
+        assert after in (TxnState.COMMITTED, TxnState.ABORTED)
