@@ -128,8 +128,7 @@ class LogWriter:
         if self._failure is not None or not self.queue:
             return
         file = self._file
-        first = self.queue[0]
-        size = aligned(record_bytes(sum(map(len, first.payload))), BLOCK_BYTES)
+        size = aligned(record_bytes(sum(map(len, self.queue[0].payload))), BLOCK_BYTES)
         if file.position + size > file.capacity and file.position > BLOCK_BYTES:
             if self.next_file is None:
                 outcome.needs_file = True
@@ -152,15 +151,14 @@ class LogWriter:
             outcome.frames.append(self.queue.popleft())
             group.add(FRAME, self._epoch, frame.number, self.durable, frame.payload)
         length = group.finish()
-        # Before the write; the reader checks the same of what it reads: numbers follow each other, in whole blocks.
-        assert outcome.frames[0].number > self.durable, (outcome.frames[0].number, self)
-        assert outcome.frames[-1].number - outcome.frames[0].number == len(outcome.frames) - 1, self
-        assert file.position % BLOCK_BYTES == 0, file
+        # Before the write; the reader checks the same after a read: numbers are consecutive.
+        first, last = outcome.frames[0].number, outcome.frames[-1].number
+        assert self.durable < first == last - len(outcome.frames) + 1, (first, last, self)
         file.file.pwrite_durably(group.parts, file.position)
         if file.first is None:
-            file.first = outcome.frames[0].number
+            file.first = first
         file.position += length
-        self.durable = outcome.frames[-1].number
+        self.durable = last
 
     def _write_watermark(self) -> None:
         if self._failure is not None or self.queue or self.watermark == self.durable:
