@@ -29,14 +29,14 @@ class Epoch:
     segments: tuple[SegmentRange, ...]
 
 
-async def _ask(session: Session, stream: StreamName, method: Any, request: Any) -> Any:
+async def _request(session: Session, method: Any, request: Any) -> Any:
     return await session.with_retry(lambda: session.controller.call(method, request), REQUEST_TIMEOUT_SECONDS)
 
 
 async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
     """One epoch.  Raises NotFound (the stream, or it has no such epoch)."""
     request = pb.GetEpochSegmentsRequest(streamInfo=convert.stream_info(stream), epoch=number)
-    reply = await _ask(session, stream, session.controller.stub.getEpochSegments, request)
+    reply = await _request(session, session.controller.stub.getEpochSegments, request)
     segments = (
         SegmentRange(SegmentId.unpack(found.segmentId.segmentId), found.minKey, found.maxKey)
         for found in reply.segmentRanges
@@ -63,7 +63,7 @@ async def between(session: Session, start: StreamCut, end: StreamCut) -> list[Se
         streamInfo=convert.stream_info(start.stream), to={s.packed: at for s, at in end.positions.items()}
     )
     getattr(request, "from").update({s.packed: at for s, at in start.positions.items()})
-    reply = await _ask(session, start.stream, session.controller.stub.getSegmentsBetween, request)
+    reply = await _request(session, session.controller.stub.getSegmentsBetween, request)
     return sorted(SegmentId.unpack(found.segmentId) for found in reply.segments)
 
 

@@ -100,7 +100,7 @@ class TransactionCalls:
         if reply.status == pb.TxnStatus.FAILURE:
             raise Conflict(
                 f"transaction {transaction:032x} of {self._stream} was {otherwise} (by another client, or because its "
-                "lease ran out)"
+                "lease expired)"
             )
         if reply.status == pb.TxnStatus.TRANSACTION_NOT_FOUND:
             raise NotFound(f"stream {self._stream} has no transaction {transaction:032x}, or it ended long ago")

@@ -1,4 +1,4 @@
-"""Batches of `write_many`: a list, or Arrow arrays, placed without touching single events where that can be."""
+"""Batches of `write_many`: a list, or Arrow arrays, placed without handling single events where possible."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ SEALED: Final = "sealed"
 CONNECT: Final = "connect"  # SetupAppend is to be sent on a new connection
 SET_UP: Final = "set up"  # AppendSetup came
 DISCONNECT: Final = "disconnect"  # the connection ended, or the store refused
-MERGE_LARGE: Final = "merge large"  # a large event was merged: the number must be asked for again
+MERGE_LARGE: Final = "merge large"  # a large event was merged: the next SetupAppend confirms the number
 SEAL: Final = "seal"  # the segment is sealed or deleted
 
 TRANSITIONS: Final = {
@@ -230,7 +230,9 @@ class SegmentAppender:
         if last < 0:
             self.forgotten = self.acked_number > 0  # a deleted segment says so, too; see `acked`
         elif last < self.acked_number:
-            raise Corrupt(f"{self.segment}: the store acknowledged event {self.acked_number}, now it knows only {last}")
+            raise Corrupt(
+                f"{self.segment}: the store acknowledged event {self.acked_number}, now it reports only {last}"
+            )
         else:
             self.acked(last)
         while self._unsent and self._unsent[0].number <= self.acked_number:
@@ -273,7 +275,7 @@ class SegmentAppender:
             parts.append(suffix)
         return parts
 
-    def good_block_bytes(self) -> int:
+    def _good_block_bytes(self) -> int:
         """From how many bytes on a block need not wait, given what is in flight."""
         return min(max(self.bytes_in_flight >> 2, SMALL_BLOCK_BYTES), WRITE_CHUNK_BYTES)
 
@@ -287,7 +289,7 @@ class SegmentAppender:
             return True
         if sent < EAGER_BLOCKS and (not only or waiting >= min(self.bytes_in_flight, SMALL_BLOCK_BYTES)):
             return True
-        return waiting >= SMALL_BLOCK_BYTES and waiting >= self.good_block_bytes()
+        return waiting >= SMALL_BLOCK_BYTES and waiting >= self._good_block_bytes()
 
     def _number_next(self, urgent: bool, only: bool) -> bool:
         """Make the next pending chunks into a block, if it is time."""

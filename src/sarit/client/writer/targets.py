@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """What a writer asks of the thing it writes to."""
+    """What a writer requires of the thing it writes to."""
 
     stream: StreamName
 
@@ -53,8 +53,7 @@ class StreamTarget:
         return found
 
     async def successors(self, segment: SegmentId) -> Sequence[Successor]:
-        """A segment without successors means that the stream is sealed: the controller knows them before the store
-        seals."""
+        """No successors mean that the stream is sealed: the controller records successors before the store seals."""
         controller = self._session.controller
         try:
             found = await self._session.with_retry(lambda: controller.successors(self.stream, segment))
@@ -88,7 +87,7 @@ class TransactionTarget:
         """None: raises Conflict."""
         raise Conflict(
             f"transaction {self._transaction:032x} of {self.stream} is not open any more: it was committed or aborted "
-            "elsewhere, or its lease has run out"
+            "elsewhere, or its lease has expired"
         )
 
     def name(self, segment: SegmentId) -> str:

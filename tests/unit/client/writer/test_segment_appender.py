@@ -275,6 +275,22 @@ def test_large_event_merged_before_a_disconnect_is_not_sent_again() -> None:
     assert not appender.unacked_bytes
 
 
+def test_large_event_whose_merge_and_disconnect_come_together_is_done_once() -> None:
+    """The reply was delivered, then the connection ended, before the task that awaits the reply ran again."""
+    appender = open_appender(ModelStore())
+    appender.add(Chunk(b"L" * 100, 100, 1, large=True))
+    appender.blocks()
+    block = appender.large_due()
+    assert block is not None
+    appender.disconnected()
+    appender.large_done()
+    assert appender.state == DISCONNECTED
+    appender.connecting(1)
+    appender.opened_at(block.number)
+    assert not appender.unacked_bytes
+    assert not appender.blocks()
+
+
 STATES = {state for state, _ in TRANSITIONS}
 EVENTS = {event for _, event in TRANSITIONS}
 
