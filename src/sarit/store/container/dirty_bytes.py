@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 class DirtyBytes:
     """The counters of one container.  What `add_block` adds, `remove_block` takes off, once."""
 
-    __slots__ = ("_applied_operation_bytes", "append_blocks", "append_bytes", "operation_bytes", "written_bytes")
+    __slots__ = (
+        "_applied_operation_bytes",
+        "append_blocks",
+        "append_bytes",
+        "charged_bytes",
+        "operation_bytes",
+        "written_bytes",
+    )
 
     def __init__(self) -> None:
         self.append_bytes = 0
@@ -30,35 +37,41 @@ class DirtyBytes:
         # Memory held for blocks that are in chunks already, until the checkpoint of their segment is committed.
         self.written_bytes = 0
         self.operation_bytes = 0
+        # Memory held for all of it: the container's charge on the memory budget.  A counter, not a sum: it is read
+        # twice for each append.
+        self.charged_bytes = 0
         self._applied_operation_bytes = 0
 
     def __repr__(self) -> str:
         return f"<DirtyBytes of {self.append_blocks} blocks: {self.append_bytes}, operations: {self.operation_bytes}>"
-
-    @property
-    def charged_bytes(self) -> int:
-        """What memory holds for all of it: the container's charge on the memory budget."""
-        return self.append_bytes + self.append_blocks * BLOCK_OVERHEAD_BYTES + self.operation_bytes
 
     def add_block(self, length: int) -> None:
         """Bytes that no chunk holds were accepted; an append of 0 bytes makes no block."""
         if length:
             self.append_bytes += length
             self.append_blocks += 1
+            self.charged_bytes += length + BLOCK_OVERHEAD_BYTES
 
     def remove_block(self, length: int) -> None:
         """A block is in a chunk or in the index, or nobody will read it again."""
         self.append_bytes -= length
         self.append_blocks -= 1
+        self.charged_bytes -= length + BLOCK_OVERHEAD_BYTES
         assert self.append_bytes >= 0, self  # with `add_block`: each block is counted once and taken off once
 
     def add_operation(self, charged_bytes: int) -> None:
         """An operation other than an append was accepted."""
         self.operation_bytes += charged_bytes
+        self.charged_bytes += charged_bytes
 
     def operations_applied(self, charged_bytes: int) -> None:
         """Operations of so many bytes are applied: the next checkpoint covers them."""
         self._applied_operation_bytes += charged_bytes
+
+    def check(self) -> None:
+        """Assert that the charge is the sum of its parts."""
+        blocks = self.append_bytes + self.append_blocks * BLOCK_OVERHEAD_BYTES
+        assert self.charged_bytes == blocks + self.operation_bytes, self
 
     def begin_checkpoint(self) -> int:
         """The operation bytes that this checkpoint covers; pass them to `end_checkpoint`."""
@@ -68,7 +81,9 @@ class DirtyBytes:
     def end_checkpoint(self, covered: int) -> None:
         """The checkpoint is committed."""
         assert 0 <= covered <= self.operation_bytes, (covered, self)
+        self.check()
         self.operation_bytes -= covered
+        self.charged_bytes -= covered
         self.written_bytes = 0
 
 

@@ -86,6 +86,7 @@ def test_dirty_bytes_match_the_blocks_of_random_operations(seed):
             await history.step()
             state = history.container.state
             assert (state.dirty.append_bytes, state.dirty.append_blocks) == counted(history.container)
+            state.dirty.check()
         while await history.flusher.checkpoint():
             pass
         assert history.container.state.dirty.charged_bytes == 0

@@ -289,6 +289,8 @@ class Container(RuleBasedStateMachine):
         tails = [block for segment in self.replayed.segments.values() for block in segment.tail]
         assert self.replayed.dirty.append_bytes == sum(block.length for block in tails)
         assert self.replayed.dirty.append_blocks == len(tails)
+        for state in (self.state, self.replayed):
+            state.dirty.check()
         if not self.in_flight:
             assert self.state.dirty.charged_bytes == self.replayed.dirty.charged_bytes
 

@@ -70,7 +70,7 @@ def test_chunks_of_old_table_are_deleted_with_it():
         await container.metadata.attribute(segment, WRITER)
         offset = segment.assigned_length
         segment.assigned_length += 100
-        container.state.dirty.append_bytes += 100
+        container.state.dirty.add_block(100)
         segment.in_flight += 1
         await container.submit(Append(segment.id, offset, [b"x" * 100], 100, WRITER, 1, 1))
         await flusher.checkpoint()

@@ -20,7 +20,7 @@ class Clock:
 def report(budget, dirty_bytes):
     """Large blocks, so that memory holds about as many bytes as chunks will."""
     held = DirtyBytes()
-    held.append_bytes = dirty_bytes
+    held.append_bytes = held.charged_bytes = dirty_bytes
     budget.report(0, held)
 
 
