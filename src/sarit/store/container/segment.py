@@ -34,7 +34,7 @@ _SEALED = 1
 
 
 class Attribute:
-    """A 128-bit id's int64 value: assigned, applied, and the writer session that owns it."""
+    """The int64 value of an attribute (a 128-bit id): assigned, applied, and the writer session that owns it."""
 
     __slots__ = ("applied", "assigned", "owner")
 
@@ -80,7 +80,10 @@ def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -
 
 
 class Block:
-    """A run of a segment's bytes: in memory, in a chunk (of `chunk_bytes` in all), or both."""
+    """A run of a segment's bytes: in memory (`parts`), in a chunk, or both; lengths in bytes.
+
+    `chunk_bytes`: the length of the chunk as far as it is known.  `released`: truncated or deleted, so nobody will
+    read it again."""
 
     __slots__ = ("chunk", "chunk_bytes", "chunk_offset", "length", "offset", "parts", "released")
 
@@ -231,6 +234,7 @@ class Segment:
         self.committed = False
         # `saved`: that record holds everything applied so far.
         self.saved = False
+        # Blocks that no checkpoint has committed, by offset, without holes; flushed runs that are still in memory.
         self.tail: list[Block] = []
         self.cached: list[list[Block]] = []
         self.chunks: ChunkList | None = None
@@ -239,8 +243,10 @@ class Segment:
         self.dirty_attributes: set[bytes] = set()
         self.flushing_attributes: set[bytes] = set()
         self.table = TableState() if create.kind else None
+        # Operations that are assigned and not applied; users that need the segment in memory while they await.
         self.in_flight = 0
         self.pins = 0
+        # Called once, when an operation has been applied to the segment.
         self.waiters: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:

@@ -187,7 +187,7 @@ class Tables:
                 if _applied(table, key) is None:
                     version, value = keys.parse_entry_value(row)
                     entry = found[key] = Entry(key, value, version)
-                    size += serialized_bytes(entry)
+                    size += _serialized_bytes(entry)
             if len(rows) < piece:
                 return found, None
             if len(found) >= limit or size >= MAX_TABLE_PAGE_BYTES:
@@ -217,7 +217,7 @@ class Tables:
             position = last + 1  # everything up to there was replaced meanwhile, at later positions
         page = _page(live, limit)
         reached_end = last is None and len(page) == len(live)
-        return page, reached_end, segment.length if reached_end else page[-1].version + serialized_bytes(page[-1])
+        return page, reached_end, segment.length if reached_end else page[-1].version + _serialized_bytes(page[-1])
 
     async def _delta_page(self, segment: Segment, position: int, limit: int) -> tuple[list[Entry], int | None]:
         """Live entries in order of version, and the last version scanned (None: all)."""
@@ -262,7 +262,7 @@ class Tables:
             for entry in (await self._container.metadata.stored_entries(segment, wanted)).values():
                 if entry is not None:
                     found[entry.key] = entry
-                    size += serialized_bytes(entry)
+                    size += _serialized_bytes(entry)
             each = max(1, size // max(1, len(found)))
             piece = max(_MIN_ROWS, min(MAX_TABLE_PAGE_BYTES // each, _MAX_ROWS))
         whole = at == len(rows) < most
@@ -293,7 +293,8 @@ def _applied(table: TableState, key: bytes) -> Entry | None:
     return table.dirty.get(key) or table.flushing.get(key)
 
 
-def serialized_bytes(entry: Entry) -> int:
+def _serialized_bytes(entry: Entry) -> int:
+    """How far the entry moves the position of its table."""
     return TABLE_ENTRY_HEADER_BYTES + len(entry.key) + len(entry.value or b"")
 
 
@@ -304,7 +305,7 @@ def _page(entries: Iterable[Entry], limit: int) -> list[Entry]:
         if len(out) >= limit or size >= MAX_TABLE_PAGE_BYTES:
             break
         out.append(entry)
-        size += serialized_bytes(entry)
+        size += _serialized_bytes(entry)
     return out
 
 
