@@ -28,6 +28,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.limits import MAX_TRAILING_BYTES, MAX_WIRE_PAYLOAD_BYTES, UUID_BYTES
+from sarit.wire.commands.append import DataAppended
 from sarit.wire.commands.registry import HEADER
 from sarit.wire.errors import ProtocolError
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Buffer
 
 _APPEND_BLOCK_END: Final = 4
-_DATA_APPENDED: Final = 7
+DATA_APPENDED: Final = DataAppended.code
 _PADDING: Final = -1
 _PARTIAL_EVENT: Final = -2
 
@@ -50,6 +51,7 @@ _NO_REQUEST_ID: Final = -1
 _FRAMED_END_HEAD: Final = struct.Struct(">ii16sii")
 _FRAMED_APPENDED: Final = struct.Struct(">ii16sqqqq")
 _APPENDED_BYTES: Final = _FRAMED_APPENDED.size - HEADER.size
+_APPENDED: Final = struct.Struct(">16sqqqq")
 
 _NOTHING: Final = b""
 
@@ -192,4 +194,13 @@ def append_block_end_header(
 
 def data_appended(writer_id: bytes, event_number: int, previous: int, request_id: int, offset: int) -> bytes:
     """The whole frame of DataAppended; `offset` is the length of the segment after the append, in bytes."""
-    return _FRAMED_APPENDED.pack(_DATA_APPENDED, _APPENDED_BYTES, writer_id, event_number, previous, request_id, offset)
+    return _FRAMED_APPENDED.pack(DATA_APPENDED, _APPENDED_BYTES, writer_id, event_number, previous, request_id, offset)
+
+
+def read_data_appended(payload: Buffer) -> DataAppended:
+    """DataAppended from its payload; bytes after the last field are ignored.  Raises ProtocolError.
+
+    A writer receives one for each block that it sends: this skips the table of commands, as the store does."""
+    if len(payload) < _APPENDED_BYTES:
+        raise ProtocolError(f"DataAppended of {len(payload)} bytes; it has {_APPENDED_BYTES}")
+    return DataAppended(*_APPENDED.unpack_from(payload))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as w
-from sarit.wire.append import AppendAssembler, append_block_end_header, data_appended
+from sarit.wire.append import AppendAssembler, append_block_end_header, data_appended, read_data_appended
 from sarit.wire.commands import ProtocolError
 from sarit.wire.frames import FrameReader
 
@@ -50,6 +50,18 @@ def _java(block, end):
 
 
 # -- what is stored ----------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=4, max_size=4), st.binary(max_size=9))
+def test_data_appended_is_read_as_the_table_of_commands_reads_it(numbers, later):
+    payload = data_appended(WRITER, *numbers)[8:] + later
+    assert read_data_appended(payload) == w.decode(w.DataAppended.code, payload) == w.DataAppended(WRITER, *numbers)
+
+
+@pytest.mark.parametrize("size", [0, 16, 47])
+def test_data_appended_that_is_too_short_is_refused(size):
+    with pytest.raises(ProtocolError):
+        read_data_appended(bytes(size))
 
 
 def test_rust_sends_the_whole_block_with_its_end():

@@ -29,6 +29,7 @@ from sarit.core.limits import (
     OLDEST_WIRE_VERSION,
     WIRE_VERSION,
 )
+from sarit.wire.append import DATA_APPENDED, read_data_appended
 from sarit.wire.commands import Hello, KeepAlive, decode, encode
 from sarit.wire.frames import FrameReader, Window
 
@@ -85,7 +86,7 @@ class ReplyRouter:
     def received(self, frames: Iterable[tuple[int, Buffer]]) -> None:
         """Deliver complete frames.  Raises ProtocolError, Unavailable: close the connection then."""
         for code, payload in frames:
-            command = decode(code, payload)
+            command = read_data_appended(payload) if code == DATA_APPENDED else decode(code, payload)
             kind = type(command)
             if kind is Hello:
                 self._hello(command)
