@@ -1,4 +1,4 @@
-"""One suite for every durable log: local files on a real disk, on the simulated disk, and the twin in memory."""
+"""One suite for every durable log: local files on a real and on a simulated disk, and the fake in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, 
 
 
 class World:
-    """Runs coroutines, and gives providers on one storage: each is a process of its own in time."""
+    """Runs coroutines, and makes providers on one storage, each as a new process would."""
 
     def __init__(self, kind, directory) -> None:
         self.kind = kind
@@ -154,7 +154,7 @@ def test_opening_fences_earlier_owner(world):
 
 
 def test_frames_in_flight_when_fenced_are_reported_once_each(world):
-    """Durable and acknowledged, or refused; and what was acknowledged is there."""
+    """Each frame is durable and acknowledged, or refused."""
 
     async def main():
         provider = world.provider()

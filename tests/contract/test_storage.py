@@ -1,4 +1,4 @@
-"""One suite for every chunk storage: what the flusher, reads and collection rely on."""
+"""One suite for every chunk storage: what the flusher, readers and garbage collection rely on."""
 
 import asyncio
 from contextlib import asynccontextmanager

@@ -144,6 +144,7 @@ class LocalLog:
         self._last = opened.end
         self._any_appended = False
         self._below = 0
+        # Failed: no frame will become durable.  Closed: no frame is accepted.  Ended: the thread gets no more calls.
         self._failed = False
         self._closed = False
         self._ended = False
@@ -196,7 +197,7 @@ class LocalLog:
     # -- writing ------------------------------------------------------------------------------
 
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
-        """Queue a frame; `done` on the loop once it is durable, in order of number."""
+        """Queue a frame; `done` is called on the event loop once it is durable, in order of number."""
         if self._closed:
             self._loop.call_soon(done, Unavailable(f"{self._name} is closed"))
             return
@@ -216,6 +217,7 @@ class LocalLog:
         self._worker.submit(self._writer.commit, self._finished)
 
     def _finished(self, outcome: Outcome | None, error: BaseException | None) -> None:
+        """A commit has returned: start the next one, prepare files, then report the frames in order."""
         assert outcome is not None, error
         self._files.extend(outcome.closed)
         if outcome.error is not None:
@@ -245,6 +247,7 @@ class LocalLog:
             self._watermark_timer = self._loop.call_later(LOG_WATERMARK_SECONDS, self._write_watermark_if_idle)
 
     def _write_watermark_if_idle(self) -> None:
+        """Idle: no frame was appended for LOG_WATERMARK_SECONDS."""
         self._watermark_timer = None
         if self._last_at_timer != self._last:
             self._arm_watermark()

@@ -38,12 +38,12 @@ class Disk:
         return os.path.getsize(self.wal(run))
 
     def copy(self, old: int, new: int) -> None:
-        """The process is killed: all that the cache shows is there, shared memory is not."""
+        """Copy after a kill: with everything that the page cache shows, without shared memory."""
         shutil.copytree(self.directory(old), self.directory(new))
         os.remove(f"{self.directory(new)}/{NAME}-shm")
 
     def power_cut(self, old: int, new: int) -> None:
-        """As `copy`, but what was lost, and not written again since, is zero."""
+        """As `copy`, but pages that were lost and not written again are zero."""
         self.copy(old, new)
         begin, end = self.lost
         if not os.path.exists(self.wal(new)) or self.size(new) < end:
@@ -66,7 +66,7 @@ class Disk:
 
 
 class WatchedFiles:
-    """Notes what is written to the WAL and synced, past SQLite."""
+    """Records writes and syncs of the WAL that do not go through SQLite."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk, self._files = disk, real_env().files
@@ -111,7 +111,7 @@ def test_commit_after_failed_sync_survives_power_cut(tmp_path):
 
 
 def test_wal_is_synced_before_copy(tmp_path, monkeypatch):
-    """Else a power cut in the middle of the copy left some pages of a commit in the database, and none in the WAL."""
+    """Otherwise a power cut during the copy leaves some pages of a commit in the database, and none in the WAL."""
 
     async def main():
         disk = Disk(str(tmp_path))
@@ -162,7 +162,7 @@ def test_failed_wal_copy_fails_open_unless_disk_is_full():
 
 
 def test_index_opens_beside_reader_in_other_process(tmp_path, monkeypatch):
-    """A backup must not keep a node from its start: what the WAL holds is durable, and copied later."""
+    """A backup must not block the start of a node: the WAL is durable, and copied later."""
     monkeypatch.setattr(sqlite, "INDEX_LOCK_TIMEOUT_SECONDS", 0)
 
     async def main():

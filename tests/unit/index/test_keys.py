@@ -1,4 +1,4 @@
-"""Index keys: golden bytes, order, and parsers that refuse what was not written by us."""
+"""Index keys: golden bytes, order, and parsers that refuse foreign keys."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The index's twin misbehaves when asked, and as the real one does."""
+"""The fake index injects the faults of the real one."""
 
 import asyncio
 

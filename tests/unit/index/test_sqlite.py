@@ -1,4 +1,4 @@
-"""The SQLite index where only the real thing can be asked: faults, formats, kills, its copy of the WAL."""
+"""The SQLite index: faults, formats, kills and WAL copies of the real database."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""Disks that fail, fill up, rot, and processes that die: what the log promises then."""
+"""The log on disks that fail, fill up or rot, and after processes that die."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def names(machine: Machine, kind: str) -> list[str]:
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("fault", ["sync_error_in", "write_error_in"])
 def test_failed_sync_or_write_ends_the_log_and_recovered_frames_survive(fault, seed) -> None:
-    """The cache shows bytes the disk never got: the next owner must not build on them as they are."""
+    """The page cache shows bytes that the disk never got; the next owner must not trust them."""
     machine = Machine(seed)
 
     async def main() -> None:
@@ -86,7 +86,7 @@ def test_frames_recovered_after_kill_survive_power_cut(seed) -> None:
 
 
 def test_failure_of_each_sync_in_turn_loses_nothing() -> None:
-    """Of a group, of a new file's header, of a reserve: none takes what was acknowledged."""
+    """The sync of a group, of a new file's header, of a reserved file: no failure loses acknowledged frames."""
 
     async def main(after: int) -> None:
         machine = Machine(after)

@@ -23,7 +23,7 @@ acts = st.one_of(
 
 
 class History:
-    """The log, and beside it what must be found in it."""
+    """A log, and a model of the frames that it must return."""
 
     def __init__(self, seed: int) -> None:
         self.machine = Machine(seed)

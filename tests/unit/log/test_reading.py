@@ -1,4 +1,4 @@
-"""Reading log files made by hand: what counts, what is void, what is damage."""
+"""Reading of handmade log files: valid frames, void frames and damage."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_tag_inside_payload_is_no_record(directory) -> None:
 
 
 def test_damaged_first_number_is_detected_by_checksum(directory) -> None:
-    """The number in a first record says, wrongly, that the file before is not needed."""
+    """The damaged number in a first record suggests that the file before is not needed."""
     directory.file(1, [[frame(1)], [frame(2, 1)]])
     path = directory.file(1, [[frame(3, 2)], [frame(4, 3)]])
     directory.disk.flip(path, BLOCK_BYTES + 31, bit=1)  # 3 -> 1

@@ -1,4 +1,4 @@
-"""What tests of the log have in common: frames to write, frames to expect; the machine is the simulation's."""
+"""Shared by tests of the log: frames to write and to expect, on the simulated machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE_BYTES = 4 * 4096
 
 
 def start(log: DurableLog, number: int, *payload: Buffer) -> asyncio.Future[None]:
-    """Append; the future ends as `done` says."""
+    """Append; the future completes as `done` is called."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def done(error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""Chunks on a directory when the disk fails, when others share it, and what order it syncs in."""
+"""Chunks in a directory: failing disks, shared directories, the order of syncs."""
 
 import asyncio
 import errno

@@ -23,7 +23,7 @@ IMAGES_PER_STEP = 4
 
 @dataclass(frozen=True)
 class Cut:
-    """A disk as a power cut left it, and what had returned by then."""
+    """A disk after a power cut, and the calls that had returned by then."""
 
     image: SimulatedDisk
     written: dict[str, bytes]

@@ -3,7 +3,7 @@
 A *checkpoint* makes the index hold everything that the container had applied at one frame of the log.  After it the
 log is needed only above that frame, and the bytes it covers need not stay in memory.  Its steps, in this order:
 
-1. Snapshot: take the applied state at one frame, by copy-on-write (`container/snapshot.py`).  Appends go on meanwhile.
+1. Snapshot: take the applied state at one frame, by copy-on-write (`container/state.py`).  Appends go on meanwhile.
 2. Chunks: write adjacent dirty bytes as new immutable chunks, each durable when its write returns.  Runs below
    `inline_below_bytes` become inlined extents: their bytes go into the index.
 3. Commit: one atomic batch with segment records, extents, attributes, table entries, garbage chunks and the frame
@@ -236,6 +236,7 @@ class Flusher:
     # -- chunks ---------------------------------------------------------------------------------
 
     async def _write_runs(self, snapshots: list[SegmentSnapshot], garbage: set[str]) -> None:
+        """Write the bytes of all segments as chunks or inlined extents; all chunks are durable when this returns."""
         async with asyncio.TaskGroup() as tasks:
             for item in snapshots:
                 for run in adjacent_runs(item.blocks, self._limits.chunk_bytes):
@@ -244,12 +245,13 @@ class Flusher:
                         self._inline(item, run)
                         continue
                     slots = self._small_writes if size < self._limits.small_extent_bytes else self._writes
-                    await slots.acquire()
+                    await slots.acquire()  # here, not in the task: at most so many tasks exist
                     tasks.create_task(self._write_chunk(item, run, garbage, slots))
         for item in snapshots:
             add_chunk_extents(item)
 
     def _inline(self, item: SegmentSnapshot, run: list[BlockSnapshot]) -> None:
+        """Copy the bytes of a small run for the index."""
         data = b"".join(bytes(part) for snapshot in run for part in snapshot.parts or ())
         item.extents.append(Extent(run[0].offset, len(data), inline=data))
         item.inlined.extend(snapshot.block for snapshot in run)
@@ -257,6 +259,7 @@ class Flusher:
     async def _write_chunk(
         self, item: SegmentSnapshot, run: list[BlockSnapshot], garbage: set[str], slots: asyncio.Semaphore
     ) -> None:
+        """Write one run as a chunk, for as many attempts as it takes; then release `slots`."""
         container = self._container
         try:
             parts = [part for snapshot in run for part in snapshot.parts or ()]

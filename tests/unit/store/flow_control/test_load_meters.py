@@ -1,4 +1,4 @@
-"""Meters of segments on a virtual clock: what they average, and when they put a segment forward."""
+"""Load meters on a virtual clock: averages and scale requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Clock:
 
 
 class Rig:
-    """A store whose meters look when the test says so."""
+    """A store whose meters measure when the test calls them."""
 
     def __init__(self, store) -> None:
         self.store = store
@@ -55,7 +55,7 @@ class Rig:
         await writer.wait_for_replies()
 
     async def minutes(self, count: float, rate: float, name=SEGMENT) -> None:
-        """So many minutes at so many events a second."""
+        """Run for so many minutes at so many events a second."""
         for _ in range(round(count * 60 / TIMES.interval)):
             if rate:
                 await self.write(round(rate * TIMES.interval), name)

@@ -1,4 +1,4 @@
-"""Many small extents become few large ones, and nothing else changes."""
+"""Compaction joins small extents, invisibly to readers."""
 
 import asyncio
 from dataclasses import replace
@@ -84,7 +84,7 @@ def test_compaction_stops_over_soft_limit():
 
 
 def test_compaction_forgets_deleted_segments():
-    """A part of every transaction would have stayed with it for as long as the node ran."""
+    """An entry for every transaction would have leaked for as long as the node ran."""
 
     async def main():
         world = World(limits=replace(SMALL, flush=replace(SMALL.flush, interval_seconds=1000)))

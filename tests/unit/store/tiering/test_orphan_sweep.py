@@ -1,4 +1,4 @@
-"""The sweep after recovery takes what no commit named, of every epoch, and nothing else."""
+"""The orphan sweep deletes chunks that no commit of any epoch referenced, and nothing else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _orphan(world: World, epoch: int, sequence: int) -> str:
 
 
 def test_failed_sweep_is_retried_by_later_epoch() -> None:
-    """They stayed for ever once a later epoch's commits had passed their number (simulation seed 1247284)."""
+    """They leaked once a later epoch's commits had passed their numbers (simulation seed 1247284)."""
 
     async def main() -> None:
         world = _world()
@@ -139,7 +139,7 @@ def test_sweep_deletes_chunks_of_epochs_before_first_checkpoint() -> None:
 
 
 def test_second_sweep_deletes_late_chunks() -> None:
-    """A write that its owner had sent off when it was lost (simulation seed 3070775388)."""
+    """A write that was in flight when its owner was lost (simulation seed 3070775388)."""
 
     async def main() -> None:
         world = _world()
@@ -271,7 +271,7 @@ def test_concurrent_sweeps_spare_committed_chunks() -> None:
 
 @pytest.mark.parametrize("part", ["flush", "compaction"])
 def test_late_chunk_of_failed_write_is_swept_at_next_start(part, monkeypatch) -> None:
-    """It had been garbage, and collected, before it was there."""
+    """Its garbage record had been deleted before the chunk appeared."""
     monkeypatch.setattr("sarit.store.tiering.flusher.CHUNK_RETRY_SECONDS", 0.0)
 
     async def main():

@@ -1,4 +1,4 @@
-"""A thousand segments that each grow by little: their chunks are small, many at once, and not more than need be."""
+"""A thousand slow segments: small chunks are written concurrently, and no more of them than needed."""
 
 import asyncio
 from dataclasses import replace
@@ -13,7 +13,7 @@ BY_HAND = FlushLimits(interval_seconds=1000, inline_below_bytes=1, small_extent_
 
 
 async def fill(flush: FlushLimits, names: list[str], size: int):
-    """A store that holds one append of `size` bytes for each of the segments, not flushed."""
+    """A store with one dirty append of `size` bytes for each segment."""
     world = World(replace(SMALL, containers=1, flush=flush))
     store = await world.start()
     writers = []

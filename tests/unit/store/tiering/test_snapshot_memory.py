@@ -1,4 +1,4 @@
-"""What a checkpoint wrote is no longer held by the flusher; the cache alone decides what stays in memory."""
+"""The flusher releases bytes once they are written; the cache alone decides what stays in memory."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ BY_HAND = FlushLimits(interval_seconds=1000, inline_below_bytes=1, concurrent_sm
 
 
 class Part(bytearray):
-    """Bytes that can be seen to go."""
+    """Bytes whose release a weak reference shows."""
 
 
 def test_checkpoint_releases_written_bytes():
@@ -44,7 +44,7 @@ def test_checkpoint_releases_written_bytes():
 
 
 class OneChunk(MemoryChunks):
-    """Takes one chunk; the others wait for `more`.  `waiting` is set when one does."""
+    """Accepts one chunk; the others wait for `more`.  `waiting` is set when one does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ async def _ended(store, storage, checkpoint) -> None:
 
 @pytest.mark.parametrize(("cache_bytes", "stays"), [(0, False), (ONE_CHUNK - 1, False), (ONE_CHUNK, True)])
 def test_written_chunk_leaves_memory_before_other_chunks_are_written(cache_bytes: int, stays: bool) -> None:
-    """A checkpoint of a thousand segments takes seconds: it held as much again as may be un-flushed."""
+    """A checkpoint of a thousand segments takes seconds: it retained as many bytes again as may be dirty."""
 
     async def main() -> None:
         store, storage, checkpoint, held = await _half_written(cache_bytes)

@@ -1,4 +1,4 @@
-"""A segment is truncated while its bytes are being written to chunks: extents have no gap all the same."""
+"""A segment is truncated while its bytes are written to chunks: its extents still have no gap."""
 
 import asyncio
 

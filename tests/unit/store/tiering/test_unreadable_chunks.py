@@ -200,7 +200,7 @@ def merging(monkeypatch):
 
 
 async def evict_attributes(container):
-    """Others are asked for, and take their place."""
+    """Loading other attributes evicts it."""
     for number in range(100, 130):
         await container.get_attribute(NAME, attribute(number))
 
