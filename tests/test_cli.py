@@ -26,7 +26,7 @@ def sarit(node, *words, stdin="", code=0):
     return done.stdout, done.stderr
 
 
-def test_from_nothing_to_events_and_away(node):
+def test_create_write_read_and_delete(node):
     sarit(node, "write", "shop/orders", "--create", stdin="one\ntwo\nthree\n")
     assert sarit(node, "read", "shop/orders")[0] == "one\ntwo\nthree\n"
     out, cut = sarit(node, "read", "shop/orders", "--limit", "2", "--print-cut")

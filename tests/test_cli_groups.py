@@ -9,7 +9,7 @@ from tests.nodes import RunningNode
 from tests.test_cli import sarit
 
 
-def test_groups_by_hand(tmp_path):
+def test_group_commands(tmp_path):
     with RunningNode(tmp_path / "node") as node:
         sarit(node, "stream", "create", "shop/orders", "--segments", "2", "--create-scope")
         made = sarit(node, "group", "create", "shop/billing", "shop/orders", "--checkpoint-seconds", "0")[0]

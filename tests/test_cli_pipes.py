@@ -56,7 +56,7 @@ def test_the_cut_of_an_interrupted_read_covers_what_was_printed(node):
     assert rest == f"event {len(whole):06d}\n".encode()
 
 
-def test_a_closed_pipe_is_no_error_and_the_cut_covers_what_it_took(node):
+def test_read_ends_cleanly_on_closed_pipe_with_cut_of_printed_events(node):
     read = begin(node, "read", "pipes/many", "--print-cut", stdout=subprocess.PIPE)
     os.read(read.stdout.fileno(), 100)
     read.stdout.close()
@@ -71,7 +71,7 @@ def test_a_closed_pipe_is_no_error_and_the_cut_covers_what_it_took(node):
     assert listing.stderr.read() == b""
 
 
-def test_a_full_disk_is_told_with_the_cut(node):
+def test_full_disk_is_reported_with_cut(node):
     with open("/dev/full", "wb") as full:
         read = begin(node, "read", "pipes/many", "--print-cut", stdout=full)
         cut, error = read.stderr.read().decode().splitlines()
@@ -81,7 +81,7 @@ def test_a_full_disk_is_told_with_the_cut(node):
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_pipes_that_do_not_block_lose_nothing(node, form):
+def test_non_blocking_pipes_lose_nothing(node, form):
     out, theirs = os.pipe()
     fcntl.fcntl(theirs, fcntl.F_SETFL, os.O_NONBLOCK)
     read = begin(node, "read", "pipes/many", "--format", form, stdout=theirs)
@@ -107,7 +107,7 @@ def test_pipes_that_do_not_block_lose_nothing(node, form):
     assert lines == [b"line 0", b"line 1", b"line 2", b"x" * 200_000, b"", b"last", b""]
 
 
-def test_a_write_that_failed_is_told_although_nobody_takes_its_count(node):
+def test_write_failure_is_reported_when_output_is_closed(node):
     for form in ("text", "json"):
         write = begin(
             node, "write", "pipes/failed", "--create", "--key-separator", ":", "--format", form,
@@ -121,7 +121,7 @@ def test_a_write_that_failed_is_told_although_nobody_takes_its_count(node):
         assert told == b"sarit: line 2: its key is not UTF-8; the lines before it are written\n"
 
 
-def test_an_interrupted_write_says_what_is_durable(node):
+def test_interrupted_write_reports_durable_events(node):
     for round_ in range(4):
         stream = f"pipes/interrupted{round_}"
         write = begin(
@@ -142,7 +142,7 @@ def test_an_interrupted_write_says_what_is_durable(node):
         assert told == {"stream": stream, "events": len(run(node, "read", stream).stdout.splitlines())}
 
 
-def test_an_interrupt_that_is_sent_on_late_does_not_change_how_the_command_ends():
+def test_late_forwarded_interrupt_does_not_change_exit_code():
     """A wrapper's second SIGINT came when the first was told of already: the process died of it."""
     late = """
 import os, signal

@@ -9,7 +9,7 @@ from tests.nodes import RunningNode
 from tests.test_cli import sarit
 
 
-def test_transactions_and_segments_by_hand(tmp_path):
+def test_transaction_and_segment_commands(tmp_path):
     with RunningNode(tmp_path / "node") as node, client_library.connect(node.controller) as client:
         client.create_scope("shop")
         client.create_stream("shop/orders", segments=2)

@@ -10,7 +10,7 @@ from tests.nodes import SARIT, RunningNode
 from tests.test_cli import sarit
 
 
-def test_tables_by_hand(tmp_path):
+def test_table_commands(tmp_path):
     with RunningNode(tmp_path / "node") as node:
         made = sarit(node, "table", "create", "shop/stock", "--primary-bytes", "4", "--create-scope")[0]
         assert made == "table shop/stock created\n"

@@ -21,7 +21,7 @@ def starting(tmp_path, *options, **env):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_is_heard_before_the_node_is_ready(tmp_path, number):
+def test_signal_stops_node_before_it_is_ready(tmp_path, number):
     """It waits for long-term storage that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(STOP_SECONDS)
@@ -40,7 +40,7 @@ def test_a_signal_is_heard_before_the_node_is_ready(tmp_path, number):
     assert "Traceback" not in err
 
 
-def test_a_port_that_is_taken_is_told(tmp_path):
+def test_used_port_is_reported(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         node = starting(tmp_path, "--controller-port", str(taken.getsockname()[1]))
         out, err = node.communicate(timeout=STOP_SECONDS)

@@ -113,7 +113,7 @@ def test_the_life_of_a_transaction():
     run(main())
 
 
-def test_a_decision_is_answered_when_it_is_carried_out_if_that_was_asked_for():
+def test_commit_reply_includes_outcome_when_requested():
     async def main():
         async with api() as c:
             create = pb.CreateTxnRequest(streamInfo=INFO, lease=LEASE)
@@ -152,7 +152,7 @@ def test_a_writer_whose_id_is_too_long_for_a_key_is_refused():
     run(main())
 
 
-def test_transactions_that_cannot_be():
+def test_invalid_transactions_are_refused():
     async def main():
         async with api() as c:
             for lease in (9_999, 600_001, 0, -1):
@@ -267,7 +267,7 @@ def test_key_value_tables():
     run(main())
 
 
-def test_questions_about_what_is_not_there_are_answered_not_found():
+def test_queries_about_missing_objects_return_not_found():
     async def main():
         async with api() as c:
             cut = pb.StreamCut(streamInfo=NOWHERE, cut={0: 0})
@@ -299,7 +299,7 @@ def test_questions_about_what_is_not_there_are_answered_not_found():
     run(main())
 
 
-def test_a_request_that_makes_no_sense():
+def test_invalid_scale_request_is_refused():
     async def main():
         async with api() as c:
             noise = c.channel.request(
@@ -330,7 +330,7 @@ def test_a_request_that_makes_no_sense():
         (AssertionError(), Status.INTERNAL),
     ],
 )
-def test_what_fails_below_becomes_a_status(error, status):
+def test_errors_map_to_statuses(error, status):
     async def main():
         async with api() as c:
 

@@ -63,7 +63,7 @@ def test_cold_segments_are_merged_down_to_the_minimum():
     run(main())
 
 
-def test_what_is_put_forward_is_looked_at_in_the_background():
+def test_scale_requests_are_evaluated_in_the_background():
     async def main():
         world = World()
         c = await world.controller()

@@ -45,7 +45,7 @@ async def cancelled(task):
         await task
 
 
-def test_hints_are_settled_beside_one_that_waits_and_one_that_fails():
+def test_pending_entries_complete_despite_blocked_and_failing_ones():
     async def main():
         world = World()
         c = await world.controller()
@@ -67,7 +67,7 @@ def test_hints_are_settled_beside_one_that_waits_and_one_that_fails():
     run(main())
 
 
-def test_transactions_expire_while_hints_before_them_wait(monkeypatch):
+def test_transactions_expire_while_other_pending_work_is_blocked(monkeypatch):
     """The first sweep is stuck when the lease of the transaction is over."""
     monkeypatch.setattr(recovery_sweeper, "RECOVERY_SWEEP_SECONDS", 0)
 
@@ -94,7 +94,7 @@ def test_transactions_expire_while_hints_before_them_wait(monkeypatch):
     run(main())
 
 
-def test_retention_goes_on_beside_one_that_waits_and_one_that_fails():
+def test_retention_continues_despite_blocked_and_failing_streams():
     async def main():
         world = World()
         c = await world.controller()
@@ -121,7 +121,7 @@ def test_retention_goes_on_beside_one_that_waits_and_one_that_fails():
     run(main())
 
 
-def test_a_stream_that_does_not_go_on_takes_no_calls_away_from_others(monkeypatch):
+def test_blocked_stream_does_not_block_calls_on_others(monkeypatch):
     monkeypatch.setattr(transactions, "MAX_CALLS_PER_NAME", 2)
 
     async def main():
@@ -149,7 +149,7 @@ def test_a_stream_that_does_not_go_on_takes_no_calls_away_from_others(monkeypatc
     run(main())
 
 
-def test_so_many_calls_wait_for_their_turn_at_one_stream(monkeypatch):
+def test_calls_waiting_for_one_name_are_bounded(monkeypatch):
     monkeypatch.setattr(runner, "MAX_CALLS_PER_NAME", 2)
 
     async def main():

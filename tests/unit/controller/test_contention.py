@@ -174,7 +174,7 @@ def test_two_controllers_and_flaky_stores(seed):
     run(storm(seed, 25))
 
 
-def test_of_two_that_create_one_is_told_so():
+def test_one_of_two_concurrent_creations_succeeds():
     async def main():
         for seed in range(20):
             world = World()
@@ -194,7 +194,7 @@ def test_of_two_that_create_one_is_told_so():
     run(main())
 
 
-def test_a_commit_and_an_abort_at_once_end_one_way():
+def test_concurrent_commit_and_abort_have_one_outcome():
     async def main():
         for _ in range(20):
             world = World()

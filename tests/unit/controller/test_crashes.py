@@ -256,7 +256,7 @@ async def die_at(operation, call, after):
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_whoever_comes_next_finishes(name):
+def test_unfinished_work_is_completed_by_the_next_call(name):
     operation = OPERATIONS[name]
 
     async def main():
@@ -309,7 +309,7 @@ def test_the_crash_is_real():
     run(main())
 
 
-def test_a_hint_may_point_at_nothing():
+def test_stale_pending_entry_is_removed():
     async def main():
         world = World()
         c = await world.controller()

@@ -60,7 +60,7 @@ def between(owner, name, meanwhile, *, after=False):
 
 
 @pytest.mark.parametrize("call", ["stream_records", "find"])
-def test_a_watermark_knows_the_segments_that_its_notes_name(call):
+def test_watermark_contains_segments_of_concurrent_notes(call):
     async def main():
         world, c = await prepared()
         world.segments.append(segment(0), "a", 10)
@@ -85,7 +85,7 @@ def test_a_watermark_knows_the_segments_that_its_notes_name(call):
     run(main())
 
 
-def test_a_group_that_begins_anew_holds_what_it_begins_at():
+def test_reset_group_protects_its_start_from_retention():
     async def main():
         world, c = await retaining()
 
@@ -109,7 +109,7 @@ def test_a_group_that_begins_anew_holds_what_it_begins_at():
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_group_that_begins_while_retention_looks_finds_what_it_was_promised(early):
+def test_group_created_during_retention_keeps_its_start(early):
     """Before it looks at the subscribers again, or (with the hint, which comes just before the record) after that."""
 
     async def main():
@@ -132,7 +132,7 @@ def test_a_group_that_begins_while_retention_looks_finds_what_it_was_promised(ea
     run(main())
 
 
-def test_commits_do_not_keep_retention_from_its_turn():
+def test_commits_do_not_starve_retention():
     async def main():
         world, c = await retaining()
         await five_looks(world, c)
@@ -150,7 +150,7 @@ def test_commits_do_not_keep_retention_from_its_turn():
     run(main())
 
 
-def test_a_ping_that_was_answered_is_not_followed_by_an_abort():
+def test_transaction_is_not_aborted_after_successful_ping():
     async def main():
         world, c = await prepared()
         txn, _ = await c.transactions.create(STREAM, LEASE)
@@ -175,7 +175,7 @@ def test_a_ping_that_was_answered_is_not_followed_by_an_abort():
     run(main())
 
 
-def test_a_cut_through_segments_that_are_made_meanwhile_is_refused():
+def test_truncation_at_segments_created_concurrently_is_refused():
     async def main():
         world, c = await prepared()
         world.segments.append(segment(0), "x", 10)
@@ -219,7 +219,7 @@ def test_times_of_commits_do_not_go_back():
     run(main())
 
 
-def test_pings_of_others_do_not_keep_a_commit_from_its_turn():
+def test_pings_do_not_starve_commits():
     """More transactions than one look shows, one of them pinged between any two looks."""
 
     async def main():
@@ -248,7 +248,7 @@ def test_pings_of_others_do_not_keep_a_commit_from_its_turn():
     run(main())
 
 
-def test_work_that_begins_while_a_hint_is_struck_is_finished():
+def test_work_that_begins_while_its_entry_is_removed_is_completed():
     async def main():
         world, c = await prepared()
         await c.catalog.index_pending(keys.pending_stream_key(STREAM))  # points at nothing

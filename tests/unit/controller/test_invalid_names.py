@@ -30,7 +30,7 @@ async def watched(c):
     return [name for name, _ in await c.catalog.maintained_streams(keys.RETENTION_INDEX)]
 
 
-def test_a_call_with_a_name_no_stream_has_leaves_no_entry():
+def test_call_with_invalid_stream_name_leaves_no_index_entry():
     """It was entered before anybody looked for the stream, could not be read, and ended retention of all streams."""
 
     async def main():
@@ -53,7 +53,7 @@ def test_a_call_with_a_name_no_stream_has_leaves_no_entry():
     run(main())
 
 
-def test_an_entry_that_names_nothing_is_removed_and_the_others_are_looked_at(caplog):
+def test_invalid_maintenance_entry_is_removed_and_others_are_processed(caplog):
     async def main():
         world = World()
         c = await world.controller()
@@ -69,7 +69,7 @@ def test_an_entry_that_names_nothing_is_removed_and_the_others_are_looked_at(cap
 
 
 @pytest.mark.parametrize("kind", [keys.RETENTION_INDEX, keys.WATERMARK_INDEX])
-def test_a_bug_met_by_one_stream_stops_no_other(kind, caplog):
+def test_unexpected_error_in_one_stream_does_not_stop_maintenance(kind, caplog):
     async def main():
         world = World()
         c = await world.controller()
@@ -95,7 +95,7 @@ def test_a_bug_met_by_one_stream_stops_no_other(kind, caplog):
     run(main())
 
 
-def test_watermarks_of_one_stream_that_waits_hold_up_no_other():
+def test_blocked_watermark_does_not_block_other_streams():
     async def main():
         world = World()
         c = await world.controller()
@@ -119,7 +119,7 @@ def test_watermarks_of_one_stream_that_waits_hold_up_no_other():
     run(main())
 
 
-def test_a_bug_met_by_one_hint_stops_no_other(caplog):
+def test_unexpected_error_in_one_pending_entry_does_not_stop_the_sweep(caplog):
     async def main():
         caplog.set_level(logging.WARNING)
         world = World()
@@ -142,7 +142,7 @@ def test_a_bug_met_by_one_hint_stops_no_other(caplog):
 
 
 @pytest.mark.parametrize("bad", [b"s/\xff/t", b"x/s/\xff/0"])
-def test_a_hint_that_is_no_text_stops_no_other(bad, caplog):
+def test_pending_entry_that_is_not_text_does_not_stop_the_sweep(bad, caplog):
     """It could not be told of: that ended the sweep for good."""
 
     async def main():
@@ -155,7 +155,7 @@ def test_a_hint_that_is_no_text_stops_no_other(bad, caplog):
     run(main())
 
 
-def test_a_bug_met_by_one_segment_stops_no_other(caplog):
+def test_unexpected_error_in_one_segment_does_not_stop_autoscaling(caplog):
     async def main():
         world = World()
         c = await world.controller()

@@ -86,7 +86,7 @@ def test_by_size_across_a_scale():
     run(main())
 
 
-def test_subscribers_hold_back_up_to_the_maximum():
+def test_subscribers_protect_data_up_to_the_maximum():
     async def main():
         world = World()
         c = await world.controller()
@@ -133,7 +133,7 @@ def test_a_wall_clock_that_jumps_truncates_nothing():
     run(main())
 
 
-def test_a_look_that_is_refused_comes_again_in_the_next_round():
+def test_failed_retention_is_retried_in_the_next_round():
     async def main():
         world = World()
         c = await world.controller()
@@ -157,7 +157,7 @@ def test_a_look_that_is_refused_comes_again_in_the_next_round():
     run(main())
 
 
-def test_users_truncate_too():
+def test_retention_continues_after_manual_truncation():
     async def main():
         world = World()
         c = await world.controller()
@@ -173,7 +173,7 @@ def test_users_truncate_too():
     run(main())
 
 
-def test_a_stream_is_watched_while_it_has_a_policy():
+def test_stream_with_policy_stays_in_maintenance_index():
     async def main():
         world = World()
         c = await world.controller()
@@ -199,7 +199,7 @@ def test_a_stream_is_watched_while_it_has_a_policy():
     run(main())
 
 
-def test_a_stream_made_anew_is_not_truncated_by_old_cuts():
+def test_recreated_stream_is_not_truncated_at_old_cuts():
     async def main():
         world = World()
         c = await world.controller()
@@ -219,7 +219,7 @@ def test_a_stream_made_anew_is_not_truncated_by_old_cuts():
     run(main())
 
 
-def test_however_long_an_update_sleeps_the_stream_is_watched_then():
+def test_delayed_update_leaves_stream_in_maintenance_index():
     """Entered, found to have no policy, removed, and only then given one."""
 
     async def main():

@@ -141,7 +141,7 @@ async def check_the_new(c, world, txn) -> None:
 
 
 @pytest.mark.parametrize("name", SLEEPERS)
-def test_a_sleeper_does_no_harm_when_it_wakes(name):
+def test_delayed_controller_does_no_harm_when_it_resumes(name):
     async def main():
         call = 1
         while await sleep_at(name, call):
@@ -151,11 +151,11 @@ def test_a_sleeper_does_no_harm_when_it_wakes(name):
     run(main())
 
 
-def test_every_operation_on_a_stream_has_a_sleeper():
+def test_every_operation_is_tested_with_a_delayed_controller():
     assert len(SLEEPERS) >= len([name for name in OPERATIONS if "group" not in name and "table" not in name]) - 5
 
 
-def test_a_group_made_anew_keeps_its_stream():
+def test_recreated_group_keeps_its_stream():
     """Its state is in there: who slept through its deletion must not delete the next one's."""
 
     async def main():
@@ -192,7 +192,7 @@ def test_a_group_made_anew_keeps_its_stream():
     run(main())
 
 
-def test_numbers_go_on_even_for_one_who_read_them_too_early():
+def test_segment_numbers_continue_after_a_stale_read():
     """Read: there never was such a stream.  Meanwhile there was one, and it is gone."""
 
     async def main():
@@ -216,7 +216,7 @@ def test_numbers_go_on_even_for_one_who_read_them_too_early():
     run(main())
 
 
-def test_a_scope_in_which_something_is_made_while_it_is_deleted_keeps_its_numbers():
+def test_scope_with_concurrent_creation_keeps_its_numbers():
     """At any call of the deletion: it is refused, and a stream made anew uses no segment name again."""
 
     async def main():
@@ -254,7 +254,7 @@ def test_a_scope_in_which_something_is_made_while_it_is_deleted_keeps_its_number
 
 
 @pytest.mark.parametrize("name", ["note a time", "remove a writer", "watermark", "retention"])
-def test_nothing_is_left_of_a_deleted_stream_by_one_who_slept(name):
+def test_delayed_controller_leaves_no_records_of_a_deleted_stream(name):
     async def main():
         for call in range(1, 100):
             world = World()

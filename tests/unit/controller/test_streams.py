@@ -35,7 +35,7 @@ async def scaled_often(page=5):
     return world, c, everything
 
 
-def test_a_long_history_is_kept_in_chunks_and_every_question_crosses_them():
+def test_queries_cross_chunks_of_a_long_history():
     async def main():
         world, c, everything = await scaled_often()
         record = (await c.catalog.require(STREAM)).record
@@ -98,7 +98,7 @@ def test_successors_are_known_before_any_segment_is_sealed():
     run(main())
 
 
-def test_a_scale_asked_for_again_is_answered_again():
+def test_repeated_scale_gets_the_same_reply():
     async def main():
         world = World()
         c = await world.controller()
@@ -112,7 +112,7 @@ def test_a_scale_asked_for_again_is_answered_again():
     run(main())
 
 
-def test_what_an_update_does():
+def test_update_changes_segments_or_policy():
     async def main():
         world = World()
         c = await world.controller()
@@ -165,7 +165,7 @@ def test_a_truncation_says_what_is_wrong():
     run(main())
 
 
-def test_a_creation_cut_short_is_finished_by_who_asks_for_the_segments():
+def test_incomplete_creation_is_completed_by_segment_query():
     async def main():
         world = World()
         c = await world.controller()
@@ -190,7 +190,7 @@ def test_a_creation_cut_short_is_finished_by_who_asks_for_the_segments():
     run(main())
 
 
-def test_the_watermark_stream_gets_its_segment_when_somebody_asks():
+def test_watermark_stream_gets_its_segment_on_first_query():
     async def main():
         world = World()
         c = await world.controller()
@@ -229,7 +229,7 @@ def test_a_stream_that_is_not_sealed_is_not_deleted():
     run(main())
 
 
-def test_nothing_is_kept_in_memory_for_a_stream():
+def test_completed_calls_leave_no_memory_per_stream():
     async def main():
         world = World()
         c = await world.controller()

@@ -55,7 +55,7 @@ def test_commits_are_merged_in_the_order_they_were_decided():
     run(main())
 
 
-def test_the_order_holds_when_they_are_decided_while_the_finisher_looks_for_them():
+def test_commit_order_holds_for_decisions_during_a_scan():
     """Between its looks at the table one is decided that it saw open, and then one behind that, new to it."""
 
     async def main():
@@ -83,7 +83,7 @@ def test_the_order_holds_when_they_are_decided_while_the_finisher_looks_for_them
     run(main())
 
 
-def test_transactions_of_an_epoch_that_has_passed_come_between_what_was_and_what_is():
+def test_transactions_of_a_past_epoch_are_rolled_in_between():
     async def main():
         world, c = await prepared()
         old = [await begin(world, c, label) for label in "ab"]
@@ -142,7 +142,7 @@ def test_a_stream_is_sealed_when_its_transactions_have_ended():
     run(main())
 
 
-def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
+def test_transaction_outcome_is_stored_for_a_while(monkeypatch):
     async def main():
         monkeypatch.setattr("sarit.controller.transactions.completed_log._PRUNE_AFTER", 5)
         monkeypatch.setattr("sarit.controller.transactions.completed_log.MAX_LISTED_TRANSACTIONS", 3)
@@ -162,7 +162,7 @@ def test_how_a_transaction_ended_is_remembered_for_a_while(monkeypatch):
     run(main())
 
 
-def test_the_latest_endings_are_found_without_reading_all():
+def test_latest_outcomes_are_found_without_reading_all():
     """Those of ten minutes are kept: a hundred thousand, perhaps."""
 
     async def main():
@@ -245,7 +245,7 @@ def test_a_batch_is_of_one_epoch_and_in_order():
     assert transactions.next_batch([], 10) == []
 
 
-def test_who_asks_while_it_is_carried_out_is_told_how_it_ended():
+def test_state_waits_for_completion_under_way():
     async def main():
         world, c = await prepared()
         ways = (lambda txn: c.transactions.commit(STREAM, txn, "", 1), lambda txn: c.transactions.abort(STREAM, txn))
@@ -259,7 +259,7 @@ def test_who_asks_while_it_is_carried_out_is_told_how_it_ended():
     run(main())
 
 
-def test_who_asks_about_what_nobody_here_carries_out_is_not_kept_waiting():
+def test_outcome_without_worker_returns_at_once():
     async def main():
         world, c = await prepared()
         c.transactions.schedule_completion = lambda name: None
@@ -270,7 +270,7 @@ def test_who_asks_about_what_nobody_here_carries_out_is_not_kept_waiting():
     run(main())
 
 
-def test_a_commit_into_a_segment_that_is_gone_is_tried_again_after_pauses():
+def test_commit_into_missing_segment_is_retried_with_pauses():
     """Somebody deleted it by the wire protocol: the node tried again at once, without end, and did little else."""
 
     async def main():

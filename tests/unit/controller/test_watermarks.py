@@ -33,7 +33,7 @@ async def run_round(world, c, seconds=10.0):
     await c.maintenance.run_watermark_round()
 
 
-def test_marks_follow_the_slowest_writer():
+def test_watermark_follows_the_slowest_writer():
     async def main():
         world = World()
         c = await world.controller()
@@ -55,7 +55,7 @@ def test_marks_follow_the_slowest_writer():
     run(main())
 
 
-def test_a_writer_that_falls_silent_is_forgotten_after_the_time_out():
+def test_idle_writer_is_removed_after_timeout():
     async def main():
         world = World()
         c = await world.controller()
@@ -79,7 +79,7 @@ def test_a_writer_that_falls_silent_is_forgotten_after_the_time_out():
     run(main())
 
 
-def test_a_writer_that_repeats_its_note_is_not_silent():
+def test_writer_that_repeats_its_note_is_not_idle():
     async def main():
         world = World()
         c = await world.controller()
@@ -119,7 +119,7 @@ def test_the_attribute_names_where_the_newest_begins():
     run(main())
 
 
-def test_a_writer_that_is_removed_counts_once_more_and_may_come_back():
+def test_removed_writer_counts_once_more_and_may_return():
     async def main():
         world = World()
         c = await world.controller()
@@ -145,7 +145,7 @@ def test_a_writer_that_is_removed_counts_once_more_and_may_come_back():
     run(main())
 
 
-def test_what_a_returning_writer_wrote_before_is_not_lost():
+def test_earlier_position_of_a_returning_writer_counts():
     async def main():
         world = World()
         c = await world.controller()
@@ -214,7 +214,7 @@ def test_the_times_of_transactions_that_span_a_scale():
     run(main())
 
 
-def test_streams_are_watched_while_somebody_notes():
+def test_stream_with_notes_stays_in_maintenance_index():
     async def main():
         world = World()
         c = await world.controller()

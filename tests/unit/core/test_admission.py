@@ -1,7 +1,7 @@
 from sarit.core.admission import Admission
 
 
-def test_refusals_are_told_once_until_a_tenth_is_free():
+def test_refusals_are_reported_once_until_a_tenth_is_free():
     door = Admission(20)
     assert door.admits(19)
     assert not door.admits(20)

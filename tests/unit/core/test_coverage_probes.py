@@ -5,7 +5,7 @@ from __future__ import annotations
 from sarit.core.coverage_probes import coverage_probe, listening
 
 
-def test_those_who_listen_are_told() -> None:
+def test_probes_reach_listeners() -> None:
     heard: list[str] = []
     coverage_probe("before")
     with listening(heard.append):

@@ -111,7 +111,7 @@ def test_cut_short_at_every_byte(length):
         bytes.fromhex("0001010000000006" + "0003732f74" + "00"),
     ],
 )
-def test_bytes_that_are_no_cut(data):
+def test_invalid_cut_bytes_are_refused(data):
     with pytest.raises(Invalid):
         from_bytes(data)
 
@@ -134,7 +134,7 @@ def test_random_bytes_are_harmless(data):
         _text("0:s/t:4294967296:0:0"), _text("0:s/t:0:0:" + "9" * 30), _text("0:s/t:0:0:²"), _text("0:s/t:0:0:0:0"),
     ],
 )  # fmt: skip
-def test_text_that_is_no_cut(text):
+def test_invalid_cut_text_is_refused(text):
     with pytest.raises(Invalid):
         from_text(text)
 
@@ -146,6 +146,6 @@ def test_a_small_text_cannot_fill_memory():
 
 
 @pytest.mark.parametrize("positions", [{}, {SegmentId(0, 0): -1}])
-def test_what_is_no_cut(positions):
+def test_invalid_cuts_are_refused(positions):
     with pytest.raises(Invalid):
         StreamCut(STREAM, positions)

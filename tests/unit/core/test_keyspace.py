@@ -30,16 +30,16 @@ def test_golden_hashes(key, place):
 
 
 @given(st.text())
-def test_every_key_has_a_place(key):
+def test_every_key_has_a_position(key):
     assert 0.0 <= hash_key(key) < 1.0
 
 
-def test_half_a_surrogate_pair_has_a_place_too():
+def test_key_with_half_a_surrogate_pair_has_a_position():
     assert 0.0 <= hash_key("\ud800") < 1.0
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.5, 0.5), (0.6, 0.5), (-0.1, 0.5), (0.5, 1.1), (float("nan"), 1.0)])
-def test_what_is_no_range(low, high):
+def test_invalid_ranges_are_refused(low, high):
     with pytest.raises(Invalid):
         KeyRange(low, high)
 
@@ -90,7 +90,7 @@ def test_a_split_range_fits_where_it_was(inner, count, which):
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_no_split_into_nothing(count):
+def test_split_into_no_parts_is_refused(count):
     with pytest.raises(Invalid):
         split_evenly(count)
 
@@ -134,7 +134,7 @@ def test_merging_joins_neighbours_alone():
 
 
 @given(st.integers(1, 40), st.floats(0.0, 1.0))
-def test_one_range_owns_every_place(count, place):
+def test_one_range_owns_every_position(count, place):
     ranges = split_evenly(count)
     owners = [part for part in ranges if place in part]
     assert owners == [RangeMap((part, part) for part in reversed(ranges)).at(place)]

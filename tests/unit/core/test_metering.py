@@ -36,7 +36,7 @@ def test_rates_against_a_target_of_100(measured, wish):
     assert scale_advice(EVENTS, measured, TIMES) is wish
 
 
-def test_a_window_counts_when_it_was_measured_whole():
+def test_rate_window_counts_after_it_was_measured_whole():
     for position, window in enumerate(TIMES.windows[:3]):
         hot = [0.0] * 4
         hot[position] = 10_000.0
@@ -60,14 +60,14 @@ def test_the_unit_is_the_policys():
     assert scale_advice(ScalingPolicy(), big, TIMES) is ScaleAdvice.NONE
 
 
-def test_all_times_shrink_alike():
+def test_scaling_times_are_all_divided_by_the_factor():
     fast = ScalingTimes().shrunk(100)
     assert fast.windows == (1.2, 3.0, 6.0, 12.0)
     assert (fast.interval, fast.cool_down, fast.mute) == (0.05, 6.0, 6.0)
 
 
 @pytest.mark.parametrize("limits", [(-1, 0), (5, -1), (5, 4)])
-def test_a_retention_policy_makes_sense(limits):
+def test_invalid_retention_policy_is_refused(limits):
     with pytest.raises(Invalid):
         RetentionPolicy(RetentionType.SIZE, *limits).check()
     RetentionPolicy(RetentionType.TIME, 5, 5).check()

@@ -18,7 +18,7 @@ from sarit.core import murmur
         (b"key1", 0.011579266115581355),
     ],
 )
-def test_places_are_those_of_java(key, expected):
+def test_positions_equal_those_of_java(key, expected):
     assert key_position(key) == expected
 
 

@@ -122,7 +122,7 @@ def test_any_string_comes_back_from_both_kinds(text):
 
 
 @pytest.mark.parametrize("raw", ["ff", "c3", "80", "eda0bd", "edb08d", "edb08deda0bd", "c0", "c1bf", "f8888080"])
-def test_bytes_that_are_no_string(raw):
+def test_invalid_strings_are_refused(raw):
     with pytest.raises(Invalid):
         decode_java(bytes.fromhex(raw))
 

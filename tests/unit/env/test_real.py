@@ -47,7 +47,7 @@ def test_a_worker_runs_calls_in_order_and_survives_bugs() -> None:
     asyncio.run(_worker_runs_in_order())
 
 
-def test_results_that_pile_up_ride_on_one_wake_up() -> None:
+def test_queued_results_share_one_wake_up() -> None:
     async def main() -> int:
         worker = RealThreads().worker("test")
         loop = asyncio.get_running_loop()

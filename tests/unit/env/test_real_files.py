@@ -45,7 +45,7 @@ def test_a_short_write_goes_on_where_it_stopped(tmp_path, files, monkeypatch) ->
     assert file.pread(100, 5) == b"".join(parts)
 
 
-def test_whole_blocks_are_written_past_the_page_cache_however_they_are_cut(tmp_path, files, monkeypatch) -> None:
+def test_whole_blocks_are_written_with_direct_io_for_any_parts(tmp_path, files, monkeypatch) -> None:
     """More than is staged at once, in parts of odd sizes; a short write goes on at a block."""
     real = os.pwrite
     sizes: list[int] = []
@@ -66,7 +66,7 @@ def test_whole_blocks_are_written_past_the_page_cache_however_they_are_cut(tmp_p
 
 
 @pytest.mark.parametrize(("parts", "offset"), [([b"abc"], 0), ([bytes(4096)], 512), ([bytes(4095), b"", b"12"], 0)])
-def test_what_is_no_whole_blocks_is_refused_and_nothing_is_written(tmp_path, files, parts, offset) -> None:
+def test_partial_blocks_are_refused_and_not_written(tmp_path, files, parts, offset) -> None:
     files.open(f"{tmp_path}/a", "create").close()
     file = files.open(f"{tmp_path}/a", "blocks")
     with pytest.raises(ValueError, match="whole blocks"):
@@ -75,7 +75,7 @@ def test_what_is_no_whole_blocks_is_refused_and_nothing_is_written(tmp_path, fil
 
 
 @pytest.mark.parametrize("refused_by", ["fcntl", "pwrite"])
-def test_where_the_page_cache_cannot_be_passed_blocks_go_through_it(tmp_path, files, monkeypatch, refused_by) -> None:
+def test_writes_fall_back_to_page_cache_without_direct_io(tmp_path, files, monkeypatch, refused_by) -> None:
     real_fcntl, real_write = fcntl.fcntl, os.pwrite
 
     def fcntl_without(fd: int, command: int, flags: int = 0) -> int:
@@ -111,11 +111,11 @@ def test_small_and_large_writes_of_blocks_mix(tmp_path, files) -> None:
     assert files.open(f"{tmp_path}/a", "scan").scan(len(expected) + 1, 0) == expected
 
 
-def test_pieces_of_chunks_that_are_paced_do_not_pass_the_page_cache() -> None:
+def test_rate_limited_chunk_pieces_use_the_page_cache() -> None:
     assert SMALL_PIECE_BYTES < DIRECT_BACKGROUND_WRITE_BYTES <= LARGE_PIECE_BYTES, "they would hold up the log's syncs"
 
 
-def test_what_nobody_waits_for_passes_the_page_cache_from_a_smaller_size_on(tmp_path, files, monkeypatch) -> None:
+def test_background_writes_use_direct_io_from_a_smaller_size(tmp_path, files, monkeypatch) -> None:
     cached: list[int] = []
     real = os.pwritev
 
@@ -172,7 +172,7 @@ def test_large_and_many_parts_are_written_and_then_synced(tmp_path, files, calls
         assert ("write", os.RWF_DSYNC) not in calls
 
 
-def test_where_no_write_syncs_it_is_done_in_two_steps(tmp_path, files, calls, monkeypatch) -> None:
+def test_durable_write_falls_back_to_write_and_sync(tmp_path, files, calls, monkeypatch) -> None:
     counted = os.pwritev
 
     def pwritev(fd: int, parts: Any, offset: int, flags: int = 0) -> int:
@@ -199,7 +199,7 @@ def test_a_failed_durable_write_is_not_tried_in_another_way(tmp_path, files, cal
     assert calls == []
 
 
-def test_scans_pass_the_page_cache(tmp_path, files, monkeypatch) -> None:
+def test_scans_use_direct_io(tmp_path, files, monkeypatch) -> None:
     """In pieces, so that the disk takes the syncs of others in between; what is short is asked for again."""
     real, asked = os.preadv, []
 
@@ -230,7 +230,7 @@ def test_half_blocks_in_the_middle_of_a_file_are_not_its_end(tmp_path, files, mo
 
 
 @pytest.mark.parametrize("refused_by", ["fcntl", "preadv"])
-def test_where_the_page_cache_cannot_be_passed_scans_go_through_it(tmp_path, files, monkeypatch, refused_by) -> None:
+def test_scans_fall_back_to_page_cache_without_direct_io(tmp_path, files, monkeypatch, refused_by) -> None:
     real_fcntl, real_read = fcntl.fcntl, os.preadv
 
     def fcntl_without(fd: int, command: int, flags: int = 0) -> int:
@@ -251,7 +251,7 @@ def test_where_the_page_cache_cannot_be_passed_scans_go_through_it(tmp_path, fil
         assert file.scan(600_001, 3) == b"xyz" * 199_999
 
 
-def test_scans_one_after_the_other_use_the_same_memory(tmp_path, files, monkeypatch) -> None:
+def test_consecutive_scans_reuse_memory(tmp_path, files, monkeypatch) -> None:
     """Also the last one, which is shorter: it shows nothing of what was read before."""
     blocks = [bytes([n]) * READ_BLOCK_BYTES for n in range(1, 21)] + [b"z" * 1_100_000]
     (tmp_path / "a").write_bytes(b"".join(blocks))
@@ -271,7 +271,7 @@ def test_scans_one_after_the_other_use_the_same_memory(tmp_path, files, monkeypa
     assert len(made) <= 4
 
 
-def test_an_error_of_the_disk_reaches_who_scans(tmp_path, files, monkeypatch) -> None:
+def test_scan_raises_disk_errors(tmp_path, files, monkeypatch) -> None:
     def failing(fd: int, into: list[memoryview], offset: int) -> int:
         raise OSError(errno.EIO, "a bad sector")
 
@@ -308,7 +308,7 @@ def test_modes_and_directory_calls(tmp_path, files) -> None:
 
 
 @pytest.mark.parametrize("refusal", [errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV])
-def test_a_file_system_without_second_names_renames_to_new_names_too(tmp_path, files, monkeypatch, refusal) -> None:
+def test_rename_new_works_without_hard_links(tmp_path, files, monkeypatch, refusal) -> None:
     def link(source, target):
         raise OSError(refusal, os.strerror(refusal))
 
@@ -335,7 +335,7 @@ def cached_pages(path: str) -> int:
         return sum(one & 1 for one in found)
 
 
-def test_what_is_forgotten_takes_no_memory(tmp_path, files) -> None:
+def test_forgotten_range_leaves_the_page_cache(tmp_path, files) -> None:
     path = f"{tmp_path}/a"
     if subprocess.check_output(["stat", "-f", "-c", "%T", tmp_path], text=True).strip() == "tmpfs":
         pytest.skip("this file system keeps its files in memory")
@@ -363,7 +363,7 @@ def test_a_lock_is_exclusive_until_the_file_is_closed_also_on_a_directory(tmp_pa
     assert second.lock()
 
 
-def test_a_directory_that_somebody_else_made_is_made_durable(tmp_path, files, monkeypatch) -> None:
+def test_existing_directory_is_synced(tmp_path, files, monkeypatch) -> None:
     """A thread that has made one and not synced its parent yet, or could not, or a process that was killed there."""
     (tmp_path / "x").mkdir()
     synced: list[str] = []

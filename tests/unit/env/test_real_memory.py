@@ -10,7 +10,7 @@ from sarit.env.real_memory import ReadMemory
 PAGE = 4096
 
 
-def test_memory_is_used_again_once_nobody_holds_it():
+def test_memory_is_reused_after_last_reference():
     memory = ReadMemory()
     taken = memory.take(READ_BLOCK_BYTES)
     taken[:5] = b"first"
@@ -19,7 +19,7 @@ def test_memory_is_used_again_once_nobody_holds_it():
     assert bytes(memory.take(READ_BLOCK_BYTES)[:5]) == b"first"
 
 
-def test_a_slice_of_a_slice_keeps_it():
+def test_slice_of_a_slice_keeps_memory():
     memory = ReadMemory()
     taken = memory.take(READ_BLOCK_BYTES)
     taken[10:15] = b"first"
@@ -34,7 +34,7 @@ def test_a_slice_of_a_slice_keeps_it():
 
 
 @pytest.mark.parametrize("size", [PAGE, READ_BLOCK_BYTES // 2, READ_BLOCK_BYTES + PAGE])
-def test_what_is_of_another_size_is_not_kept(size):
+def test_memory_of_another_size_is_not_pooled(size):
     memory = ReadMemory()
     taken = memory.take(size)
     assert len(taken) == size
@@ -44,7 +44,7 @@ def test_what_is_of_another_size_is_not_kept(size):
     assert bytes(memory.take(size)[:5]) == bytes(5)
 
 
-def test_few_are_kept_when_many_end():
+def test_old_outcomes_are_pruned_when_many_transactions_end():
     memory = ReadMemory()
     taken = [memory.take(READ_BLOCK_BYTES) for _ in range(20)]
     assert not memory.spares

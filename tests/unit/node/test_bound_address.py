@@ -11,7 +11,7 @@ from sarit.node.standalone import open_node
 
 
 @pytest.mark.parametrize("order", [(socket.AF_INET6, socket.AF_INET), (socket.AF_INET, socket.AF_INET6)])
-def test_localhost_is_one_address(order, tmp_path, monkeypatch) -> None:
+def test_localhost_resolves_to_one_address(order, tmp_path, monkeypatch) -> None:
     """The API listened at ::1, too, where the store did not: clients that tried that first found half a node."""
     real = socket.getaddrinfo
     addresses = {socket.AF_INET6: ("::1", 0, 0, 0), socket.AF_INET: ("127.0.0.1", 0)}

@@ -44,7 +44,7 @@ def looks_often(monkeypatch):
 
 
 @pytest.mark.usefixtures("looks_often")
-def test_what_is_freed_does_not_put_off_the_looks(looked):
+def test_freed_objects_do_not_delay_collections(looked):
     async def main() -> list[Held]:
         old, young = [Held() for _ in range(50 * TURN)], []
         GcScheduler().start()
@@ -61,7 +61,7 @@ def test_what_is_freed_does_not_put_off_the_looks(looked):
 
 
 @pytest.mark.usefixtures("looks_often")
-def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(looked, monkeypatch):
+def test_old_garbage_is_collected_by_a_full_collection(looked, monkeypatch):
     monkeypatch.setattr(gc_scheduler, "FULL_GC_OBJECTS", 10 * TURN)
 
     async def main() -> None:
@@ -87,7 +87,7 @@ def test_garbage_that_survived_the_first_looks_is_found_when_enough_has_come_up(
 @pytest.mark.parametrize(
     ("took", "pause"), [(0.001, GC_INTERVAL_SECONDS), (0.01, 0.01 * GC_INTERVAL_FACTOR), (0.5, MAX_GC_INTERVAL_SECONDS)]
 )
-def test_looks_that_take_long_are_fewer(took, pause, monkeypatch):
+def test_long_collections_are_less_frequent(took, pause, monkeypatch):
     """With thousands of appends under way they took a tenth of a busy node's time."""
     times = iter((10.0, 10.0 + took))
     monkeypatch.setattr(gc_scheduler.gc, "collect", lambda *_: 0)

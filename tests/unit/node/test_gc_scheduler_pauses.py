@@ -10,7 +10,7 @@ class Held:
     """Something that could be in a cycle."""
 
 
-def test_no_look_goes_through_much_of_what_came_up_since_the_last_ones():
+def test_collections_traverse_few_objects():
     looked: list[int] = []
 
     def look(phase: str, info: dict[str, int]) -> None:
@@ -33,7 +33,7 @@ def test_no_look_goes_through_much_of_what_came_up_since_the_last_ones():
     assert held
 
 
-def test_garbage_is_still_found():
+def test_cyclic_garbage_is_collected():
     before = gc.get_threshold()
     gc.set_threshold(*GC_THRESHOLDS)
     try:

@@ -22,7 +22,7 @@ def holding(*names):
     return storage
 
 
-def test_the_first_node_leaves_its_mark_and_finds_it_again():
+def test_first_node_writes_owner_chunk_and_finds_it_again():
     storage = holding()
     claim(storage)
     claim(storage, written=True, new=False)
@@ -41,7 +41,7 @@ def test_another_node_is_refused(written, new):
     assert storage.chunks == before
 
 
-def test_chunks_of_nobody_known_are_not_a_new_nodes():
+def test_new_node_refuses_storage_with_unowned_chunks():
     storage = holding("c0000/e0000000001/000000000001-s1-0")
     with pytest.raises(Invalid, match="not this node's"):
         claim(storage)
@@ -49,16 +49,16 @@ def test_chunks_of_nobody_known_are_not_a_new_nodes():
     claim(storage, new=False)  # a node from before there were marks
 
 
-def test_what_is_no_chunk_of_a_container_is_nobodys_business():
+def test_foreign_names_in_storage_are_ignored():
     claim(holding("lost+found/a", "photos/b", "c0004/e0000000001/000000000001-s1-0"))
 
 
-def test_a_place_that_has_lost_the_mark_is_not_the_place():
+def test_storage_without_its_owner_chunk_is_refused():
     with pytest.raises(Invalid, match="is it mounted"):
         claim(holding(), written=True, new=False)
 
 
-def test_a_damaged_mark_is_nobodys():
+def test_damaged_owner_chunk_is_refused():
     storage = holding(OWNER_CHUNK)
     with pytest.raises(Invalid, match="damaged"):
         claim(storage)

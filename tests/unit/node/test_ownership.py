@@ -39,7 +39,7 @@ def start(directory, storage, url="s3://bucket/prefix") -> DirectoryClaim:
     return claimed
 
 
-def test_storage_that_is_away_keeps_a_node_from_its_first_start_alone(tmp_path, caplog):
+def test_unavailable_storage_prevents_only_the_first_start(tmp_path, caplog):
     for _ in range(2):
         with pytest.raises(Unavailable):
             start(tmp_path, Away())
@@ -54,7 +54,7 @@ def test_storage_that_is_away_keeps_a_node_from_its_first_start_alone(tmp_path, 
         start(tmp_path, MemoryChunks())
 
 
-def test_a_storage_that_never_answered_may_be_named_anew(tmp_path):
+def test_storage_url_may_change_before_first_use(tmp_path):
     with pytest.raises(Unavailable):
         start(tmp_path, Away(), "s3://misspelt")
     first = start(tmp_path, MemoryChunks(), "s3://bucket")
@@ -107,7 +107,7 @@ def copy(directory, to):
     return to
 
 
-def test_a_copy_is_refused_once_its_original_started_again(tmp_path, storage):
+def test_copy_is_refused_after_original_restarted(tmp_path, storage):
     original = tmp_path / "original"
     start(original, storage)
     start(original, storage)
@@ -121,7 +121,7 @@ def test_a_copy_is_refused_once_its_original_started_again(tmp_path, storage):
     start(original, storage)
 
 
-def test_a_copy_that_is_first_keeps_the_original_out(tmp_path, storage):
+def test_original_is_refused_after_copy_started(tmp_path, storage):
     start(tmp_path / "original", storage)
     start(copy(tmp_path / "original", tmp_path / "copy"), storage)
     with pytest.raises(Invalid, match="another copy"):
@@ -129,7 +129,7 @@ def test_a_copy_that_is_first_keeps_the_original_out(tmp_path, storage):
     start(tmp_path / "copy", storage)
 
 
-def test_a_copy_from_before_there_were_marks_is_refused(tmp_path, storage):
+def test_copy_of_directory_without_tokens_is_refused(tmp_path, storage):
     start(tmp_path / "original", storage)
     (tmp_path / "original" / LAST_START).unlink()
     for name in [name for name in names(storage) if "start-" in name]:
@@ -141,7 +141,7 @@ def test_a_copy_from_before_there_were_marks_is_refused(tmp_path, storage):
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_a_crash_between_the_two_marks_locks_nobody_out(tmp_path, before):
+def test_crash_between_token_file_and_token_chunk_allows_restart(tmp_path, before):
     storage = MemoryChunks()
     original = tmp_path / "original"
     start(original, storage)
@@ -157,7 +157,7 @@ def test_a_crash_between_the_two_marks_locks_nobody_out(tmp_path, before):
             start(directory, storage)
 
 
-def test_a_mark_that_arrives_late_locks_nobody_out(tmp_path):
+def test_late_ownership_token_does_not_lock_out_the_owner(tmp_path):
     storage = MemoryChunks()
     start(tmp_path, storage)
     late = Lost(storage)
@@ -182,7 +182,7 @@ class Lost(Dies):
         raise Unavailable("no answer")
 
 
-def test_a_listing_that_is_behind_locks_nobody_out_and_lets_no_copy_in(tmp_path):
+def test_stale_listing_admits_owner_and_refuses_copy(tmp_path):
     storage = MemoryChunks()
     original = tmp_path / "original"
     start(original, storage)
@@ -205,7 +205,7 @@ def test_a_listing_that_is_behind_locks_nobody_out_and_lets_no_copy_in(tmp_path)
         start(newest, storage)
 
 
-def test_old_marks_go(tmp_path, storage):
+def test_old_ownership_tokens_are_deleted(tmp_path, storage):
     for _ in range(RETAINED_OWNERSHIP_TOKENS + 3):
         start(tmp_path / "data", storage)
     assert len([name for name in names(storage) if "start-" in name]) == RETAINED_OWNERSHIP_TOKENS
@@ -213,7 +213,7 @@ def test_old_marks_go(tmp_path, storage):
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"version": 1, "marks": [], "check": ""}', None])
-def test_a_damaged_record_of_starts_is_told_with_the_way_out(tmp_path, damage):
+def test_damaged_token_file_is_reported_with_remedy(tmp_path, damage):
     storage = MemoryChunks()
     start(tmp_path, storage)
     path = tmp_path / LAST_START
@@ -231,7 +231,7 @@ def test_a_damaged_record_of_starts_is_told_with_the_way_out(tmp_path, damage):
         start(tmp_path, storage)
 
 
-def test_a_damaged_mark_of_a_start_is_told(tmp_path):
+def test_damaged_ownership_token_is_reported(tmp_path):
     storage = MemoryChunks()
     start(tmp_path, storage)
     storage.chunks["node/start-000000000001"] = b"short"
@@ -239,14 +239,14 @@ def test_a_damaged_mark_of_a_start_is_told(tmp_path):
         start(tmp_path, storage)
 
 
-def test_a_torn_try_to_write_the_record_does_no_harm(tmp_path):
+def test_torn_write_of_token_file_does_no_harm(tmp_path):
     storage = MemoryChunks()
     start(tmp_path, storage)
     (tmp_path / f"{LAST_START}.new").write_bytes(b"{")
     start(tmp_path, storage)
 
 
-def test_a_damaged_meta_is_told(tmp_path):
+def test_damaged_meta_is_reported(tmp_path):
     start(tmp_path, MemoryChunks())
     for damage in (b"", b"{", b"7"):
         (tmp_path / "meta").write_bytes(damage)

@@ -44,7 +44,7 @@ def test_clients_use_both(tmp_path) -> None:
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-def test_connections_that_say_nothing_are_bounded(tmp_path, caplog) -> None:
+def test_silent_connections_are_bounded(tmp_path, caplog) -> None:
     async def main() -> None:
         async with serving(tmp_path) as port:
             silent = [await to(port) for _ in range(SILENT)]
@@ -78,7 +78,7 @@ def test_a_first_packet_that_breaks_the_protocol_ends_its_connection_alone(tmp_p
     asyncio.run(asyncio.wait_for(main(), 60))
 
 
-def test_nothing_behind_a_breach_of_the_protocol_is_taken():
+def test_bytes_after_a_protocol_error_are_ignored():
     class Breaks(asyncio.BufferedProtocol):
         def get_buffer(self, sizehint):
             return memoryview(bytearray(1))
@@ -98,7 +98,7 @@ def test_nothing_behind_a_breach_of_the_protocol_is_taken():
     assert taken == [1, 1, 1]
 
 
-def test_a_connection_that_says_nothing_for_long_gives_its_place_to_others(tmp_path, monkeypatch):
+def test_silent_connection_is_closed_after_first_byte_timeout(tmp_path, monkeypatch):
     monkeypatch.setattr("sarit.node.port_mux.GRPC_FIRST_BYTES_SECONDS", 0.05)
 
     async def main() -> None:

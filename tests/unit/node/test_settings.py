@@ -17,7 +17,7 @@ def test_the_number_of_containers_reaches_the_store():
     assert NodeConfig("data", containers=7).validated().limits.containers == 7
 
 
-def test_other_limits_stay():
+def test_other_store_limits_are_unchanged():
     limits = StoreLimits(cache_bytes=1234)
     got = NodeConfig("data", containers=2, limits=limits).validated().limits
     assert got == dataclasses.replace(limits, containers=2)
@@ -33,13 +33,13 @@ def test_other_limits_stay():
         Times(watermarks=WatermarkTimes(-1.0)),
     ],
 )
-def test_times_make_sense(times):
+def test_invalid_intervals_are_refused(times):
     Times().check()
     with pytest.raises(Invalid):
         NodeConfig("data", times=times).validated()
 
 
-def test_what_the_command_says_reaches_the_node(monkeypatch):
+def test_command_line_options_reach_the_node(monkeypatch):
     started = []
     monkeypatch.setattr(sarit.node.standalone, "run", started.append)
     options = ["--scaling-windows", "1", "2", "3", "4", "--scaling-cool-down", "7", "--watermark-interval", "0.5"]

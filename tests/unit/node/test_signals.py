@@ -18,7 +18,7 @@ class Clock:
 @pytest.mark.parametrize(
     ("apart", "again"), [(0.0, False), (REPEATED_SIGNAL_SECONDS / 2, False), (REPEATED_SIGNAL_SECONDS, True)]
 )
-def test_signals_in_quick_succession_are_one(apart, again):
+def test_signals_in_quick_succession_count_once(apart, again):
     signals = StopSignals(Clock())
     signals.on_signal()
     assert signals.first.is_set()
@@ -28,7 +28,7 @@ def test_signals_in_quick_succession_are_one(apart, again):
     assert signals.again.is_set() == again
 
 
-def test_work_is_given_up_once_the_event_is_set():
+def test_work_is_cancelled_once_the_event_is_set():
     async def main():
         event, ended = asyncio.Event(), []
 

@@ -35,7 +35,7 @@ class _Transport:
         return self.closing
 
 
-def test_writes_of_a_turn_are_one_write() -> None:
+def test_writes_of_one_loop_turn_are_coalesced() -> None:
     async def main() -> None:
         transport = _Transport()
         coalescer = _WriteCoalescer(transport)  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def test_writes_of_a_turn_are_one_write() -> None:
     asyncio.run(main())
 
 
-def test_what_was_written_leaves_before_the_end() -> None:
+def test_coalesced_writes_are_flushed_on_close() -> None:
     async def main() -> None:
         transport = _Transport()
         coalescer = _WriteCoalescer(transport)  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ async def listener_with_short_timeouts(monkeypatch, greeting=0.05, quiet=0.05, p
 
 
 @pytest.mark.parametrize("said", [b"", b"PRI * HTTP/2.0"])
-def test_who_does_not_begin_to_speak_keeps_no_place(said, monkeypatch, caplog) -> None:
+def test_connection_without_http2_preface_is_closed(said, monkeypatch, caplog) -> None:
     """Such connections kept all places of the API for ever."""
 
     async def main() -> None:
@@ -104,7 +104,7 @@ def test_who_does_not_begin_to_speak_keeps_no_place(said, monkeypatch, caplog) -
     assert "did not begin to speak HTTP/2" in caplog.text
 
 
-def test_who_vanished_keeps_no_place(monkeypatch, caplog) -> None:
+def test_connection_that_answers_no_ping_is_closed(monkeypatch, caplog) -> None:
     """One whose machine went without a word, or whose path did: it answers no ping."""
 
     async def main() -> None:
@@ -124,7 +124,7 @@ def test_who_vanished_keeps_no_place(monkeypatch, caplog) -> None:
     assert "did not answer a ping" in caplog.text
 
 
-def test_who_is_idle_and_answers_keeps_its_place(monkeypatch, caplog) -> None:
+def test_idle_connection_that_answers_pings_stays_open(monkeypatch, caplog) -> None:
     async def main() -> None:
         pings: list[object] = []
         async with listener_with_short_timeouts(monkeypatch, greeting=0.2, quiet=0.01, ping=10) as (listener, port):

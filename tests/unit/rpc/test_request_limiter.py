@@ -48,7 +48,7 @@ def framed(data: bytes, length: int | None = None) -> bytes:
 SCOPE = pb.ScopeInfo(scope="x" * 300_000)
 
 
-def test_large_requests_come_in_pieces_that_are_counted_while_they_come():
+def test_pieces_of_large_requests_count_while_they_arrive():
     async def main():
         limiter = RequestLimiter(max_buffered_bytes=500_000, timeout_seconds=0.2)
         whole = framed(SCOPE.SerializeToString())
@@ -79,7 +79,7 @@ def test_large_requests_come_in_pieces_that_are_counted_while_they_come():
         (b"\1" + framed(b"")[1:], Status.UNIMPLEMENTED),
     ],
 )
-def test_what_is_no_request_gets_a_status(data, status):
+def test_invalid_request_gets_a_status(data, status):
     async def main():
         with pytest.raises(GRPCError) as error:
             await RequestLimiter().receive(Stream(data))
@@ -88,7 +88,7 @@ def test_what_is_no_request_gets_a_status(data, status):
     asyncio.run(main())
 
 
-def test_a_reply_that_is_not_taken_ends_the_connection_with_one_line(caplog):
+def test_connection_that_does_not_take_replies_is_closed_with_one_log_line(caplog):
     async def main():
         limiter = RequestLimiter(timeout_seconds=0.01)
         stream = Stream(b"")

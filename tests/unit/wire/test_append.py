@@ -104,7 +104,7 @@ def test_java_splits_its_only_event():
     assert _stored(_java(_block(w.encode(w.PartialEvent(event[:40]))), _end(event[40:]))) == event
 
 
-def test_more_data_behind_a_full_block_is_kept():
+def test_data_after_a_full_block_is_retained():
     data = _event(b"one")
     assert _stored(_java(_block(data), _end(b"rest", whole=len(data)))) == data + b"rest"
 
@@ -125,7 +125,7 @@ def test_an_old_client_leaves_out_the_request_id():
     assert (_stored(append), append.request_id) == (b"data", -1)
 
 
-def test_nothing_is_copied():
+def test_block_data_is_not_copied():
     block, end = (
         bytearray(_block(b"x" * 50 + w.encode(w.PartialEvent(b"y" * 20)))),
         bytearray(_end(b"z" * 30, whole=50)),
@@ -137,7 +137,7 @@ def test_nothing_is_copied():
 
 
 @pytest.mark.parametrize("ways", ["rust", "java"])
-def test_what_is_held_of_a_small_append_is_not_looked_through_for_garbage(ways):
+def test_small_append_is_not_tracked_by_garbage_collection(ways):
     frames = w.encode(w.AppendBlockEnd(WRITER, 0, b"x" * 1000, 1, 9, 7))
     if ways == "java":
         frames = w.encode(w.AppendBlock(WRITER, b"x" * 1000)) + w.encode(w.AppendBlockEnd(WRITER, 1000, b"", 1, 9, 7))
@@ -251,7 +251,7 @@ def test_cut_short_at_every_byte():
 
 
 @pytest.mark.parametrize("length", [-1, -(1 << 31), 5, 1 << 30, (1 << 31) - 1])
-def test_lengths_of_data_that_lie(length):
+def test_wrong_data_lengths_are_refused(length):
     end = bytearray(_end(b"data"))
     end[20:24] = struct.pack(">i", length)
     with pytest.raises(ProtocolError, match="AppendBlockEnd"):

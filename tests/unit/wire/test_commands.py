@@ -173,7 +173,7 @@ def _decode_or_refuse(code, payload):
     ],
     ids=lambda command: type(command).__name__,
 )
-def test_counts_that_lie_are_refused_at_once(command, count):
+def test_wrong_counts_are_refused_at_once(command, count):
     frame = bytearray(w.encode(command)[8:])
     at = len(frame) - (12 if isinstance(command, w.SegmentRead) else 4)
     frame[at : at + 4] = struct.pack(">i", count)
@@ -200,7 +200,7 @@ def test_counts_that_lie_are_refused_at_once(command, count):
         w.SegmentRead("a", 0, True, False, bytes(MAX_WIRE_PAYLOAD_BYTES), 7),
     ],
 )
-def test_what_does_not_fit_is_not_sent(command):
+def test_values_that_do_not_fit_are_refused(command):
     with pytest.raises(w.ProtocolError, match=type(command).__name__):
         w.encode(command)
     with pytest.raises(w.ProtocolError):
@@ -216,7 +216,7 @@ def test_the_longest_string_and_the_longest_frame():
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "\0", "日", "\U0001f40d"])
-def test_prose_is_cut_rather_than_refused(letter):
+def test_long_messages_are_clipped(letter):
     told = w.ErrorMessage(7, "a", letter * 70_000, 0)
     heard = w.decode(61, w.encode(told)[8:]).message
     assert heard

@@ -63,7 +63,7 @@ def _plain(frames):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("read", [1000, 64 * KIB, 1 << 30])
-def test_every_size_at_every_pace(size, read):
+def test_frames_of_every_size_are_parsed_at_every_read_length(size, read):
     expected, raw = _stream([size, 3, size, size])
     reader = FrameReader()
     frames = _receive(reader, raw, _forever(read))
@@ -78,7 +78,7 @@ def test_byte_by_byte():
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(SIZES[:-3]) | st.integers(0, 3 * LARGE_FRAME_BYTES), max_size=12), st.randoms())
-def test_any_frames_in_any_pieces(sizes, chance):
+def test_frames_are_parsed_from_any_pieces(sizes, chance):
     expected, raw = _stream(sizes)
     reads = iter(lambda: chance.choice([1, 7, 8, 9, 100, 5000, 70_000, 1 << 20]), None)
     reader = FrameReader()
@@ -95,7 +95,7 @@ def test_any_frames_in_any_pieces(sizes, chance):
     ),
     st.randoms(),
 )
-def test_readers_that_share_a_window_do_not_mix_what_they_hold(streams, chance):
+def test_readers_sharing_a_window_do_not_mix_frames(streams, chance):
     window = Window()
     made = [_stream(sizes) for sizes in streams]
     readers = [FrameReader(window) for _ in made]
@@ -113,7 +113,7 @@ def test_readers_that_share_a_window_do_not_mix_what_they_hold(streams, chance):
 
 
 @pytest.mark.parametrize("size", [2 * LARGE_FRAME_BYTES, COPIED_FRAME_BYTES])
-def test_a_frame_that_is_copied_comes_with_one_read(size):
+def test_copied_frame_needs_one_read(size):
     """As a socket gives it: the second read, that finds nothing more, is made when the first filled its buffer."""
     expected, raw = _stream([size] * 5)
     reader, frames = FrameReader(), []
@@ -135,7 +135,7 @@ def test_feeding_all_at_once(sizes):
     assert _plain(FrameReader().feed(raw)) == expected
 
 
-def test_half_frames_are_held():
+def test_partial_frames_are_buffered():
     reader = FrameReader()
     _, raw = _frame(9, 5 * FRAME_PIECE_BYTES)
     for cut in (4, 8, 1000, LARGE_FRAME_BYTES, FRAME_PIECE_BYTES + 8, 3 * FRAME_PIECE_BYTES):
@@ -146,7 +146,7 @@ def test_half_frames_are_held():
         assert (code, payload) == (9, raw[8:])
 
 
-def test_handed_out_payloads_stay_as_they_were():
+def test_returned_payloads_are_not_modified():
     sizes = [10, LARGE_FRAME_BYTES, 2 * LARGE_FRAME_BYTES, 3 * FRAME_PIECE_BYTES, 10]
     expected, raw = _stream(sizes)
     reader = FrameReader()
@@ -157,7 +157,7 @@ def test_handed_out_payloads_stay_as_they_were():
     assert _plain(kept) == expected
 
 
-def test_a_large_payload_is_received_where_it_stays():
+def test_large_payload_is_received_into_its_own_buffer():
     reader = FrameReader()
     size = 200 * KIB
     (_, payload), raw = _frame(3, size)
@@ -187,7 +187,7 @@ def test_the_window_grows_for_small_frames_and_shrinks_for_large_ones():
     assert len(reader.get_buffer(-1)) == 2 * COPIED_FRAME_BYTES
 
 
-def test_a_claim_takes_no_memory():
+def test_announced_length_allocates_no_memory():
     reader = FrameReader()
     reader.feed(struct.pack(">ii", 3, MAX_WIRE_PAYLOAD_BYTES))
     assert len(reader.get_buffer(-1)) <= MIB

@@ -72,7 +72,7 @@ def test_the_minimum_of_segments_is_kept():
     assert plan(record(4, least=2), 1, cold, TIMES) == Plan((0, 1, 2), (KeyRange(0.0, 0.75),))
 
 
-def test_who_is_asked_about():
+def test_segments_to_measure_are_the_segment_and_its_neighbours():
     assert [s.segment for s in segments_to_measure(record(4), 0)] == [0, 1]
     assert [s.segment for s in segments_to_measure(record(4), 2)] == [1, 2, 3]
     assert segments_to_measure(record(4), 77) == ()
