@@ -117,13 +117,16 @@ def main() -> int:
     )
     commands = ("run", "seeds", "crashes", "prove", "mutants", "options")
     parser.add_argument("command", nargs="?", choices=commands, default="run")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=50)
-    parser.add_argument("--states", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=1, help="the seed of run and options")
+    parser.add_argument("--seeds", type=int, default=50, help="how many seeds to run")
+    parser.add_argument("--states", type=int, default=20_000, help="how many crash states to recover, at least")
     parser.add_argument("--first", type=int, help="the first seed; prove draws it")
-    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1, help="how many processes run seeds in parallel")
     parser.add_argument("--minutes", type=float, default=inf, help="the longest time that prove runs seeds")
-    parser.add_argument("--mutant", action="append", default=[], choices=sorted(MUTANTS))
+    parser.add_argument(
+        "--mutant", action="append", default=[], choices=sorted(MUTANTS), metavar="NAME",
+        help="apply a mutant of docs/testing.md; may be repeated",
+    )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="one line, no trace")
     parser.add_argument("--stop", action="store_true", help="stop at the first failed seed")
     parser.add_argument("--trace", help="write all lines of the trace to this file, for diff")

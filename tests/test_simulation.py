@@ -56,6 +56,12 @@ MUST_REACH = {
 }  # fmt: skip
 
 
+def test_every_required_probe_is_in_the_code() -> None:
+    paths = [path for folder in ("src", "simulation") for path in sorted((ROOT / folder).rglob("*.py"))]
+    sources = "".join(path.read_text() for path in paths)
+    assert [name for name in sorted(MUST_REACH) if f'"{name}"' not in sources] == []
+
+
 @pytest.mark.timeout(1500)
 def test_pinned_and_fresh_seeds_have_no_violations() -> None:
     print(f"seeds {FIRST} to {FIRST + FRESH - 1}: to repeat: SARIT_SEED={FIRST}")
