@@ -1,7 +1,7 @@
 """Replies of a real node to wrong requests: the status of the protocol, and no partial effect.
 
 One table for the controller's API, one for the store's.  A snapshot of everything before and after each request must be
-equal.  (Tables: tests/unit/client/tables/test_bad_input.py.)
+equal.  (Tables: tests/unit/client/tables/test_invalid_requests.py.)
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def test_micro_batches_follow_the_tail(stream):
     assert ranges == [Range(A, 20, 25), Range(B, 0, 7)]
 
 
-def test_a_successor_comes_after_its_predecessor(stream):
+def test_successor_is_read_after_its_predecessor(stream):
     stream.events[B] = [10]
     planner = StreamPlanner(OPTIONS, stream)
     at = planner.initial()
@@ -45,7 +45,7 @@ def test_a_successor_comes_after_its_predecessor(stream):
     assert take(planner, at) == (at, [])
 
 
-def test_the_event_limit_is_hard_and_nothing_is_missed(stream):
+def test_event_limit_is_hard_and_no_event_is_missed(stream):
     stream.events[A] = [10] * 50
     stream.events[B] = [30] * 7
     planner = StreamPlanner(replace(OPTIONS, max_events=9), stream)
@@ -66,7 +66,7 @@ def test_the_event_limit_is_hard_and_nothing_is_missed(stream):
     ("limit", "expected"),
     [(35, [30, 30, 30, 10, 500, 30]), (30, [30, 30, 30, 10, 500, 30]), (5, [10] * 10 + [500] + [10] * 3)],
 )
-def test_the_byte_limit_holds_but_an_event_above_it_passes(stream, limit, expected):
+def test_byte_limit_holds_except_for_a_single_larger_event(stream, limit, expected):
     stream.events[A] = [10] * 10 + [500] + [10] * 3
     planner = StreamPlanner(replace(OPTIONS, max_bytes=limit), stream)
     at, sizes = planner.initial(), []
@@ -78,7 +78,7 @@ def test_the_byte_limit_holds_but_an_event_above_it_passes(stream, limit, expect
     assert sizes == expected
 
 
-def test_a_share_of_the_byte_limit_that_one_segment_cannot_use_goes_to_the_next(stream):
+def test_unused_byte_allowance_passes_to_the_next_segment(stream):
     stream.events |= {A: [100] * 2, B: [20] * 10}
     planner = StreamPlanner(replace(OPTIONS, max_bytes=150), stream)
     _, ranges = take(planner, planner.initial())
@@ -89,7 +89,7 @@ def test_a_share_of_the_byte_limit_that_one_segment_cannot_use_goes_to_the_next(
     ("limit", "event", "fed"),
     [({"max_bytes": 1000}, 2000, [100]), ({"max_bytes": 1000}, 950, [100] * 5), ({"max_events": 1}, 100, [100])],
 )
-def test_no_segment_stands_still_because_another_always_has_something(stream, limit, event, fed):
+def test_no_segment_starves_beside_a_busy_one(stream, limit, event, fed):
     stream.events |= {A: [], B: [event]}
     planner = StreamPlanner(replace(OPTIONS, **limit), stream)
     at, read = planner.initial(), []
@@ -100,7 +100,7 @@ def test_no_segment_stands_still_because_another_always_has_something(stream, li
     assert Range(B, 0, event) in read
 
 
-def test_a_restarted_query_goes_on_where_its_checkpoint_stands(stream):
+def test_restarted_query_continues_at_its_checkpoint(stream):
     stream.events[A] = [10] * 4
     planner = StreamPlanner(replace(OPTIONS, max_events=3), stream)
     at, _ = take(planner, planner.initial())
@@ -110,7 +110,7 @@ def test_a_restarted_query_goes_on_where_its_checkpoint_stands(stream):
     assert ranges == [Range(A, 30, 40)]
 
 
-def test_the_origin_is_remembered_although_the_tail_moved(stream):
+def test_origin_is_stable_although_the_tail_moved(stream):
     stream.events[A] = [10] * 4
     from_tail = replace(OPTIONS, start="tail")
     planner = StreamPlanner(from_tail, stream)
@@ -140,7 +140,7 @@ def between(stream, start, end):
     return batch_ranges(OPTIONS, stream)
 
 
-def test_cuts_that_cannot_be_are_refused_where_they_are_planned(stream):
+def test_invalid_cuts_are_refused_by_the_planner(stream):
     stream.events |= {A: [10] * 4, B: [10]}
     assert between(stream, {A: 10, B: 0}, {A: 40, B: 0}) == [Range(A, 10, 40)]
     with pytest.raises(Invalid, match="beyond the end of segment 0.#epoch.0, which is at 40"):
@@ -154,7 +154,7 @@ def test_cuts_that_cannot_be_are_refused_where_they_are_planned(stream):
         between(stream, {A: 0, B: 20}, {A: 40, LEFT: 0, RIGHT: 0})
 
 
-def test_a_query_cannot_start_behind_the_end(stream):
+def test_query_cannot_start_after_the_end(stream):
     stream.events[A] = [10]
     stream.cut = {"head": {A: 20, B: 0}}.get
     with pytest.raises(Invalid, match="beyond the end of segment 0.#epoch.0, which is at 10"):
@@ -162,7 +162,7 @@ def test_a_query_cannot_start_behind_the_end(stream):
 
 
 @pytest.mark.parametrize("splits", [1, 2, 3, 7, 100])
-def test_splits_lie_between_events_and_cover_everything(stream, splits):
+def test_splits_lie_between_events_and_cover_the_range(stream, splits):
     stream.events |= {A: [7, 100, 3, 9, 11, 5] * 4, B: [13]}
     ranges = batch_ranges(replace(OPTIONS, splits=splits), stream)
     assert len(ranges) >= min(splits, 2)
@@ -173,7 +173,7 @@ def test_splits_lie_between_events_and_cover_everything(stream, splits):
     assert all(left.end == right.start and left.end in begins for left, right in itertools.pairwise(parts))
 
 
-def test_a_misspelt_option_is_refused():
+def test_misspelt_option_is_refused():
     with pytest.raises(Invalid, match="maxEventPerTrigger"):
         parse_read({"stream": "s/t", "maxEventPerTrigger": "3"})
     with pytest.raises(Invalid, match="at least 1"):

@@ -16,14 +16,14 @@ LEFT, RIGHT = SegmentId(1, 2), SegmentId(1, 3)
 MERGED = SegmentId(2, 4)
 
 
-def test_an_offset_survives_json() -> None:
+def test_offset_round_trips_through_json() -> None:
     position = {SegmentId(3, 7): 123_456_789_012, ROOT: 0}
     stored = json.loads(json.dumps(to_offset("a/b", position)))
     assert stored["segments"] == {"0.#epoch.0": 0, "7.#epoch.3": 123_456_789_012}
     assert from_offset("a/b", stored) == position
 
 
-def test_a_checkpoint_of_another_stream_is_refused() -> None:
+def test_checkpoint_of_another_stream_is_refused() -> None:
     with pytest.raises(Invalid, match="another checkpointLocation"):
         from_offset("a/c", to_offset("a/b", {ROOT: 1}))
     with pytest.raises(Invalid, match="version 9"):
@@ -36,19 +36,19 @@ def test_only_sealed_segments_at_their_end_are_finished() -> None:
     assert finished(position, states) == {ROOT}
 
 
-def test_a_split_is_followed() -> None:
+def test_split_is_followed() -> None:
     successors = {ROOT: {LEFT: frozenset({ROOT}), RIGHT: frozenset({ROOT})}}
     assert advance({ROOT: 10, OTHER: 5}, {ROOT}, successors) == {LEFT: 0, RIGHT: 0, OTHER: 5}
 
 
-def test_a_merge_waits_for_all_its_predecessors() -> None:
+def test_merge_waits_for_all_its_predecessors() -> None:
     both = frozenset({LEFT, RIGHT})
     successors = {LEFT: {MERGED: both}, RIGHT: {MERGED: both}}
     assert advance({LEFT: 4, RIGHT: 2}, {LEFT}, successors) == {LEFT: 4, RIGHT: 2}
     assert advance({LEFT: 4, RIGHT: 6}, {LEFT, RIGHT}, successors) == {MERGED: 0}
 
 
-def test_what_one_scale_tied_together_moves_together() -> None:
+def test_segments_tied_by_scaling_are_replaced_together() -> None:
     # ROOT and OTHER became LEFT (of ROOT) and RIGHT (of both).  Were LEFT let in before OTHER is finished, it could be
     # finished and replaced while ROOT still waits, and would enter again with ROOT's leaving.
     successors = {ROOT: {LEFT: frozenset({ROOT}), RIGHT: frozenset({ROOT, OTHER})}}
@@ -57,7 +57,7 @@ def test_what_one_scale_tied_together_moves_together() -> None:
     assert advance({ROOT: 10, OTHER: 5}, {ROOT, OTHER}, successors) == {LEFT: 0, RIGHT: 0}
 
 
-def test_the_end_of_a_sealed_stream_stays() -> None:
+def test_end_of_a_sealed_stream_stays_in_the_position() -> None:
     assert advance({ROOT: 10}, {ROOT}, {ROOT: {}}) == {ROOT: 10}
 
 
@@ -65,7 +65,7 @@ def test_the_end_of_a_sealed_stream_stays() -> None:
     st.dictionaries(st.builds(SegmentId, st.integers(0, 3), st.integers(0, 9)), st.integers(0, 10**12), max_size=12),
     st.integers(1, 10**7),
 )
-def test_shares_add_up_and_nobody_starves(backlog: dict[SegmentId, int], budget: int) -> None:
+def test_allowances_add_up_and_no_segment_starves(backlog: dict[SegmentId, int], budget: int) -> None:
     allowances = split_budget(backlog, budget)
     waiting = [segment for segment, size in backlog.items() if size]
     assert sum(allowances.values()) == (budget if waiting else 0)

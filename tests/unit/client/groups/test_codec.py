@@ -74,13 +74,13 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_an_update_has_the_bytes_that_java_writes(name):
+def test_updates_have_the_bytes_of_java(name):
     update, golden = GOLDEN[name]
     assert codec.encode(update).hex() == golden
     assert codec.decode(bytes.fromhex(golden)) == update
 
 
-def test_positions_and_checkpoints_have_the_bytes_that_java_writes():
+def test_positions_and_checkpoints_have_the_bytes_of_java():
     position = Position({FIRST: 10, NEXT: -1}, {FIRST: KeyPart(0.0, 0.5)})
     name_0, name_1 = "000e732f742f302e2365706f63682e30", "000e732f742f332e2365706f63682e31"
     assert position.to_bytes().hex() == (
@@ -103,7 +103,7 @@ def test_positions_and_checkpoints_have_the_bytes_that_java_writes():
     assert Checkpoint.from_bytes(bytes.fromhex(golden)) == checkpoint
 
 
-def test_a_whole_state_survives():
+def test_whole_state_round_trips():
     config = GroupConfig(
         {STREAM: {SegmentId(0, 0): 7, SegmentId(0, 1): -1}}, {STREAM: None}, 0, 100, 9, 2, 4, bytes(range(16))
     )
@@ -125,7 +125,7 @@ def test_a_whole_state_survives():
     assert codec.decode(codec.encode(RemoveOutstandingCheckpoints())) == RemoveOutstandingCheckpoints()
 
 
-def test_by_which_update_readers_joined_is_one_revision_more_than_java_has():
+def test_joined_updates_add_one_revision_to_the_bytes_of_java():
     known = codec.encode(Compact(GroupState(CONFIG, {}, {}, {}, {"a": {}}, joined={"a": (5, 1)})))
     unknown = codec.encode(Compact(GroupState(CONFIG, {}, {}, {}, {"a": {}})))
     revisions, added = 3, "030000001001000161000000000000000500000001"
@@ -133,13 +133,13 @@ def test_by_which_update_readers_joined_is_one_revision_more_than_java_has():
     assert known == unknown[:3] + bytes([revisions + 1]) + unknown[4:] + bytes.fromhex(added)
 
 
-def test_what_older_clients_wrote_is_read():
+def test_bytes_of_older_clients_are_decoded():
     first_only = codec.encode(UpdateDistance("r1", 7))[:3] + bytes.fromhex("01000000000c000272310000000000000007")
     assert codec.decode(first_only) == UpdateDistance("r1", 7)
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_bytes_that_are_cut_short_or_unknown_are_corrupt(name):
+def test_truncated_or_unknown_bytes_raise_corrupt(name):
     golden = bytes.fromhex(GOLDEN[name][1])
     for length in range(len(golden)):
         with pytest.raises(Corrupt):

@@ -1,11 +1,11 @@
-"""Where others go on when a reader's block ends: behind what it did, not behind what it was handed."""
+"""Where other readers continue when a reader's block ends: after what it processed, not after what it was handed."""
 
 import pytest
 
 import sarit
 from sarit.client.groups.reader import CheckpointEvent
 from tests.nodes import RunningNode
-from tests.unit.client.groups.crew import fill
+from tests.unit.client.groups.harness import fill
 from tests.unit.client.nodes import on_node
 
 
@@ -29,7 +29,7 @@ WAYS = [
 
 @pytest.mark.parametrize("before", range(3), ids=["at once", "after an event", "after a batch of seven"])
 @pytest.mark.parametrize("way", range(4), ids=["an event", "a batch", "a batch of seven", "arrow"])
-def test_what_an_error_found_undone_comes_again(before, way, tmp_path):
+def test_unprocessed_events_are_read_again_after_an_error(before, way, tmp_path):
     """An error, or Ctrl-C, in a reader's block counted up to 10,000 events as read that nobody had done."""
 
     @on_node
@@ -53,7 +53,7 @@ def test_what_an_error_found_undone_comes_again(before, way, tmp_path):
 
 
 @on_node
-async def test_a_block_that_ends_by_itself_and_a_close_have_done_all_that_was_handed_out(local):
+async def test_normal_block_end_and_close_consume_all_that_was_handed_out(local):
     await local.client.create_stream("s/t")
     events = await fill(local.client, "s/t", 30)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
@@ -70,7 +70,7 @@ async def test_a_block_that_ends_by_itself_and_a_close_have_done_all_that_was_ha
 
 
 @on_node
-async def test_an_error_of_a_read_leaves_what_was_done_before_it(local):
+async def test_failed_read_consumes_what_was_handed_out_before(local):
     """Whoever asks for the next is done with the last, also when the asking fails."""
     await local.client.create_stream("s/t")
     events = await fill(local.client, "s/t", 20)
@@ -85,7 +85,7 @@ async def test_an_error_of_a_read_leaves_what_was_done_before_it(local):
         assert found + await handed(reader.read_batch(timeout=10)) == events
 
 
-def test_the_blocking_face(tmp_path):
+def test_blocking_reader_leaves_at_the_same_positions(tmp_path):
     with RunningNode(tmp_path / "node") as node, sarit.connect(node.controller) as client:
         client.create_scope("s")
         client.create_stream("s/t")

@@ -7,29 +7,29 @@ import pytest
 from sarit.client.groups.position import Position
 from sarit.client.groups.reader import CheckpointEvent
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Truncated, Unavailable
-from tests.unit.client.groups.crew import Worker, fill, total, until
+from tests.unit.client.groups.harness import Worker, fill, total, until
 from tests.unit.client.nodes import in_keys, on_node
 
 
 @on_node
-async def test_readers_share_the_segments_and_read_every_event_once(local):
+async def test_readers_share_segments_and_read_every_event_once(local):
     await local.client.create_stream("s/t", segments=4)
     events = await fill(local.client, "s/t", 1000)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.1)
-    crew = [await Worker(group, f"r{number}").start() for number in range(3)]
-    await until(lambda: len(total(*crew)) == len(events))
-    await until(lambda: sorted(len(worker.reader.segments) for worker in crew) == [1, 1, 2])
+    workers = [await Worker(group, f"r{number}").start() for number in range(3)]
+    await until(lambda: len(total(*workers)) == len(events))
+    await until(lambda: sorted(len(worker.reader.segments) for worker in workers) == [1, 1, 2])
     await local.client.seal_stream("s/t")
-    await asyncio.gather(*(worker.task for worker in crew))
-    assert sorted(total(*crew)) == sorted(events)
+    await asyncio.gather(*(worker.task for worker in workers))
+    assert sorted(total(*workers)) == sorted(events)
     assert await group.online_readers() == ["r0", "r1", "r2"]
-    for worker in crew:
+    for worker in workers:
         await worker.leave()
     assert await group.online_readers() == []
 
 
 @pytest.mark.parametrize("checkpoint", [0.1, None])
-def test_readers_come_go_and_die_while_the_stream_scales(checkpoint, tmp_path):
+def test_readers_join_leave_and_die_while_the_stream_scales(checkpoint, tmp_path):
     @on_node
     async def test(local):
         await local.client.create_stream("s/t", segments=2)
@@ -65,7 +65,7 @@ def test_readers_come_go_and_die_while_the_stream_scales(checkpoint, tmp_path):
 
 
 @on_node
-async def test_a_reader_that_is_lost_without_a_position_goes_back_to_its_checkpoint(local):
+async def test_lost_reader_without_position_resumes_at_its_checkpoint(local):
     await local.client.create_stream("s/t")
     events = await fill(local.client, "s/t", 100)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
@@ -97,7 +97,7 @@ async def test_a_reader_that_is_lost_without_a_position_goes_back_to_its_checkpo
 
 
 @on_node
-async def test_positions_stored_with_results_make_each_event_count_once(local):
+async def test_positions_stored_with_results_give_exactly_once(local):
     await local.client.create_stream("s/t", segments=3)
     events = await fill(local.client, "s/t", 600)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.05)
@@ -120,7 +120,7 @@ async def test_positions_stored_with_results_make_each_event_count_once(local):
 
 
 @on_node
-async def test_a_reset_puts_readers_out_and_an_end_is_kept(local):
+async def test_reset_removes_readers_and_retains_the_end(local):
     await local.client.create_stream("s/t", segments=2)
     events = await fill(local.client, "s/t", 50)
     end = await local.client.stream_cut_tail("s/t")
@@ -146,7 +146,7 @@ async def test_a_reset_puts_readers_out_and_an_end_is_kept(local):
 
 
 @on_node
-async def test_cuts_are_taken_silently_and_checkpoints_have_bounds(local):
+async def test_stream_cuts_are_silent_and_pending_checkpoints_are_bounded(local):
     await local.client.create_stream("s/t", segments=2)
     events = await fill(local.client, "s/t", 100)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
@@ -170,7 +170,7 @@ async def test_cuts_are_taken_silently_and_checkpoints_have_bounds(local):
 
 
 @on_node
-async def test_a_silent_reader_is_declared_offline_by_one_with_a_time_out(local):
+async def test_reader_without_heartbeat_is_declared_offline_after_the_death_timeout(local):
     await local.client.create_stream("s/t", segments=2)
     events = await fill(local.client, "s/t", 100)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.1)
@@ -184,7 +184,7 @@ async def test_a_silent_reader_is_declared_offline_by_one_with_a_time_out(local)
 
 
 @on_node
-async def test_truncated_data_is_an_error_unless_it_is_skipped(local):
+async def test_truncated_data_raises_unless_skipped(local):
     await local.client.create_stream("s/t")
     await fill(local.client, "s/t", 100)
     group = await local.client.reader_groups.create("s/g", "s/t")
@@ -201,7 +201,7 @@ async def test_truncated_data_is_an_error_unless_it_is_skipped(local):
 
 
 @on_node
-async def test_a_close_that_failed_may_be_repeated(local):
+async def test_failed_close_can_be_repeated(local):
     await local.client.create_stream("s/t")
     await fill(local.client, "s/t", 10)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
@@ -235,7 +235,7 @@ async def test_a_close_that_failed_may_be_repeated(local):
 
 
 @on_node
-async def test_what_is_asked_wrongly_is_refused(local):
+async def test_invalid_arguments_are_refused(local):
     groups = local.client.reader_groups
     await local.client.create_stream("s/t")
     for name in ("s", "s/a_b", "s/"):

@@ -1,4 +1,4 @@
-"""What single updates make of a group's state, told as minutes (client_behaviour.md par. 6)."""
+"""What single updates make of a group's state, as minutes (client_behaviour.md par. 6)."""
 
 import pytest
 
@@ -49,7 +49,7 @@ SHARED = (
 )
 
 
-def test_a_merge_begins_when_both_predecessors_were_read():
+def test_merged_segment_begins_after_both_predecessors():
     half = after(*SHARED, SegmentCompleted("a", LEFT, {MERGED: BOTH}))
     assert half.future == {MERGED: {RIGHT}}
     assert half.unassigned == {}
@@ -59,7 +59,7 @@ def test_a_merge_begins_when_both_predecessors_were_read():
     assert ended.at_end
 
 
-def test_segments_of_one_number_in_two_streams_do_not_stand_for_each_other():
+def test_segments_of_one_number_in_two_streams_are_distinct():
     theirs = segment(0, stream=OTHER)
     state = after(
         *SHARED,
@@ -69,12 +69,12 @@ def test_segments_of_one_number_in_two_streams_do_not_stand_for_each_other():
         start=(LEFT, RIGHT, theirs),
     )
     assert state.future == {MERGED: {LEFT}}
-    taken = apply(state, AcquireSegment("b", MERGED))  # as a Java reader might, to whom it looks free
+    taken = apply(state, AcquireSegment("b", MERGED))  # as a Java reader does, to which it is unassigned
     assert taken.assigned["b"] == {MERGED: 0}
     assert apply(taken, SegmentCompleted("a", LEFT, {MERGED: BOTH})).unassigned == {}
 
 
-def test_a_lost_reader_goes_back_to_its_checkpoint_or_to_the_position_given():
+def test_lost_reader_resumes_at_checkpoint_or_given_position():
     state = after(*SHARED, CreateCheckpoint("c"), CheckpointReader("c", "a", {LEFT: 10}))
     state = apply(state, UpdateDistance("a", 5, {LEFT: 15}))
     assert apply(state, RemoveReader("a", {})).unassigned == {LEFT: 10}
@@ -82,7 +82,7 @@ def test_a_lost_reader_goes_back_to_its_checkpoint_or_to_the_position_given():
     assert apply(state, RemoveReader("nobody", {LEFT: 1})) == state
 
 
-def test_a_silent_checkpoint_does_not_say_where_a_lost_reader_stood():
+def test_silent_checkpoint_does_not_move_the_resume_offset():
     state = after(*SHARED, CreateCheckpoint("c_SILENT_"), CheckpointReader("c_SILENT_", "a", {LEFT: 10}))
     assert apply(state, RemoveReader("a", {})).unassigned == {LEFT: 0}
     done = apply(state, CheckpointReader("c_SILENT_", "b", {RIGHT: 7}))
@@ -90,7 +90,7 @@ def test_a_silent_checkpoint_does_not_say_where_a_lost_reader_stood():
     assert done.checkpoints.last is None
 
 
-def test_a_checkpoint_is_complete_with_its_last_reader_present_or_lost():
+def test_checkpoint_completes_with_its_last_reader_passed_or_lost():
     state = after(*SHARED, ReleaseSegment("a", LEFT, 4), CreateCheckpoint("c"), AddReader("late"))
     assert state.checkpoints.next_for("late") is None
     state = apply(state, CheckpointReader("c", "b", {RIGHT: 7}))
@@ -102,11 +102,11 @@ def test_a_checkpoint_is_complete_with_its_last_reader_present_or_lost():
     assert not state.checkpoints.published
 
 
-def test_a_checkpoint_of_nobody_is_complete_at_once():
+def test_checkpoint_without_readers_completes_at_once():
     assert after(CreateCheckpoint("c")).checkpoints.completed("c") == {LEFT: 0, RIGHT: 0}
 
 
-def test_checkpoints_are_passed_in_order_and_forgotten():
+def test_checkpoints_are_passed_in_order_and_cleared():
     state = after(*SHARED, CreateCheckpoint("one"), CreateCheckpoint("two"), CreateCheckpoint("one"))
     assert state.checkpoints.names == ("one", "two")
     assert state.checkpoints.next_for("a") == "one"
@@ -115,7 +115,7 @@ def test_checkpoints_are_passed_in_order_and_forgotten():
     assert apply(state, RemoveOutstandingCheckpoints()).checkpoints.names == ()
 
 
-def test_a_copy_remembers_what_it_saw_completed_when_that_is_cleared():
+def test_copy_retains_positions_of_cleared_completed_checkpoints():
     state = after(*SHARED, CreateCheckpoint("mine"), CheckpointReader("mine", "a", {LEFT: 3}))
     cleared_early = after(CreateCheckpoint("auto"), ClearCheckpointsBefore("auto"), state=state)
     assert cleared_early.checkpoints.completed("mine") is None, "not all had passed it"
@@ -142,12 +142,12 @@ def test_a_copy_remembers_what_it_saw_completed_when_that_is_cleared():
         SegmentCompleted("b", LEFT, {}),
     ],
 )
-def test_what_does_not_fit_is_refused(wrong):
+def test_updates_that_do_not_fit_the_state_raise_conflict(wrong):
     with pytest.raises(Conflict):
         after(*SHARED, wrong)
 
 
-def test_distances():
+def test_distances_feed_loads():
     state = after(*SHARED)
     assert state.distances == {"a": UNBOUNDED, "b": UNBOUNDED}
     state = apply(state, UpdateDistance("a", 5, {LEFT: 3, MERGED: 1}))

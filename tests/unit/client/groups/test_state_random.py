@@ -3,7 +3,7 @@
 A stream of the model scales by itself: each segment knows its successors.  Readers read, release, complete, pass
 checkpoints, leave and are lost with or without a position.  At every step each segment is in one place, and what is
 owned, unassigned and waiting is exactly what is reachable and unread.  A checkpoint, once complete, is a cut: with what
-lies behind it read again, each event is read once before or once behind it.
+comes after it read again, each event is read once before or once after it.
 """
 
 from hypothesis import settings
@@ -60,14 +60,14 @@ FIRST = [segment for segment in FOLLOWING if not PRECEDING[segment]]
 
 
 class Group(RuleBasedStateMachine):
-    """`at`: where each online reader is in its segments; `read`: what was read of each segment, by whom it was kept."""
+    """`at`: where each online reader is in its segments; `read`: what was read of each segment, and stored by whom."""
 
     @initialize()
     def begin(self):
         config = GroupConfig(dict.fromkeys(STREAMS), dict.fromkeys(STREAMS))
         self.state = apply(None, Init(config, dict.fromkeys(FIRST, 0), {}))
         self.at: dict[str, dict] = {}
-        self.kept: dict[str, dict] = {}  # where each reader's stored position is
+        self.stored_at: dict[str, dict] = {}  # where each reader's stored position is
         self.read = dict.fromkeys(FOLLOWING, 0)
         self.completed: set = set()
         self.number = 0
@@ -89,7 +89,7 @@ class Group(RuleBasedStateMachine):
     def join(self, reader):
         if reader not in self.at:
             self.write(AddReader(reader))
-            self.at[reader], self.kept[reader] = {}, {}
+            self.at[reader], self.stored_at[reader] = {}, {}
 
     @rule(reader=st.sampled_from(READERS))
     def acquire(self, reader):
@@ -97,8 +97,10 @@ class Group(RuleBasedStateMachine):
             for segment in assignment.to_acquire(self.state, reader):
                 offset = self.state.unassigned[segment]
                 self.write(AcquireSegment(reader, segment))
-                assert offset == self.read[segment], "another goes on where the last one stopped, or was kept"
-                self.at[reader][segment] = self.kept[reader][segment] = offset
+                assert offset == self.read[segment], (
+                    "another continues where the last one stopped, or its position was stored"
+                )
+                self.at[reader][segment] = self.stored_at[reader][segment] = offset
 
     @rule(reader=st.sampled_from(READERS), pick=st.integers(0, 99))
     def read_one(self, reader, pick):
@@ -112,14 +114,14 @@ class Group(RuleBasedStateMachine):
     @rule(reader=st.sampled_from(READERS))
     def keep(self, reader):
         if reader in self.at:
-            self.kept[reader] = dict(self.at[reader])
+            self.stored_at[reader] = dict(self.at[reader])
 
     @rule(reader=st.sampled_from(READERS))
     def let_go(self, reader):
-        """What a reader does behind a checkpoint: its position is stored then."""
+        """What a reader does after a checkpoint: its position is stored then."""
         if reader not in self.at or not self.free(reader):
             return
-        self.kept[reader] = dict(self.at[reader])
+        self.stored_at[reader] = dict(self.at[reader])
         for segment in assignment.to_release(self.state, reader):
             self.write(ReleaseSegment(reader, segment, self.at[reader].pop(segment)))
         for segment in [s for s, at in self.at[reader].items() if at == LENGTH]:
@@ -127,7 +129,7 @@ class Group(RuleBasedStateMachine):
             self.write(SegmentCompleted(reader, segment, successors, dict.fromkeys((segment, *successors))))
             self.completed.add(segment)
             del self.at[reader][segment]
-        self.kept[reader] = dict(self.at[reader])
+        self.stored_at[reader] = dict(self.at[reader])
 
     @rule(reader=st.sampled_from(READERS), pick=st.integers(0, 99))
     def finish_one(self, reader, pick):
@@ -152,7 +154,7 @@ class Group(RuleBasedStateMachine):
     def pass_checkpoint(self, reader):
         name = self.state.checkpoints.next_for(reader)
         if name is not None:
-            self.kept[reader] = dict(self.at[reader])
+            self.stored_at[reader] = dict(self.at[reader])
             self.write(CheckpointReader(name, reader, dict(self.at[reader])))
 
     @rule(reader=st.sampled_from(READERS), stored=st.booleans())
@@ -161,10 +163,10 @@ class Group(RuleBasedStateMachine):
         if reader not in self.at:
             return
         owned = dict(self.state.assigned[reader])
-        known = self.kept.pop(reader) if stored else {}
+        known = self.stored_at.pop(reader) if stored else {}
         self.write(RemoveReader(reader, known))
         del self.at[reader]
-        self.kept.pop(reader, None)
+        self.stored_at.pop(reader, None)
         for segment, offset in owned.items():
             self.read[segment] = known.get(segment, offset)
 
@@ -186,15 +188,15 @@ class Group(RuleBasedStateMachine):
     @precondition(lambda self: self.state.checkpoints.last is not None)
     @rule()
     def the_last_checkpoint_is_a_cut(self):
-        """No segment stands with one that follows it; what is missing was read and waits for a merge."""
+        """No segment is in the cut with one that follows it; a missing one was read, its successor waits."""
         last = self.state.checkpoints.last
         for segment in last:
             assert not ancestors(segment) & set(last)
         for segment in FOLLOWING:
             before = any(segment in ancestors(other) for other in last)
-            behind = any(other in ancestors(segment) for other in last)
-            if not (segment in last or before or behind):
-                assert segment in self.completed, f"{segment} is neither before, in nor behind the cut"
+            after = any(other in ancestors(segment) for other in last)
+            if not (segment in last or before or after):
+                assert segment in self.completed, f"{segment} is neither before, in nor after the cut"
 
     @invariant()
     def all_is_somewhere(self):

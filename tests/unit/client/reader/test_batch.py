@@ -26,7 +26,7 @@ async def events_of(batch) -> list[int]:
 
 
 @on_node
-async def test_everything_between_two_cuts_whatever_came_after(made) -> None:
+async def test_batch_reads_everything_between_two_cuts(made) -> None:
     await made.client.create_stream("s/t", segments=3)
     stream = made.client.stream("s/t")
     await fill(made, 1000)
@@ -55,7 +55,7 @@ async def test_everything_between_two_cuts_whatever_came_after(made) -> None:
 
 
 @on_node
-async def test_cuts_by_distance_tile_history_through_scales(made) -> None:
+async def test_next_cuts_tile_history_through_scales(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     stream = made.client.stream("s/t")
     rng = random.Random(5)
@@ -89,7 +89,7 @@ async def pieces(stream, cut: StreamCut, distance: int, approximate: bool = Fals
 
 
 @on_node
-async def test_the_store_knows_boundaries_of_small_events(made) -> None:
+async def test_approximate_cuts_lie_between_small_events(made) -> None:
     await made.client.create_stream("s/t")
     async with made.client.writer("s/t") as writer:
         for number in range(2000):
@@ -103,7 +103,7 @@ async def test_the_store_knows_boundaries_of_small_events(made) -> None:
 
 
 @on_node
-async def test_what_was_truncated_is_an_error_or_left_out(made) -> None:
+async def test_truncated_slices_raise_or_are_left_out(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     stream = made.client.stream("s/t")
     head = await made.client.stream_cut_head("s/t")
@@ -130,7 +130,7 @@ async def test_what_was_truncated_is_an_error_or_left_out(made) -> None:
 
 
 @on_node
-async def test_a_truncation_after_the_slices_were_made_takes_only_what_is_gone(made) -> None:
+async def test_truncation_after_slicing_skips_only_deleted_events(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     stream = made.client.stream("s/t")
     await fill(made, 1000)
@@ -150,7 +150,7 @@ async def test_a_truncation_after_the_slices_were_made_takes_only_what_is_gone(m
 
 
 @on_node
-async def test_cuts_that_cannot_be(made) -> None:
+async def test_invalid_cuts_are_refused(made) -> None:
     await made.client.create_stream("s/t", segments=2)
     await made.client.create_stream("s/u", segments=2)
     await fill(made, 100)
@@ -174,7 +174,7 @@ async def test_cuts_that_cannot_be(made) -> None:
 
 
 @on_node
-async def test_a_reader_that_stops_early_leaves_nothing_running(made) -> None:
+async def test_abandoned_batch_read_leaves_no_task(made) -> None:
     await made.client.create_stream("s/t", segments=4)
     async with made.client.writer("s/t") as writer:
         for number in range(200):
@@ -188,7 +188,7 @@ async def test_a_reader_that_stops_early_leaves_nothing_running(made) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_walks_find_the_first_boundary_behind_a_target(seed: int) -> None:
+def test_walk_finds_the_first_boundary_after_a_target(seed: int) -> None:
     rng = random.Random(seed)
     events = [bytes(rng.choice([0, 1, 5, 5, 5, 5, 5, 300])) for _ in range(200)]
     data, start = frame_events(events), 1000
@@ -205,7 +205,7 @@ def test_walks_find_the_first_boundary_behind_a_target(seed: int) -> None:
     assert walk.last == min(bound for bound in bounds if bound >= target)
 
 
-def test_walks_end_before_half_an_event() -> None:
+def test_walk_ends_before_a_partial_event() -> None:
     data = frame_events([b"one", b"three"])
     walk = BoundaryWalk(0, 1000)
     assert not walk.feed(data[:-1])
@@ -214,5 +214,5 @@ def test_walks_end_before_half_an_event() -> None:
         BoundaryWalk(0, 5).feed(b"\xff" * 16)
 
 
-def test_a_slice_knows_its_length() -> None:
+def test_slice_length_includes_headers() -> None:
     assert Slice(StreamName("s", "t"), SegmentId(0, 0), 5, 9).length == 4

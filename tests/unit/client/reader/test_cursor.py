@@ -15,7 +15,7 @@ SEGMENT = SegmentId.unpack(7)
 
 
 @pytest.mark.parametrize("cut", [0, 9, 1000])
-def test_a_batch_has_each_event_with_its_segment_and_where_it_begins(cut):
+def test_record_batch_has_event_segment_and_offset(cut):
     data, cursor = frame_events(EVENTS), EventCursor(SEGMENT, 100)
     batches = [cursor.table(piece, arrow_schema()) for piece in (data[:cut], data[cut:])]
     table = pa.Table.from_batches([batch for batch in batches if batch is not None])
@@ -26,7 +26,7 @@ def test_a_batch_has_each_event_with_its_segment_and_where_it_begins(cut):
     assert table["offset"].to_pylist() == [100 + len(frame_events(EVENTS[:at])) for at in range(len(EVENTS))]
 
 
-def test_reading_batches_loads_no_pandas():
+def test_record_batches_do_not_import_pandas():
     program = """
 import sys
 from sarit.client.core.framing import frame_events

@@ -11,7 +11,7 @@ NAME = StreamName("s", "t")
 POINTER = EventPointer(NAME, SegmentId(0, 0), 16, 13)
 
 
-def test_bytes_and_text_are_those_of_java() -> None:
+def test_pointer_has_the_bytes_and_text_of_java() -> None:
     golden = bytes.fromhex("0000010000000012000e732f742f302e2365706f63682e30100d")
     assert POINTER.to_bytes() == golden
     assert EventPointer.from_bytes(golden) == POINTER
@@ -22,7 +22,7 @@ def test_bytes_and_text_are_those_of_java() -> None:
 @pytest.mark.parametrize(
     "text", ["", "s/t/0.#epoch.0", "s/t/0.#epoch.0:16", "s/t/0.#epoch.0:-1-13", "s/t/x:1-13", "s:1-7"]
 )
-def test_what_is_no_pointer_is_refused(text) -> None:
+def test_invalid_pointers_are_refused(text) -> None:
     with pytest.raises(Invalid):
         EventPointer.parse(text)
     with pytest.raises(Invalid):
@@ -30,7 +30,7 @@ def test_what_is_no_pointer_is_refused(text) -> None:
 
 
 @on_node
-async def test_events_are_fetched_again_by_their_pointers(local) -> None:
+async def test_events_are_fetched_by_their_pointers(local) -> None:
     await local.client.create_stream(NAME, segments=2)
     written = {f"event {number}".encode() * (number * 300 + 1) for number in range(30)}
     async with local.client.writer(NAME) as writer:
@@ -49,7 +49,7 @@ async def test_events_are_fetched_again_by_their_pointers(local) -> None:
 
 
 @on_node
-async def test_a_pointer_to_nothing_says_why(local) -> None:
+async def test_pointer_without_event_raises_the_reason(local) -> None:
     await local.client.create_stream(NAME)
     async with local.client.writer(NAME) as writer:
         writer.write("12345")

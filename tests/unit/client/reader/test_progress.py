@@ -17,7 +17,7 @@ A, B, C = seg(0), seg(1), seg(2)
 D, E = seg(3, 1), seg(4, 1)
 
 
-def test_a_split_begins_both_halves() -> None:
+def test_split_begins_both_successors() -> None:
     progress = Progress({A: 10}, None)
     progress.positions[A] = 99
     assert set(progress.followed(A, [after(D, A), after(E, A)])) == {D, E}
@@ -25,7 +25,7 @@ def test_a_split_begins_both_halves() -> None:
     assert not progress.done
 
 
-def test_a_merge_waits_for_all_predecessors_and_the_cut_stays_whole() -> None:
+def test_merge_waits_for_all_predecessors_and_the_position_stays_a_cut() -> None:
     progress = Progress({A: 0, B: 0}, None)
     assert progress.followed(A, [after(D, A, B)]) == []
     assert set(progress.positions) == {A, B}
@@ -33,7 +33,7 @@ def test_a_merge_waits_for_all_predecessors_and_the_cut_stays_whole() -> None:
     assert progress.positions == {D: 0}
 
 
-def test_successors_that_overlap_several_begin_together() -> None:
+def test_successors_of_overlapping_predecessors_begin_together() -> None:
     progress = Progress({A: 0, B: 0, C: 0}, None)
     first, second = after(D, A, B), after(E, B, C)
     assert progress.followed(A, [first]) == []
@@ -41,7 +41,7 @@ def test_successors_that_overlap_several_begin_together() -> None:
     assert set(progress.followed(C, [second])) == {D, E}
 
 
-def test_a_grandchild_waits_for_the_child_that_has_not_begun() -> None:
+def test_second_generation_waits_for_the_first() -> None:
     progress = Progress({A: 0, B: 0}, None)
     merged = after(E, D, B)  # A -> D, then D and B -> E
     assert progress.followed(B, [merged]) == []
@@ -50,7 +50,7 @@ def test_a_grandchild_waits_for_the_child_that_has_not_begun() -> None:
     assert progress.followed(D, [merged]) == [E]
 
 
-def test_a_sealed_stream_is_done_when_all_its_last_segments_are() -> None:
+def test_sealed_stream_ends_with_its_last_segments() -> None:
     progress = Progress({A: 0, B: 0}, None)
     assert progress.followed(A, []) == []
     assert not progress.done
@@ -59,7 +59,7 @@ def test_a_sealed_stream_is_done_when_all_its_last_segments_are() -> None:
     assert progress.positions.keys() == {A, B}
 
 
-def test_an_end_cut_limits_its_segments_and_excludes_what_came_later() -> None:
+def test_end_cut_limits_its_segments_and_excludes_later_ones() -> None:
     progress = Progress({A: 0, B: 0}, {D: 50, B: 7})
     assert progress.limit(A) is None
     assert progress.limit(B) == 7

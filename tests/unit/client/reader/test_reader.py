@@ -26,7 +26,7 @@ async def write(world, events, **options) -> None:
 
 @pytest.mark.parametrize("most", [11, 100, 4096])
 @pytest.mark.parametrize("pad", [0, 50, 1000])
-def test_events_come_whole_however_the_store_cuts_them(most: int, pad: int) -> None:
+def test_events_are_whole_for_any_division_of_replies(most: int, pad: int) -> None:
     @on_loop
     async def check(world) -> None:
         world.controller.create("s/t")
@@ -48,7 +48,7 @@ def test_events_come_whole_however_the_store_cuts_them(most: int, pad: int) -> N
 
 
 @on_loop
-async def test_a_position_is_exact_after_every_event(world) -> None:
+async def test_position_is_exact_after_every_event(world) -> None:
     world.controller.create("s/t", 3)
     events = [f"{n % 13}:{n}".encode() for n in range(300)]
     await write(world, events, keys=[str(n % 13) for n in range(300)])
@@ -76,7 +76,7 @@ async def test_a_position_is_exact_after_every_event(world) -> None:
 
 
 @on_loop
-async def test_ways_of_reading_may_be_mixed(world) -> None:
+async def test_reading_methods_can_be_mixed(world) -> None:
     world.controller.create("s/t")
     events = numbered(500)
     await write(world, events)
@@ -101,7 +101,7 @@ async def test_ways_of_reading_may_be_mixed(world) -> None:
 
 @pytest.mark.parametrize("most", [0, -1])
 def test_to_ask_for_no_events_is_refused(most: int) -> None:
-    """They came, in batches without end, and an empty list told the end of a stream that had not ended."""
+    """A limit of 0 gave empty batches for ever, and an empty list means the end of the stream."""
 
     @on_loop
     async def check(world) -> None:
@@ -118,7 +118,7 @@ def test_to_ask_for_no_events_is_refused(most: int) -> None:
 
 
 @on_loop
-async def test_whatever_keeps_successors_from_beginning_fails_the_reader(world) -> None:
+async def test_error_in_finding_successors_fails_the_reader(world) -> None:
     """Errors that were not foreseen were logged, and the reader waited for ever."""
     stream = world.controller.create("s/t")
     await write(world, [b"one"])
@@ -132,7 +132,7 @@ async def test_whatever_keeps_successors_from_beginning_fails_the_reader(world) 
 
 
 @on_loop
-async def test_whatever_keeps_a_segment_from_being_fetched_fails_the_reader(world) -> None:
+async def test_error_in_fetching_a_segment_fails_the_reader(world) -> None:
     world.controller.create("s/t")
 
     async def fails(stream, segment):
@@ -145,7 +145,7 @@ async def test_whatever_keeps_a_segment_from_being_fetched_fails_the_reader(worl
 
 
 @on_loop
-async def test_the_tail_is_followed(world) -> None:
+async def test_reader_follows_the_tail(world) -> None:
     world.controller.create("s/t")
     await write(world, [b"old"])
     reader = world.client.reader("s/t", start="tail")
@@ -161,7 +161,7 @@ async def test_the_tail_is_followed(world) -> None:
 
 
 @on_loop
-async def test_a_sealed_stream_ends(world) -> None:
+async def test_reader_ends_with_a_sealed_stream(world) -> None:
     stream = world.controller.create("s/t", 2)
     await write(world, numbered(50))
     reader = world.client.reader("s/t")
@@ -218,7 +218,7 @@ def test_successors_wait_for_all_their_predecessors() -> None:
 
 
 @on_loop
-async def test_an_end_cut_ends_exactly_there_across_scaling(world) -> None:
+async def test_end_cut_is_exact_across_scaling(world) -> None:
     stream = world.controller.create("s/t")
     await write(world, numbered(10))
     start = await world.client.stream_cut_tail("s/t")
@@ -235,7 +235,7 @@ async def test_an_end_cut_ends_exactly_there_across_scaling(world) -> None:
 
 
 @on_loop
-async def test_broken_connections_are_not_seen(world) -> None:
+async def test_lost_connections_are_invisible_to_the_reader(world) -> None:
     world.controller.create("s/t", 2)
     world.store.max_read = 500
     events = numbered(2000)
@@ -250,7 +250,7 @@ async def test_broken_connections_are_not_seen(world) -> None:
 
 
 @on_loop
-async def test_truncation_is_an_error_unless_one_asks_to_skip(world) -> None:
+async def test_truncation_raises_unless_skipped(world) -> None:
     stream = world.controller.create("s/t", 2)
     await write(world, numbered(100), keys=["a", "b"] * 50)
     early = StreamCut(stream, {SegmentId(0, 0): 0, SegmentId(0, 1): 0})
@@ -266,7 +266,7 @@ async def test_truncation_is_an_error_unless_one_asks_to_skip(world) -> None:
 
 
 @on_loop
-async def test_a_segment_that_is_gone_is_passed_over_only_on_demand(world) -> None:
+async def test_deleted_segment_is_skipped_only_on_demand(world) -> None:
     stream = world.controller.create("s/t")
     await write(world, [b"gone"])
     world.controller.scale(stream, [FIRST], [(0.0, 0.5), (0.5, 1.0)])
@@ -278,7 +278,7 @@ async def test_a_segment_that_is_gone_is_passed_over_only_on_demand(world) -> No
 
 
 @on_loop
-async def test_a_reader_that_skips_what_is_gone_stops_at_its_end_all_the_same(world) -> None:
+async def test_skipping_reader_stops_at_its_end_cut(world) -> None:
     """The end has a segment that is gone, and one of a later epoch than the successors of that one."""
     stream = world.controller.create("s/t", 2)
     left, right = SegmentId(0, 0), SegmentId(0, 1)
@@ -294,7 +294,7 @@ async def test_a_reader_that_skips_what_is_gone_stops_at_its_end_all_the_same(wo
 
 
 @on_loop
-async def test_rubbish_ends_a_reader_for_good(world) -> None:
+async def test_corrupt_bytes_end_the_reader_permanently(world) -> None:
     world.controller.create("s/t")
     world.store.max_read = 12
     segment = world.store.segments[NAME]
@@ -310,13 +310,13 @@ async def test_rubbish_ends_a_reader_for_good(world) -> None:
 
 
 @on_loop
-async def test_who_has_not_read_all_is_not_at_the_tail(world) -> None:
+async def test_unread_events_mean_not_at_the_tail(world) -> None:
     world.controller.create("s/t")
     await write(world, numbered(10))
     reader = world.client.reader("s/t")
-    assert not reader.at_tail, "it has not looked"
+    assert not reader.at_tail, "nothing was fetched yet"
     assert (await reader.read_arrow(7)).num_rows == 7
-    assert not reader.at_tail, "three more are at hand"
+    assert not reader.at_tail, "three more are buffered"
     assert (await reader.read_arrow(7)).num_rows == 3
     assert (await reader.read_arrow(timeout=0.01)).num_rows == 0
     assert reader.at_tail
@@ -330,7 +330,7 @@ async def test_who_has_not_read_all_is_not_at_the_tail(world) -> None:
 
 
 @on_loop
-async def test_what_cannot_be_read_says_so(world) -> None:
+async def test_unreadable_sources_raise_clear_errors(world) -> None:
     with pytest.raises(NotFound, match="s/none does not exist"):
         await world.client.reader("s/none").read_events()
     world.controller.create("s/t")
@@ -345,7 +345,7 @@ async def test_what_cannot_be_read_says_so(world) -> None:
 
 
 @on_loop
-async def test_a_segment_is_read_between_two_offsets(world) -> None:
+async def test_segment_batches_read_between_two_offsets(world) -> None:
     world.controller.create("s/t")
     events = numbered(300)
     await write(world, events)
@@ -358,7 +358,7 @@ async def test_a_segment_is_read_between_two_offsets(world) -> None:
 
 
 @on_loop
-async def test_the_end_of_a_sealed_stream_is_found_through_its_scales(world) -> None:
+async def test_end_of_a_sealed_stream_is_found_through_its_scales(world) -> None:
     stream = world.controller.create("s/t")
     await write(world, [b"a"])
     low, high = world.controller.scale(stream, [FIRST], [(0.0, 0.5), (0.5, 1.0)])

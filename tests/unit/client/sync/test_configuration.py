@@ -20,7 +20,7 @@ def test_bytes_of_settings() -> None:
         configuration.apply({}, b'{"set":{}}', Revision(0))
 
 
-def test_differences_lead_from_one_to_the_other() -> None:
+def test_difference_leads_from_one_to_the_other() -> None:
     before, after = {"same": {"x": 1}, "changed": 1, "gone": 2}, {"same": {"x": 1}, "changed": True, "new": []}
     update = configuration.difference(before, after)
     assert update == b'{"set":{"changed":true,"new":[]},"remove":["gone"]}'
@@ -29,7 +29,7 @@ def test_differences_lead_from_one_to_the_other() -> None:
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), {1, 2}, "x" * 1_000_000])
-def test_what_is_no_json_or_too_long_is_refused(value) -> None:
+def test_values_that_are_not_json_or_too_long_are_refused(value) -> None:
     with pytest.raises(Invalid):
         configuration.difference({}, {"name": value})
     with pytest.raises(Invalid):
@@ -37,7 +37,7 @@ def test_what_is_no_json_or_too_long_is_refused(value) -> None:
 
 
 @on_node
-async def test_all_see_every_change(made) -> None:
+async def test_all_copies_see_every_change(made) -> None:
     coordination = made.client.coordination
     one = await coordination.shared_configuration("s/settings", {"limit": 1})
     two = await coordination.shared_configuration("s/settings", {"limit": 99})
@@ -69,7 +69,7 @@ async def test_all_see_every_change(made) -> None:
 
 
 @on_node
-async def test_no_edit_is_lost_and_a_failed_one_changes_nothing(made) -> None:
+async def test_no_edit_is_lost_and_failed_edits_change_nothing(made) -> None:
     copies = [await made.client.coordination.shared_configuration("s/settings", {"n": 0}) for _ in range(4)]
 
     async def count(copy) -> None:
@@ -92,7 +92,7 @@ async def test_no_edit_is_lost_and_a_failed_one_changes_nothing(made) -> None:
 
 
 @on_node
-async def test_a_bug_in_what_follows_settings_is_told_to_those_who_wait(made) -> None:
+async def test_error_in_the_configuration_task_is_raised_to_waiters(made) -> None:
     """It was logged alone, and they waited for ever."""
     coordination = made.client.coordination
     one = await coordination.shared_configuration("s/settings", {})

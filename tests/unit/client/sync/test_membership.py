@@ -14,7 +14,7 @@ LEASE = 0.6
 
 @asynccontextmanager
 async def process(made):
-    """A client of its own: closing it is what the death of a process looks like to others."""
+    """A client of its own: closing it is the death of a process to others."""
     client = await aio.connect(made.address)
     try:
         yield client.coordination
@@ -33,7 +33,7 @@ async def until_names(membership, wanted: list[str]) -> None:
 
 
 @on_node
-async def test_members_come_go_and_die(made) -> None:
+async def test_members_join_leave_and_are_removed_when_dead(made) -> None:
     coordination = made.client.coordination
     watcher = await coordination.membership("s/group", join=False, lease_seconds=LEASE)
     one = await coordination.membership("s/group", "one", data="host:1", lease_seconds=LEASE)
@@ -58,7 +58,7 @@ async def test_members_come_go_and_die(made) -> None:
 
 
 @on_node
-async def test_a_name_that_is_taken_is_waited_for(made) -> None:
+async def test_member_waits_for_a_taken_name(made) -> None:
     coordination = made.client.coordination
     async with process(made) as other:
         first = await other.membership("s/group", "same", lease_seconds=LEASE)
@@ -70,7 +70,7 @@ async def test_a_name_that_is_taken_is_waited_for(made) -> None:
 
 
 @on_node
-async def test_who_was_taken_off_joins_again(made) -> None:
+async def test_removed_member_joins_again(made) -> None:
     one = await made.client.coordination.membership("s/group", "one", lease_seconds=LEASE)
     async with one:
         two = await made.client.coordination.membership("s/group", "two", lease_seconds=LEASE)
@@ -90,7 +90,7 @@ async def test_who_was_taken_off_joins_again(made) -> None:
 
 
 @on_node
-async def test_bad_arguments_and_a_group_that_vanishes(made) -> None:
+async def test_invalid_arguments_and_a_deleted_group_raise(made) -> None:
     coordination = made.client.coordination
     one = await coordination.membership("s/group", lease_seconds=LEASE)
     assert len(one.name) == 16
@@ -110,7 +110,7 @@ async def test_bad_arguments_and_a_group_that_vanishes(made) -> None:
 
 
 @on_node
-async def test_leaders_follow_each_other_with_rising_tokens(made) -> None:
+async def test_leaders_succeed_with_rising_tokens(made) -> None:
     coordination = made.client.coordination
     first = await coordination.leader_election("s/leader", "first", data="host:1", lease_seconds=LEASE)
     assert await first.lead() == 1
@@ -132,7 +132,7 @@ async def test_leaders_follow_each_other_with_rising_tokens(made) -> None:
 
 
 @on_node
-async def test_a_leader_cut_off_stops_before_another_begins(made) -> None:
+async def test_isolated_leader_stops_before_the_next_begins(made) -> None:
     """Watched by the same clock: the moments at which each finds itself leading do not overlap."""
     clock = asyncio.get_running_loop().time
     async with process(made) as other:
@@ -161,7 +161,7 @@ async def test_a_leader_cut_off_stops_before_another_begins(made) -> None:
 
 
 @on_node
-async def test_a_crowd_always_has_one_leader_through_broken_connections(made) -> None:
+async def test_many_candidates_have_one_leader_through_lost_connections(made) -> None:
     crowd = [await made.client.coordination.leader_election("s/leader", f"c{n}", lease_seconds=LEASE) for n in range(5)]
     leaders, reigns = list(crowd), []
     for _ in range(12):
@@ -181,7 +181,7 @@ async def test_a_crowd_always_has_one_leader_through_broken_connections(made) ->
 
 
 @on_node
-async def test_a_bug_in_what_follows_the_group_is_told_to_those_who_wait(made) -> None:
+async def test_error_in_the_membership_task_is_raised_to_waiters(made) -> None:
     """It was logged alone, and they waited for ever; a member that leads went on to say so."""
     one = await made.client.coordination.membership("s/group", lease_seconds=LEASE)
     await one.joined()

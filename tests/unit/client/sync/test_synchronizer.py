@@ -39,7 +39,7 @@ async def counter(made, **options) -> StateSynchronizer[int]:
     )
 
 
-def test_entries_as_java_has_them() -> None:
+def test_entries_have_the_bytes_of_java() -> None:
     assert encode_initial(b"ab") == bytes.fromhex("00000001 6162")
     assert encode_updates([b"a", b"", b"bcd"]) == bytes.fromhex("00000002 00000001 61 00000000 00000003 626364")
     assert decode_entry(bytes.fromhex("00000001 6162")) == b"ab"
@@ -50,7 +50,7 @@ def test_entries_as_java_has_them() -> None:
 
 
 @on_node
-async def test_all_copies_are_equal(made) -> None:
+async def test_all_copies_converge(made) -> None:
     one, two = await opened(made), await opened(made)
     assert not one.known
     with pytest.raises(NotFound):
@@ -69,7 +69,7 @@ async def test_all_copies_are_equal(made) -> None:
 
 
 @on_node
-async def test_of_many_that_initialise_one_does(made) -> None:
+async def test_one_of_many_initializers_succeeds(made) -> None:
     copies = [await opened(made) for _ in range(6)]
     done = await asyncio.gather(*(copy.initialize(b"%d" % n) for n, copy in enumerate(copies)))
     assert done.count(True) == 1
@@ -77,7 +77,7 @@ async def test_of_many_that_initialise_one_does(made) -> None:
 
 
 @on_node
-async def test_a_decision_is_taken_from_the_newest_state(made) -> None:
+async def test_update_is_decided_from_the_newest_state(made) -> None:
     """Counters that read, add one and write: none is lost, though all conflict and connections break."""
     copies = [await counter(made, compact_after_bytes=500) for _ in range(6)]
     await copies[0].initialize(b"0")
@@ -105,7 +105,7 @@ async def test_a_decision_is_taken_from_the_newest_state(made) -> None:
 
 
 @on_node
-async def test_who_writes_without_a_break_does_not_keep_others_out(made) -> None:
+async def test_continuous_writer_does_not_starve_others(made) -> None:
     busy, other = await counter(made), await counter(made)
     await busy.initialize(b"0")
     ended = False
@@ -131,7 +131,7 @@ async def test_who_writes_without_a_break_does_not_keep_others_out(made) -> None
 
 
 @on_node
-async def test_to_do_nothing_is_decided_from_the_newest_state_too(made) -> None:
+async def test_decision_to_write_nothing_uses_the_newest_state(made) -> None:
     one, two = await opened(made), await opened(made)
     await one.initialize(b"")
     await two.fetch()
@@ -141,7 +141,7 @@ async def test_to_do_nothing_is_decided_from_the_newest_state_too(made) -> None:
 
 
 @on_node
-async def test_what_cannot_be_applied_is_never_written(made) -> None:
+async def test_update_that_cannot_be_applied_is_never_written(made) -> None:
     one = await opened(made)
     await one.initialize(b"")
     before = one.revision
@@ -157,7 +157,7 @@ async def test_what_cannot_be_applied_is_never_written(made) -> None:
 
 
 @on_node
-async def test_compaction_forgets_and_nobody_is_lost(made) -> None:
+async def test_compaction_truncates_and_slow_readers_recover(made) -> None:
     stays, slow = await opened(made), await opened(made)
     await stays.initialize(b"begin")
     await slow.fetch()
@@ -179,7 +179,7 @@ async def test_compaction_forgets_and_nobody_is_lost(made) -> None:
 
 
 @on_node
-async def test_a_truncation_without_a_state_behind_it_is_said(made) -> None:
+async def test_truncation_without_initial_state_raises_corrupt(made) -> None:
     one, two = await opened(made), await opened(made)
     await one.initialize(b"begin")
     await two.fetch()
@@ -196,7 +196,7 @@ async def test_a_truncation_without_a_state_behind_it_is_said(made) -> None:
 
 
 @on_node
-async def test_updates_before_the_first_initial_state_are_passed_over(made) -> None:
+async def test_updates_before_the_first_initial_state_are_skipped(made) -> None:
     entries = await made.client.coordination.revisioned("s/state")
     await entries.write_unconditionally(encode_updates([b"early"]))
     one = await opened(made)
@@ -207,7 +207,7 @@ async def test_updates_before_the_first_initial_state_are_passed_over(made) -> N
 
 
 @on_node
-async def test_a_foreign_stream_is_said(made) -> None:
+async def test_foreign_stream_raises_corrupt(made) -> None:
     await made.client.create_stream("s/state")
     async with made.client.writer("s/state") as writer:
         writer.write(b"an event")
@@ -216,7 +216,7 @@ async def test_a_foreign_stream_is_said(made) -> None:
 
 
 @on_node
-async def test_compaction_is_by_chance_and_only_when_due(made) -> None:
+async def test_compaction_is_random_and_only_when_due(made) -> None:
     draws = itertools.cycle([0.5, 0.01])
     one = await counter(made, compact_after_bytes=100)
     await one.initialize(b"0")

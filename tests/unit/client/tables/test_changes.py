@@ -1,4 +1,4 @@
-"""Keys, batches, and which changes travel together."""
+"""Keys, batches, and which changes are sent in one request."""
 
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ def layout(primary=2, secondary=0, partitions=1):
     return Layout(TableConfig(primary, secondary, partitions), segments)
 
 
-def gathered_of(*changes):
+def coalescible_of(*changes):
     return coalescible([batch_of(layout(), one if isinstance(one, list) else [one]) for one in changes])
 
 
@@ -37,12 +37,12 @@ def gathered_of(*changes):
         (Remove("ab", -1), "no version"),
     ],
 )
-def test_what_cannot_be_is_refused_before_it_is_sent(change, said):
+def test_invalid_changes_are_refused_before_sending(change, said):
     with pytest.raises(Invalid, match=said):
         item_of(layout(), change)
 
 
-def test_conditions_are_those_of_the_protocol():
+def test_conditions_have_the_values_of_the_protocol():
     found = [item_of(layout(), each).expected for each in (Put("ab", ""), Insert("ab", ""), Replace("ab", "", 7))]
     assert found == [NO_VERSION, NOT_EXISTS, 7]
     assert [item_of(layout(), Remove("ab", each)).expected for each in (None, 7)] == [NO_VERSION, 7]
@@ -57,12 +57,12 @@ def test_conditions_are_those_of_the_protocol():
         ([Put("ab", ""), Remove("cd")], "either writes or removes"),
     ],
 )
-def test_batches_that_cannot_be_are_refused(changes, said):
+def test_invalid_batches_are_refused(changes, said):
     with pytest.raises(Invalid, match=said):
         batch_of(layout(), changes)
 
 
-def test_a_batch_is_of_one_partition():
+def test_batch_has_one_partition():
     spread = layout(partitions=16)
     with pytest.raises(Invalid, match="several partitions"):
         batch_of(spread, [Put(f"{n:02}", "") for n in range(16)])
@@ -71,25 +71,25 @@ def test_a_batch_is_of_one_partition():
     assert batch.partition == pairs.partition(b"ab999")
 
 
-def test_changes_travel_together_while_that_means_the_same():
-    assert gathered_of(Put("aa", ""), Put("bb", ""), Put("aa", "")) == 3
-    assert gathered_of(Put("aa", ""), Remove("bb"), Put("cc", "")) == 1
-    assert gathered_of(Remove("aa"), Remove("aa"), Put("cc", "")) == 2
-    assert gathered_of(Insert("aa", ""), Insert("bb", ""), Insert("aa", "")) == 2
-    assert gathered_of(Put("aa", ""), Insert("aa", "")) == 1
-    assert gathered_of(Replace("aa", "", 1), Put("bb", ""), Put("aa", "")) == 2
-    assert gathered_of([Put("aa", "")] * 200, [Put("bb", "")] * 57, Put("cc", "")) == 1
-    assert gathered_of(Put("aa", bytes(MAX_COALESCED_BYTES // 2)), Put("bb", bytes(MAX_COALESCED_BYTES // 2))) == 1
+def test_changes_are_coalesced_while_the_result_is_the_same():
+    assert coalescible_of(Put("aa", ""), Put("bb", ""), Put("aa", "")) == 3
+    assert coalescible_of(Put("aa", ""), Remove("bb"), Put("cc", "")) == 1
+    assert coalescible_of(Remove("aa"), Remove("aa"), Put("cc", "")) == 2
+    assert coalescible_of(Insert("aa", ""), Insert("bb", ""), Insert("aa", "")) == 2
+    assert coalescible_of(Put("aa", ""), Insert("aa", "")) == 1
+    assert coalescible_of(Replace("aa", "", 1), Put("bb", ""), Put("aa", "")) == 2
+    assert coalescible_of([Put("aa", "")] * 200, [Put("bb", "")] * 57, Put("cc", "")) == 1
+    assert coalescible_of(Put("aa", bytes(MAX_COALESCED_BYTES // 2)), Put("bb", bytes(MAX_COALESCED_BYTES // 2))) == 1
 
 
-def test_what_may_be_sent_again():
+def test_repeatable_batches():
     assert batch_of(layout(), [Put("aa", "")]).repeatable
     assert batch_of(layout(), [Insert("aa", ""), Replace("bb", "", 4)]).repeatable
     assert not batch_of(layout(), [Insert("aa", "")]).repeatable
     assert not batch_of(layout(), [Put("bb", ""), Insert("aa", "")]).repeatable
 
 
-def test_bounds_shorter_than_keys_begin_and_end_them():
+def test_bounds_shorter_than_keys_are_prefixes():
     pairs = layout(2, 3)
     assert pairs.bounds(None, None, None, None) == (bytes(5), b"\xff" * 5)
     assert pairs.bounds(None, "b", "c", None) == (b"b\0\0\0\0", b"c\xff\xff\xff\xff")
@@ -106,7 +106,7 @@ def test_bounds_shorter_than_keys_begin_and_end_them():
 
 
 @given(st.binary(min_size=1, max_size=6))
-def test_nothing_lies_between_a_key_and_the_following_one(key):
+def test_following_key_is_adjacent(key):
     after = following(key)
     if after is None:
         assert set(key) == {255}
@@ -116,6 +116,6 @@ def test_nothing_lies_between_a_key_and_the_following_one(key):
         assert int.from_bytes(after, "big") - int.from_bytes(key, "big") == 1
 
 
-def test_an_entry_gives_its_key_back():
+def test_entry_returns_its_key():
     assert Entry(b"a", b"b", b"", 1).key == (b"a", b"b")
     assert Entry(b"a", b"", b"", 1).key == b"a"

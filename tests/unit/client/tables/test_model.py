@@ -143,7 +143,7 @@ class Model(RuleBasedStateMachine):
             assert keys == [(key, self.state[key][1]) for key in sorted(self.state)]
 
 
-def test_a_table_is_a_dict_with_versions(tmp_path):
+def test_table_behaves_as_a_dict_with_versions(tmp_path):
     thread = LoopThread("node")
     limits = StoreLimits(flush=FlushLimits(interval_seconds=0.02))  # entries move from memory to the index all the time
     config = NodeConfig(str(tmp_path / "node"), controller_port=0, store_port=0, limits=limits).validated()

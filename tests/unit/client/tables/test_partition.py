@@ -16,7 +16,7 @@ LOST, MOVED, BAD = "lost", "moved", "bad version"
 
 
 class Store:
-    """A connection and all that leads to it; `script` says what becomes of each request, from then on it is done."""
+    """A connection and its session; `script` says what happens to each request, after that requests succeed."""
 
     def __init__(self, *script):
         self.script = list(script)
@@ -63,20 +63,20 @@ def outcomes(store, *changes):
     return asyncio.run(main())
 
 
-def test_what_has_no_condition_is_sent_again():
+def test_unconditional_change_is_sent_again():
     store = Store(LOST, LOST)
     assert outcomes(store, Put("aa", "")) == [[100]]
     assert store.requests == [[b"aa"]] * 3
 
 
-def test_an_insert_is_not_sent_again():
+def test_insert_is_not_sent_again():
     store = Store(LOST)
     (error,) = outcomes(store, Insert("aa", ""))
     assert isinstance(error, Unavailable)
     assert store.requests == [[b"aa"]]
 
 
-def test_a_version_is_asked_for_again_and_doubt_is_told():
+def test_versioned_change_is_sent_again_and_uncertainty_is_reported():
     assert outcomes(Store(LOST), Replace("aa", "", 5)) == [[100]]
     (error,) = outcomes(Store(LOST, BAD), Replace("aa", "", 5))
     assert isinstance(error, Unavailable), "it may have been this change that gave the key another version"
@@ -85,7 +85,7 @@ def test_a_version_is_asked_for_again_and_doubt_is_told():
     assert isinstance(error, Conflict)
 
 
-def test_a_store_that_does_not_serve_it_did_nothing():
+def test_wrong_host_reply_means_not_applied():
     store = Store(MOVED)
     assert outcomes(store, Insert("aa", "")) == [[100]]
     assert store.forgotten == 1
@@ -93,7 +93,7 @@ def test_a_store_that_does_not_serve_it_did_nothing():
     assert isinstance(error, Conflict), "no reply was lost"
 
 
-def test_gathered_changes_are_judged_one_by_one_after_a_refusal():
+def test_coalesced_changes_are_sent_one_by_one_after_a_refusal():
     store = Store(BAD, None, BAD)
     first, second, third = outcomes(store, Insert("aa", ""), Insert("bb", ""), Put("cc", ""))
     assert store.requests == [[b"aa", b"bb", b"cc"], [b"aa"], [b"bb"], [b"cc"]]
@@ -101,7 +101,7 @@ def test_gathered_changes_are_judged_one_by_one_after_a_refusal():
     assert isinstance(second, Conflict)
 
 
-def test_gathered_changes_in_doubt_are_told_apart():
+def test_uncertain_coalesced_changes_are_resolved_separately():
     store = Store(LOST)
     first, second, third = outcomes(store, Insert("aa", ""), Put("bb", ""), Replace("cc", "", 5))
     assert isinstance(first, Unavailable)
@@ -109,13 +109,13 @@ def test_gathered_changes_in_doubt_are_told_apart():
     assert store.requests == [[b"aa", b"bb", b"cc"], [b"bb"], [b"cc"]]
 
 
-def test_writes_and_removals_keep_their_order():
+def test_writes_and_removals_are_applied_in_order():
     store = Store()
     assert outcomes(store, Put("aa", ""), Remove("aa"), Remove("bb"), Put("aa", "")) == [[100], [-1], [-1], [100]]
     assert store.requests == [[b"aa"], [b"aa", b"bb"], [b"aa"]]
 
 
-def test_who_gave_up_before_it_was_sent_changes_nothing():
+def test_change_cancelled_before_sending_is_not_sent():
     async def main():
         store = Store()
         partition = Partition(store, StreamName("s", "t"), StreamName("s", "t_kvtable"), SegmentId(0, 0))
@@ -128,6 +128,6 @@ def test_who_gave_up_before_it_was_sent_changes_nothing():
 
 
 @pytest.mark.parametrize("change", [Insert("aa", ""), Put("aa", "")])
-def test_patience_ends(change):
+def test_retry_timeout_ends_the_retries(change):
     (error,) = outcomes(Store(*[LOST] * 200), change)
     assert isinstance(error, Unavailable)

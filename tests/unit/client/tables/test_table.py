@@ -46,7 +46,7 @@ async def test_put_get_insert_replace_remove(node):
 
 
 @on_node
-async def test_batches_are_all_or_nothing(node):
+async def test_batches_are_atomic(node):
     table = await made(node, secondary=2, partitions=4)
     versions = await table.update([Put(("acct", f"{n:02}"), str(n)) for n in range(10)])
     assert versions == sorted(set(versions))
@@ -87,7 +87,7 @@ async def test_ranges(node):
 
 
 @on_node
-async def test_many_at_once_are_each_judged_alone(node):
+async def test_concurrent_changes_are_evaluated_separately(node):
     table = await made(node, partitions=2)
     outcomes = await asyncio.gather(*(table.insert(f"{n % 50:04}", str(n)) for n in range(200)), return_exceptions=True)
     assert sum(isinstance(each, int) for each in outcomes) == 50
@@ -107,7 +107,7 @@ async def test_many_at_once_are_each_judged_alone(node):
 
 
 @on_node
-async def test_changes_of_one_key_happen_in_the_order_asked(node):
+async def test_changes_of_one_key_are_applied_in_order(node):
     table = await made(node)
     work = [table.put("0001", str(n)) if n % 3 else table.remove("0001") for n in range(100)]
     await asyncio.gather(*work)
@@ -133,7 +133,7 @@ async def test_the_largest_values_fit_in_requests_and_replies(node):
 
 
 @on_node
-async def test_making_listing_deleting(node):
+async def test_tables_are_created_listed_and_deleted(node):
     tables = node.client.tables
     table = await made(node, partitions=2)
     assert not await tables.create("s/t", primary_key_bytes=9)
@@ -146,7 +146,7 @@ async def test_making_listing_deleting(node):
         with pytest.raises(NotFound, match="s/t does not exist"):
             await ask
     await made(node, partitions=3)
-    assert [e async for e in table.scan()] == [], "a table made anew is another one"
+    assert [e async for e in table.scan()] == [], "a table created again is another one"
     assert await table.insert("0001", "new") >= 0
     for wrong in ({"primary_key_bytes": 0}, {"primary_key_bytes": 8193}, {"primary_key_bytes": 1, "partitions": 0}):
         with pytest.raises(Invalid):
@@ -163,7 +163,7 @@ async def test_making_listing_deleting(node):
 
 
 @on_node
-async def test_lost_connections_do_no_harm(node):
+async def test_lost_connections_lose_and_duplicate_nothing(node):
     table = await made(node, partitions=2)
     version = await table.put("0000", "0")
 
@@ -192,7 +192,7 @@ async def test_lost_connections_do_no_harm(node):
 
 
 @on_node
-async def test_a_closed_client_leaves_nobody_waiting(node):
+async def test_closed_client_ends_all_waits(node):
     other = await sarit.client.aio.connect(node.address)
     table = other.table("s/t")
     await made(node)

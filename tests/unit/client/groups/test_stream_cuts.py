@@ -18,16 +18,16 @@ from sarit.controller.model.codec import decode_subscriber
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.names import StreamName
-from tests.unit.client.groups.crew import Worker, fill, total, until
+from tests.unit.client.groups.harness import Worker, fill, total, until
 from tests.unit.client.nodes import on_node
 
 
-async def until_read(crew, count: int) -> None:
-    await until(lambda: len(total(*crew)) == count)
+async def until_read(workers, count: int) -> None:
+    await until(lambda: len(total(*workers)) == count)
 
 
 @on_node
-async def test_a_half_done_merge_is_in_the_cuts_and_a_reset_to_them_reads_the_rest(local):
+async def test_cuts_contain_a_pending_merge_and_a_reset_reads_the_rest(local):
     """One predecessor is read to its end and nobody's, the other is not: the cut must cover both."""
     await local.client.create_stream("s/t", segments=2)
     events = await fill(local.client, "s/t", 200)
@@ -55,7 +55,7 @@ async def test_a_half_done_merge_is_in_the_cuts_and_a_reset_to_them_reads_the_re
 
 
 @on_node
-async def test_between_two_scales_there_is_no_cut(local):
+async def test_no_cut_exists_between_two_scales(local):
     """One segment is not read to its end; beside it a reader has gone on, and a merged one waits (seed 4220569625)."""
     await local.client.create_stream("s/t", segments=2)
     await fill(local.client, "s/t", 200)
@@ -81,7 +81,7 @@ async def test_between_two_scales_there_is_no_cut(local):
     assert await stream.scale(1)
     while one.segments:
         await one.read_batch(1000, 0.01)
-    with pytest.raises(Conflict, match="between two scales"):  # behind its end
+    with pytest.raises(Conflict, match="between two scales"):  # after its end
         await cuts(one, two)
     while not any(segment.segment.epoch == 2 for segment in (*one.segments, *two.segments)):
         await asyncio.gather(one.read_batch(1000, 0.01), two.read_batch(1000, 0.01))
@@ -90,7 +90,7 @@ async def test_between_two_scales_there_is_no_cut(local):
 
 
 @on_node
-async def test_a_checkpoint_completed_just_before_an_automatic_one_is_its_callers(local):
+async def test_caller_gets_its_checkpoint_although_an_automatic_one_clears_it(local):
     await local.client.create_stream("s/t", segments=2)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     others = (await local.client.reader_groups.open("s/g"))._shared
@@ -98,7 +98,7 @@ async def test_a_checkpoint_completed_just_before_an_automatic_one_is_its_caller
     right = group._shared.fetch
 
     async def fetch():
-        """Between two looks the reader passes the checkpoint, and begins an automatic one."""
+        """Between two fetches of the caller the reader passes the checkpoint, and begins an automatic one."""
         group._shared.fetch = right
         passed = CheckpointReader("mine", "r", {})
         await others.update(lambda _: [passed, CreateCheckpoint("auto"), ClearCheckpointsBefore("auto")])
@@ -110,7 +110,7 @@ async def test_a_checkpoint_completed_just_before_an_automatic_one_is_its_caller
 
 
 @on_node
-async def test_consumption_is_told_at_checkpoints_or_by_hand(local):
+async def test_consumption_is_released_at_checkpoints_or_manually(local):
     await local.client.create_stream("s/t", segments=2)
     events = await fill(local.client, "s/t", 100)
     groups = local.client.reader_groups
@@ -141,25 +141,25 @@ async def test_consumption_is_told_at_checkpoints_or_by_hand(local):
 
 
 @on_node
-async def test_readers_go_on_when_the_state_is_compacted_and_connections_end(local):
+async def test_readers_continue_through_compaction_and_lost_connections(local):
     await local.client.create_stream("s/t", segments=4)
     events = await fill(local.client, "s/t", 200)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.05)
-    crew = [await Worker(group, f"r{number}").start() for number in range(2)]
+    workers = [await Worker(group, f"r{number}").start() for number in range(2)]
     for turn in range(4):
         await group._shared.synchronizer.compact(_snapshot)
         local.cut_connections()
         events += await fill(local.client, "s/t", 100, 200 + 100 * turn)
-        await until_read(crew, len(events))
-    assert sorted(total(*crew)) == sorted(events)
+        await until_read(workers, len(events))
+    assert sorted(total(*workers)) == sorted(events)
     late = await Worker(group, "late").start()  # it begins at the mark
     await until(lambda: late.reader.segments)
-    for worker in (*crew, late):
+    for worker in (*workers, late):
         await worker.leave()
 
 
 @on_node
-async def test_a_reader_that_was_replaced_knows_it_when_the_state_was_compacted_since(local):
+async def test_replaced_reader_raises_conflict_after_a_compaction(local):
     """It may have slept through all of it; the segments of the later reader of its name are not its own."""
     await local.client.create_stream("s/t")
     (event,) = await fill(local.client, "s/t", 1)
@@ -180,7 +180,7 @@ async def test_a_reader_that_was_replaced_knows_it_when_the_state_was_compacted_
 
 
 @on_node
-async def test_several_streams_are_one_group(local):
+async def test_one_group_reads_several_streams(local):
     for stream in ("s/a", "s/b"):
         await local.client.create_stream(stream, segments=2)
     events = await fill(local.client, "s/a", 100) + await fill(local.client, "s/b", 100, 1000)
@@ -198,7 +198,7 @@ async def test_several_streams_are_one_group(local):
 
 
 @on_node
-async def test_a_change_whose_author_died_is_finished(local):
+async def test_config_change_of_a_lost_author_is_completed(local):
     await local.client.create_stream("s/t")
     events = await fill(local.client, "s/t", 20)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.05)

@@ -6,7 +6,7 @@ import pytest
 
 from sarit.client.groups.reader import CheckpointEvent
 from sarit.core.errors import Conflict, Invalid, Unavailable
-from tests.unit.client.groups.crew import fill, until
+from tests.unit.client.groups.harness import fill, until
 from tests.unit.client.nodes import on_node
 
 
@@ -58,13 +58,13 @@ async def nothing(reader, timeout: float, **options) -> None:
 
 
 @on_node
-async def test_a_read_keeps_its_time_out_while_the_store_is_away(local):
+async def test_read_returns_at_its_timeout_while_the_store_is_unavailable(local):
     """It waited for as long as the store was away."""
     group, reader, left, asking = await at_a_checkpoint(local)
     away = Away(reader)
     for timeout in (0.0, 0.01, 0.01):
         await nothing(reader, timeout)
-    assert away.asked == 1  # it is not begun anew each time, which would never end
+    assert away.asked == 1  # one round for all reads: starting again each time would never end
     assert not asking.done()
     away.back.set()
     async with asyncio.timeout(10):
@@ -75,7 +75,7 @@ async def test_a_read_keeps_its_time_out_while_the_store_is_away(local):
 
 
 @on_node
-async def test_what_became_of_it_meanwhile_is_told_by_the_next_read(local):
+async def test_next_read_reports_the_outcome_of_the_round_in_progress(local):
     group, reader, left, asking = await at_a_checkpoint(local)
     away = Away(reader)
     away.error = Unavailable("made by the test")
@@ -98,7 +98,7 @@ async def test_what_became_of_it_meanwhile_is_told_by_the_next_read(local):
 
 
 @pytest.mark.parametrize("way", ["cancelled", "timed out"])
-def test_a_reader_may_be_closed_meanwhile(way, tmp_path):
+def test_reader_closes_while_a_round_is_in_progress(way, tmp_path):
     @on_node
     async def test(local):
         group, reader, left, asking = await at_a_checkpoint(local)
@@ -123,7 +123,7 @@ def test_a_reader_may_be_closed_meanwhile(way, tmp_path):
 
 
 @on_node
-async def test_a_client_may_be_closed_while_a_read_waits_for_the_store(local):
+async def test_client_closes_while_a_read_waits_for_the_store(local):
     _, reader, _, asking = await at_a_checkpoint(local)
     away = Away(reader)
     reading = asyncio.create_task(reader.read())
@@ -148,7 +148,7 @@ async def test_to_ask_for_no_events_is_refused(local):
 
 
 @on_node
-async def test_what_ends_the_following_of_the_state_reaches_who_reads(local):
+async def test_failure_of_the_heartbeat_task_is_raised_by_read(local):
     """An error that was not foreseen was logged, and the reader learned of no segment and no checkpoint ever after."""
     await local.client.create_stream("s/t")
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)

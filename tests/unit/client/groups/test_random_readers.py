@@ -9,7 +9,7 @@ import pytest
 from checkers.group import check_counted
 from sarit.client.groups.reader import CheckpointEvent, GroupEvent
 from sarit.core.errors import Conflict
-from tests.unit.client.groups.crew import Worker, fill
+from tests.unit.client.groups.harness import Worker, fill
 from tests.unit.client.nodes import in_keys, on_node
 
 STEPS = 14
@@ -44,7 +44,7 @@ class Clerk(Worker):
 
 
 @pytest.mark.parametrize(("seed", "checkpoint"), [(1, 0.05), (2, None), (3, 0.2)])
-def test_every_event_counts_once_whatever_the_crew_does(seed, checkpoint, tmp_path):
+def test_every_event_counts_once_under_random_actions(seed, checkpoint, tmp_path):
     @on_node
     async def test(local):
         chance, ledger = random.Random(seed), Ledger()
@@ -52,39 +52,39 @@ def test_every_event_counts_once_whatever_the_crew_does(seed, checkpoint, tmp_pa
         stream = local.client.stream("s/t")
         group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=checkpoint)
         events: list[bytes] = []
-        crew = [await Clerk(ledger, group, "w0").start()]
+        workers = [await Clerk(ledger, group, "w0").start()]
         for step in range(1, STEPS + 1):
             events += await fill(local.client, "s/t", 60, len(events), keys=7)
             act = chance.choice(("join", "join", "die", "leave", "scale", "scale", "cut"))
-            if act == "join" or not crew:
-                crew.append(await Clerk(ledger, group, f"w{step}").start())
+            if act == "join" or not workers:
+                workers.append(await Clerk(ledger, group, f"w{step}").start())
             elif act == "die":
-                gone = crew.pop(chance.randrange(len(crew)))
+                gone = workers.pop(chance.randrange(len(workers)))
                 await gone.die()
                 await group.reader_offline(gone.name, gone.position)
             elif act == "leave":
-                await crew.pop(chance.randrange(len(crew))).leave()
+                await workers.pop(chance.randrange(len(workers))).leave()
             elif act == "scale":
                 await stream.scale(chance.randint(1, 5))
             else:
                 local.cut_connections()
             await asyncio.sleep(chance.random() * 0.2)
-        if not crew:
-            crew.append(await Clerk(ledger, group, "last").start())
+        if not workers:
+            workers.append(await Clerk(ledger, group, "last").start())
         await local.client.seal_stream("s/t")
-        await asyncio.gather(*(worker.task for worker in crew))
+        await asyncio.gather(*(worker.task for worker in workers))
         assert sorted(ledger.events) == sorted(events)
         assert not check_counted([], ledger.counted)
         for numbers in in_keys(ledger.events).values():
             assert numbers == sorted(numbers)
-        for worker in crew:
+        for worker in workers:
             await worker.leave()
 
     test(tmp_path)
 
 
 @on_node
-async def test_a_reader_that_was_declared_offline_though_it_lives_is_told(local):
+async def test_live_reader_declared_offline_raises_conflict(local):
     """Its segments are others' now: it hands nothing more out, not even to a reader that took its name."""
     await local.client.create_stream("s/t")
     events = await fill(local.client, "s/t", 2000)

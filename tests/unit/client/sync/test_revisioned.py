@@ -15,7 +15,7 @@ async def entries(stream, start=None) -> list[bytes]:
 
 
 @on_node
-async def test_a_condition_holds_or_nothing_is_written(made) -> None:
+async def test_unmet_condition_writes_nothing(made) -> None:
     one = await made.client.coordination.revisioned("s/r")
     two = await made.client.coordination.revisioned("s/r")
     first = await one.write_conditionally(Revision(0), b"first")
@@ -31,7 +31,7 @@ async def test_a_condition_holds_or_nothing_is_written(made) -> None:
 
 
 @on_node
-async def test_of_many_at_once_one_is_first(made) -> None:
+async def test_one_of_many_concurrent_conditional_writes_succeeds(made) -> None:
     streams = [await made.client.coordination.revisioned("s/r") for _ in range(8)]
     at = Revision(0)
     for turn in range(20):
@@ -43,7 +43,7 @@ async def test_of_many_at_once_one_is_first(made) -> None:
 
 
 @on_node
-async def test_a_connection_lost_before_the_answer_writes_once(made) -> None:
+async def test_write_happens_once_when_the_reply_is_lost(made) -> None:
     stream = await made.client.coordination.revisioned("s/r")
     at = Revision(0)
     for turn in range(60):
@@ -57,7 +57,7 @@ async def test_a_connection_lost_before_the_answer_writes_once(made) -> None:
 
 
 @on_node
-async def test_a_write_given_up_leaves_the_stream_usable(made) -> None:
+async def test_stream_is_usable_after_a_cancelled_write(made) -> None:
     stream = await made.client.coordination.revisioned("s/r")
     for turn in range(30):
         at = await stream.fetch_latest()
@@ -73,7 +73,7 @@ async def test_a_write_given_up_leaves_the_stream_usable(made) -> None:
 
 
 @on_node
-async def test_marks_are_compared_and_set(made) -> None:
+async def test_mark_is_compared_and_set(made) -> None:
     stream = await made.client.coordination.revisioned("s/r")
     assert await stream.get_mark() is None
     assert await stream.compare_and_set_mark(None, Revision(5))
@@ -84,7 +84,7 @@ async def test_marks_are_compared_and_set(made) -> None:
 
 
 @on_node
-async def test_what_is_truncated_is_gone(made) -> None:
+async def test_truncated_entries_cannot_be_read(made) -> None:
     stream = await made.client.coordination.revisioned("s/r")
     first = await stream.write_conditionally(Revision(0), b"first")
     last = await stream.write_conditionally(first, b"second")
@@ -103,7 +103,7 @@ async def test_what_is_truncated_is_gone(made) -> None:
 
 
 @on_node
-async def test_waiting_ends_with_the_next_entry(made) -> None:
+async def test_wait_beyond_ends_with_the_next_entry(made) -> None:
     stream = await made.client.coordination.revisioned("s/r")
     waiting = asyncio.ensure_future(stream.wait_beyond(Revision(0)))
     await asyncio.sleep(0.05)
@@ -116,7 +116,7 @@ async def test_waiting_ends_with_the_next_entry(made) -> None:
 
 
 @on_node
-async def test_long_entries_are_read_whole(made) -> None:
+async def test_long_entries_are_read_completely(made) -> None:
     stream = await made.client.coordination.revisioned("s/r")
     values = [bytes([n]) * size for n, size in enumerate((3_000_000, 10, MAX_REVISIONED_ENTRY_BYTES, 1_048_568))]
     for value in values:
@@ -128,7 +128,7 @@ async def test_long_entries_are_read_whole(made) -> None:
 
 
 @on_node
-async def test_what_cannot_be_is_said_clearly(made) -> None:
+async def test_invalid_use_raises_clear_errors(made) -> None:
     coordination = made.client.coordination
     with pytest.raises(NotFound):
         await coordination.revisioned("nowhere/r")

@@ -1,4 +1,4 @@
-"""Who takes and gives away how many segments: the rules come to rest, at fair shares, and nothing moves then."""
+"""Which segments readers acquire and release: assignments become even and stable, then no segment moves."""
 
 import pytest
 from hypothesis import given, settings
@@ -62,7 +62,7 @@ def shares(state) -> list[int]:
 
 @given(st.integers(1, 40), st.integers(1, 12), st.randoms(use_true_random=False))
 @settings(max_examples=100, deadline=None)
-def test_it_comes_to_rest_at_fair_shares(segments, readers, random):
+def test_assignment_becomes_stable_and_even(segments, readers, random):
     state, _ = consumed(group(segments, readers))
     assert shares(state)[-1] - shares(state)[0] <= 1
     for number in range(4):
@@ -77,7 +77,7 @@ def test_it_comes_to_rest_at_fair_shares(segments, readers, random):
         assert sum(shares(state)) == segments
 
 
-def test_a_new_reader_gets_its_half_in_one_turn():
+def test_new_reader_acquires_its_half_in_one_round():
     state, _ = consumed(group(16, 1))
     state = apply(state, AddReader("new"))
     assert len(assignment.to_release(state, "r0")) == 8
@@ -86,17 +86,17 @@ def test_a_new_reader_gets_its_half_in_one_turn():
     assert len(assignment.to_acquire(state, "new")) == 8
 
 
-def test_one_segment_more_is_no_reason_to_move():
+def test_difference_of_one_segment_moves_nothing():
     state, _ = consumed(group(3, 2))
     assert shares(state) == [1, 2]
     assert not any(assignment.to_release(state, reader) for reader in state.readers)
-    # Nor is it when they told how far they are at other moments (Java's readers tell the time of day).
+    # Nor when readers reported at different moments (Java's readers report the time of day).
     for number, reader in enumerate(state.readers):
         state = apply(state, UpdateDistance(reader, 1_700_000_000_000 + 5_000 * number))
     assert not any(assignment.to_release(state, reader) for reader in state.readers)
 
 
-def test_the_smallest_takes_first_and_the_largest_leaves_it_time():
+def test_smallest_load_acquires_first_and_larger_ones_wait():
     state = group(6, 3)
     for reader, count in (("r0", 3), ("r1", 1)):
         for segment in list(state.unassigned)[:count]:
@@ -105,17 +105,17 @@ def test_the_smallest_takes_first_and_the_largest_leaves_it_time():
     pauses = [assignment.acquire_delay_seconds(state, reader) for reader in ("r2", "r1", "r0")]
     assert pauses[0] == pytest.approx(0.1)
     assert pauses == sorted(pauses)
-    assert pauses[1] > 3  # until one that looks every 3 s has looked
+    assert pauses[1] > 3  # a reader that evaluates every 3 s comes first
 
 
-def test_pauses_have_a_bound_however_many_readers():
+def test_delays_are_bounded_for_any_number_of_readers():
     state = group(1, 1000)
     assert max(assignment.acquire_delay_seconds(state, reader) for reader in state.readers[:3]) <= 1
     assert all(assignment.loads(state)[reader] == 0 for reader in state.readers)
     assert state.distances["r0"] == UNBOUNDED
 
 
-def test_nothing_to_take_and_nobody_to_give_to():
+def test_nothing_is_acquired_or_released_without_need():
     state, _ = consumed(group(4, 1))
     assert assignment.to_acquire(state, "r0") == []
     assert assignment.to_release(state, "r0") == []

@@ -1,4 +1,4 @@
-"""Readers of a group as a test runs them: each in a task, with a store of what it processed and its position."""
+"""Reader group harness: each reader runs in a task, with a store of what it processed and its position."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ class Worker:
                 return
 
     async def die(self) -> None:
-        """Stop between two events, without a word to the group."""
+        """Stop between two events without leaving the group."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
         await self.reader._stop(Conflict("killed by the test"))
@@ -66,5 +66,5 @@ async def until(condition, seconds: float = 30.0) -> None:
 
 
 def total(*workers: Worker) -> list[bytes]:
-    """What all of them did."""
+    """The events that all of them processed."""
     return [event for worker in workers for event in worker.done]

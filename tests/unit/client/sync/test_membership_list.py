@@ -1,4 +1,4 @@
-"""The roster's bytes and rules, and silence: both pure."""
+"""The membership list's bytes and rules, and the failure detector: both pure."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def after(*updates: bytes, current: MembershipList | None = None) -> MembershipL
     return current
 
 
-def test_bytes_of_a_roster() -> None:
+def test_bytes_of_the_membership_list() -> None:
     assert membership_list.join("a", "x") == b'{"join":"a","data":"x"}'
     assert membership_list.leave(2) == b'{"leave":2}'
     assert membership_list.heartbeat(2) == b'{"beat":2}'
@@ -33,7 +33,7 @@ def test_bytes_of_a_roster() -> None:
             after(broken)
 
 
-def test_numbers_rise_and_are_never_used_again() -> None:
+def test_numbers_rise_and_are_never_reused() -> None:
     made = after(
         membership_list.join("a", ""),
         membership_list.join("b", ""),
@@ -44,7 +44,7 @@ def test_numbers_rise_and_are_never_used_again() -> None:
     assert list(made.members.values()) == [Member("c", 3, ""), Member("a", 4, "again")]
 
 
-def test_a_name_is_taken_once_and_the_gone_change_nothing() -> None:
+def test_taken_names_and_removed_numbers_have_no_effect() -> None:
     made = after(membership_list.join("a", "first"))
     same = after(
         membership_list.join("a", "second"),
@@ -64,7 +64,7 @@ def test_names_and_data_have_bounds() -> None:
             membership_list.check_member(name, data)
 
 
-def test_who_is_silent_for_a_lease_is_found() -> None:
+def test_member_silent_for_a_lease_is_detected() -> None:
     detector = FailureDetector(10.0)
     assert detector.observe({1: 5, 2: 5}, 100.0) == {}
     for step in range(1, 4):
@@ -72,10 +72,10 @@ def test_who_is_silent_for_a_lease_is_found() -> None:
     assert detector.observe({1: 5, 2: 9}, 110.0) == {1: 5}
     assert detector.observe({1: 6, 2: 9}, 111.0) == {}, "a rise ends it"
     assert detector.observe({2: 9}, 119.0) == {}
-    assert detector.observe({1: 6, 2: 9}, 121.0) == {}, "who comes anew is not silent yet"
+    assert detector.observe({1: 6, 2: 9}, 121.0) == {}, "a member that returns is not silent yet"
 
 
-def test_a_watcher_that_was_away_blames_nobody() -> None:
+def test_observer_that_was_stopped_detects_nobody() -> None:
     detector = FailureDetector(10.0)
     detector.observe({1: 5}, 100.0)
     assert detector.observe({1: 5}, 5000.0) == {}

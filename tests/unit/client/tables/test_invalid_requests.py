@@ -92,7 +92,7 @@ WRONG = {
         lambda i: wire.ReadTableEntriesDelta(i, SEGMENT, "", 0, 10),
         wire.OperationUnsupported,
     ),
-    "delta from behind the end": (
+    "delta from after the end": (
         lambda i: wire.ReadTableEntriesDelta(i, ANY, "", 1 << 40, 10),
         wire.ErrorMessage,
     ),
@@ -116,7 +116,7 @@ WRONG = {
 
 
 @on_node
-async def test_what_is_wrong_is_answered_and_not_done(node):
+async def test_invalid_requests_get_an_error_and_change_nothing(node):
     connection, table = await opened(node)
     before = [entry async for entry in table.scan()]
     for name, (request, kind) in WRONG.items():
@@ -125,7 +125,7 @@ async def test_what_is_wrong_is_answered_and_not_done(node):
 
 
 @on_node
-async def test_a_wrong_length_of_the_table_is_told_with_the_right_one(node):
+async def test_wrong_key_length_is_refused_with_the_right_one(node):
     connection, table = await opened(node)
     info = await connection.ask(lambda i: wire.GetTableSegmentInfo(i, SEGMENT, ""))
     assert (info.entry_count, info.key_length) == (2, 2)
@@ -136,7 +136,7 @@ async def test_a_wrong_length_of_the_table_is_told_with_the_right_one(node):
 
 
 @on_node
-async def test_a_reply_that_cannot_be_sent_ends_no_connection(node):
+async def test_oversized_reply_does_not_end_the_connection(node):
     connection, table = await opened(node)
     await table.put("aa", bytes(MIB // 2))
     reply = await connection.ask(lambda i: wire.ReadTable(i, SEGMENT, "", keys(*[(b"aa",)] * 40)))
@@ -145,7 +145,7 @@ async def test_a_reply_that_cannot_be_sent_ends_no_connection(node):
 
 
 @on_node
-async def test_no_changes_at_all(node):
+async def test_request_without_changes_changes_nothing(node):
     connection, _ = await opened(node)
     assert (await connection.ask(lambda i: wire.UpdateTableEntries(i, SEGMENT, "", ()))).versions == ()
     assert type(await connection.ask(lambda i: wire.RemoveTableKeys(i, SEGMENT, "", ()))) is wire.TableKeysRemoved

@@ -50,7 +50,7 @@ def test_all_bytes_come_once_and_in_order(seed: int) -> None:
     assert got == data[start:limit]
 
 
-def test_catching_up_keeps_two_requests_in_flight_and_the_tail_one() -> None:
+def test_two_requests_outstanding_while_catching_up_and_one_at_the_tail() -> None:
     spans = ReadWindow(0, None, 100)
     (first,) = spans.next_requests()
     assert spans.answered(first, b"x" * 100, False, False) == []
@@ -62,7 +62,7 @@ def test_catching_up_keeps_two_requests_in_flight_and_the_tail_one() -> None:
     assert spans.next_requests() == []
 
 
-def test_a_range_of_nothing_is_finished_at_once() -> None:
+def test_empty_range_is_finished_at_once() -> None:
     assert ReadWindow(5, 5, 100).finished
     assert ReadWindow(7, 5, 100).finished
     assert not ReadWindow(0, 5, 100).finished

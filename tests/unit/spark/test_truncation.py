@@ -22,7 +22,7 @@ def stream() -> FakeStream:
     return FakeStream()
 
 
-def test_truncated_data_is_not_skipped_silently(stream):
+def test_truncated_data_raises_by_default(stream):
     stream.events[A] = [10] * 4
     planner = StreamPlanner(OPTIONS, stream)
     planner.initial()
@@ -34,7 +34,7 @@ def test_truncated_data_is_not_skipped_silently(stream):
         planner.latest()
 
 
-def test_a_query_goes_on_above_a_truncation_and_so_does_its_repetition(stream):
+def test_query_and_its_repetition_continue_above_a_truncation(stream):
     stream.events[A] = [10] * 4
     planner = StreamPlanner(LENIENT, stream)
     before, _ = take(planner, planner.initial())
@@ -50,7 +50,7 @@ def test_a_query_goes_on_above_a_truncation_and_so_does_its_repetition(stream):
     assert again.ranges(before, end) == []
 
 
-def test_a_query_enters_a_successor_whose_head_is_truncated(stream):
+def test_query_enters_a_successor_with_truncated_head(stream):
     stream.events[B] = [10]
     planner = StreamPlanner(LENIENT, stream)
     before, _ = take(planner, planner.initial())
@@ -61,7 +61,7 @@ def test_a_query_enters_a_successor_whose_head_is_truncated(stream):
     assert take(planner, before)[1] == [Range(LEFT, 16, 24)]
 
 
-def test_what_goes_while_a_micro_batch_is_planned_is_left_out_or_said(stream):
+def test_truncation_during_planning_is_left_out_or_raised(stream):
     stream.events |= {A: [10] * 4, B: [10]}
     planner = StreamPlanner(LENIENT, stream)
     start, end = planner.initial(), planner.latest()
@@ -77,7 +77,7 @@ def test_what_goes_while_a_micro_batch_is_planned_is_left_out_or_said(stream):
     assert strict.ranges(end, end) == []
 
 
-def test_a_segment_that_goes_once_it_was_read_to_its_sealed_end_is_no_loss(stream):
+def test_segment_deleted_after_its_sealed_end_is_no_loss(stream):
     stream.events[B] = [10]
     planner = StreamPlanner(OPTIONS, stream)
     start = planner.initial()
@@ -94,7 +94,7 @@ def test_a_segment_that_goes_once_it_was_read_to_its_sealed_end_is_no_loss(strea
 
 
 @pytest.mark.parametrize("sealed_before", [True, False])
-def test_a_segment_that_goes_is_a_loss_when_it_may_have_held_more(stream, sealed_before):
+def test_deleted_segment_is_a_loss_when_it_may_have_had_more(stream, sealed_before):
     stream.events[B] = [10, 10]
     planner = StreamPlanner(replace(OPTIONS, max_events=1 if sealed_before else 5), stream)
     start = planner.initial()
@@ -110,7 +110,7 @@ def test_a_segment_that_goes_is_a_loss_when_it_may_have_held_more(stream, sealed
         again.latest()
 
 
-def test_a_batch_says_that_a_segment_between_its_cuts_is_gone(stream):
+def test_batch_read_raises_for_a_deleted_segment(stream):
     stream.events |= {A: [10], B: [10, 10]}
     stream.split_b()
     stream.events |= {LEFT: [5]}
@@ -124,7 +124,7 @@ def rows(found):
     return [offset for batch in found for offset in batch.column("offset").to_pylist()]
 
 
-def test_tasks_go_on_above_what_is_truncated_while_they_run(stream, monkeypatch):
+def test_tasks_continue_above_a_truncation_during_their_read(stream, monkeypatch):
     stream.events[A] = [10] * 12
     monkeypatch.setattr(reader, "connect", lambda _: stream)
     source = reader.BatchReader(LENIENT, [("offset", False)])
@@ -140,7 +140,7 @@ def test_tasks_go_on_above_what_is_truncated_while_they_run(stream, monkeypatch)
     assert rows(source.read(part)) == []
 
 
-def test_tasks_say_what_to_do_about_a_truncation(stream, monkeypatch):
+def test_task_errors_name_the_option_for_truncations(stream, monkeypatch):
     stream.events[A] = [10] * 12
     monkeypatch.setattr(reader, "connect", lambda _: stream)
     source = reader.BatchReader(OPTIONS, [("offset", False)])
@@ -153,14 +153,14 @@ def test_tasks_say_what_to_do_about_a_truncation(stream, monkeypatch):
         rows(source.read(part))
 
 
-def test_looking_for_a_limit_meets_a_truncation(stream, monkeypatch):
+def test_truncation_while_measuring_a_limit(stream, monkeypatch):
     stream.events[A] = [10] * 12
     planner = StreamPlanner(replace(LENIENT, max_events=5), stream)
-    looked = stream.batches
+    read_before = stream.batches
 
     def truncated_before(segment, start, end):
         stream.starts[A] = 30
-        return looked(segment, start, end)
+        return read_before(segment, start, end)
 
     monkeypatch.setattr(stream, "batches", truncated_before)
     assert take(planner, planner.initial())[1] == [Range(A, 30, 80)]

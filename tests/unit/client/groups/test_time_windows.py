@@ -13,7 +13,7 @@ NAME = StreamName("s", "t")
 
 
 async def _noted(local, time: int) -> None:
-    """20 events and a watermark behind them."""
+    """20 events and a watermark after them."""
     async with local.client.writer(NAME, name="w") as writer:
         for number in range(20):
             writer.write(f"{time}:{number}", key=str(number))
@@ -29,7 +29,7 @@ async def _drain(reader) -> int:
 
 
 @on_node
-async def test_one_reader_sees_the_windows_of_what_it_reads(local):
+async def test_time_window_of_a_single_reader_follows_its_position(local):
     await local.client.create_stream(NAME, segments=2)
     await _noted(local, 100)
     group = await local.client.reader_groups.create("s/g", NAME, automatic_checkpoint=None)
@@ -46,7 +46,7 @@ async def test_one_reader_sees_the_windows_of_what_it_reads(local):
 
 
 @on_node
-async def test_a_reader_that_stands_still_holds_the_window_of_all(local):
+async def test_time_window_waits_for_the_slowest_reader(local):
     await local.client.create_stream(NAME, segments=2)
     group = await local.client.reader_groups.create("s/g", NAME, automatic_checkpoint=0.1)
     async with await group.reader("one") as one, await group.reader("two") as two:
@@ -64,5 +64,5 @@ async def test_a_reader_that_stands_still_holds_the_window_of_all(local):
         assert (await one.time_window(NAME)).lower is None
         assert read + await _drain(two) == 20
         async with asyncio.timeout(20):
-            while (await one.time_window(NAME)).lower != 100:  # until the other's place is told
+            while (await one.time_window(NAME)).lower != 100:  # until the other reader has reported its position
                 await asyncio.gather(one.read_batch(timeout=0.2), two.read_batch(timeout=0.2))

@@ -27,7 +27,7 @@ def read(group, name: str, into: list[bytes]) -> None:
                 time.sleep(0.0005)  # so that the node is killed in the middle
 
 
-def test_a_group_outlives_a_node_that_is_killed(tmp_path):
+def test_group_survives_a_killed_node(tmp_path):
     node = RunningNode(tmp_path / "node", "--controller-port", "0", "--store-port", "0").start()
     ports = ["--controller-port", node.controller.rpartition(":")[2], "--store-port", node.store.rpartition(":")[2]]
     try:
