@@ -51,24 +51,24 @@ async def read_checkpoint(index: Index) -> Checkpoint:
 
 async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
     """Bring the state of a new container to the end of its log.  Raises Corrupt (a frame is missing or damaged)."""
-    container.state.next_segment_id = checkpoint.next_segment
-    container.state.applied_frame = checkpoint.frame
+    state, metadata = container.state, container.metadata
+    assert not state.segments, "only a new container may be recovered"
+    state.next_segment_id = checkpoint.next_segment
+    state.applied_frame = checkpoint.frame
     if checkpoint.resolved_from is not None:
         container.resolved_from = checkpoint.resolved_from
-    after = checkpoint.frame
-    state, metadata = container.state, container.metadata
-    expected = after + 1
-    async for frame in container.log.replay(after):
+    expected = checkpoint.frame + 1
+    async for frame in container.log.replay(checkpoint.frame):
         if frame.number != expected:
             raise Corrupt(f"container {container.number}: the log continues with frame {frame.number}, not {expected}")
         expected += 1
         wall_ms, operations = decode_frame(frame.payload)
         for operation in operations:
-            if not isinstance(operation, Append):
+            if not isinstance(operation, Append):  # charged as by `GroupCommit.add`
                 charge = operation_bytes(operation, operation.encode([]))
                 state.dirty.add_operation(charge)
                 state.dirty.operations_applied(charge)
-            if not isinstance(operation, Create):
+            if not isinstance(operation, Create):  # load what the operation refers to, as the checks did
                 segment = await metadata.by_id(operation.segment)
                 if isinstance(operation, Merge):
                     source = await metadata.by_id(operation.source)
