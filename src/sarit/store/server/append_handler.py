@@ -175,6 +175,7 @@ class AppendHandler:
         """The appends that came during the set-up; they are not counted any more."""
         pending, session.pending = session.pending, []
         self.unacked_bytes -= sum(append.length + BLOCK_OVERHEAD_BYTES for append, _ in pending)
+        assert self.unacked_bytes >= 0, self
         return pending
 
     def _end(self, session: WriterSession, missing: str | None) -> None:
@@ -227,6 +228,7 @@ class AppendHandler:
     def refused(self, session: WriterSession, append: Append, error: BaseException) -> None:
         """The append is not stored, or its outcome is unknown."""
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
+        assert self.unacked_bytes >= 0, self
         if self._connection.closed:
             return
         if self._connection.paused:

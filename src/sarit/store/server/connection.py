@@ -306,6 +306,7 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._request_bytes -= self._tasks.pop(task)
+        assert self._request_bytes >= 0, self
         if task.cancelled():
             self.close()  # only the connection's end cancels; otherwise the client would wait for its reply for ever
         elif task.exception() is not None:
