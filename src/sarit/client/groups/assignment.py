@@ -44,8 +44,8 @@ def loads(state: GroupState) -> dict[str, float]:
 
 def rank(state: GroupState, reader: str) -> int:
     """The index of a reader in the order of loads, the largest first."""
-    held = loads(state)
-    return sorted(held, key=lambda other: (-held[other], other)).index(reader)
+    by_reader = loads(state)
+    return sorted(by_reader, key=lambda other: (-by_reader[other], other)).index(reader)
 
 
 def acquire_delay_seconds(state: GroupState, reader: str) -> float:
@@ -83,11 +83,11 @@ def to_acquire(state: GroupState, reader: str) -> list[GroupSegment]:
 def to_release(state: GroupState, reader: str) -> list[GroupSegment]:
     """The segments that a reader should release now."""
     owned = sorted(state.assigned.get(reader, ()), key=lambda segment: _tie_breaker(reader, segment), reverse=True)
-    held = loads(state)
-    if len(owned) < 2 or len(held) < 2:
+    by_reader = loads(state)
+    if len(owned) < 2 or len(by_reader) < 2:
         return []
-    each = held.pop(reader) / len(owned)
-    smallest, free = min(held.values()), len(state.unassigned)
+    each = by_reader.pop(reader) / len(owned)
+    smallest, free = min(by_reader.values()), len(state.unassigned)
     count = 0
     while len(owned) - count >= 2 and each * (len(owned) - count) > smallest + max(1, free + count) + LOAD_TOLERANCE:
         count += 1

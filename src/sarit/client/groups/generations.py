@@ -6,6 +6,7 @@ of its generation is written.  A process may be lost between the two; `adopt_gen
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut, from_text
 from sarit.core.errors import Exists, Invalid
-from sarit.core.limits import MAX_GROUP_CHECKPOINT_SECONDS, MIN_GROUP_CHECKPOINT_SECONDS
+from sarit.core.limits import MAX_GROUP_CHECKPOINT_SECONDS, MIN_GROUP_CHECKPOINT_SECONDS, REQUEST_TIMEOUT_SECONDS
 from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:
@@ -92,14 +93,15 @@ async def create_group(session: Session, name: GroupName, config: GroupConfig) -
         config = replace(config, group_id=session.env.random.bytes(16), generation=0)
     _check_order(config)
     for stream in config.starts:
-        await session.with_retry(lambda stream=stream: session.controller.stream_config(stream), 30.0)  # type: ignore[misc]
-    held = await calls.create(session, name.scope, name.group, config)
-    if set(held.starts) != set(config.starts):
-        raise Exists(f"reader group {name} exists and reads {', '.join(map(str, sorted(held.starts)))}")
+        get_config = functools.partial(session.controller.stream_config, stream)
+        await session.with_retry(get_config, REQUEST_TIMEOUT_SECONDS)
+    in_force = await calls.create(session, name.scope, name.group, config)
+    if set(in_force.starts) != set(config.starts):
+        raise Exists(f"reader group {name} exists and reads {', '.join(map(str, sorted(in_force.starts)))}")
     shared = await SharedState.open(session, name)
     if shared.synchronizer.known:
         return shared, False
-    new = await shared.synchronizer.initialize(codec.encode(await initial(session, held)))
+    new = await shared.synchronizer.initialize(codec.encode(await initial(session, in_force)))
     return shared, new
 
 
@@ -118,9 +120,9 @@ async def initial(session: Session, config: GroupConfig) -> Init:
     """The initial state of a generation.  Raises NotFound (a stream)."""
     start: dict[GroupSegment, int] = {}
     for stream, cut in config.starts.items():
-        held = cut or await session.with_retry(lambda stream=stream: session.controller.head_segments(stream), 30.0)  # type: ignore[misc]
-        found: Cut = held or {}
-        start.update({GroupSegment(stream, segment): offset for segment, offset in sorted(found.items())})
+        get_head = functools.partial(session.controller.head_segments, stream)
+        offsets = cut or await session.with_retry(get_head, REQUEST_TIMEOUT_SECONDS) or {}
+        start.update({GroupSegment(stream, segment): offset for segment, offset in sorted(offsets.items())})
     return Init(config, start, config.end_offsets())
 
 

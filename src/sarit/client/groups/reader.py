@@ -46,12 +46,12 @@ class GroupEvent:
     __slots__ = ("_offsets_before", "_ranges", "event", "offset", "segment")
 
     def __init__(
-        self, event: bytes, segment: GroupSegment, offset: int, held: Mapping[GroupSegment, int], ranges: Ranges
+        self, event: bytes, segment: GroupSegment, offset: int, offsets: Mapping[GroupSegment, int], ranges: Ranges
     ) -> None:
         self.event = event
         self.segment = segment
         self.offset = offset
-        self._offsets_before = held
+        self._offsets_before = offsets
         self._ranges = ranges
 
     def __repr__(self) -> str:
@@ -181,10 +181,10 @@ class GroupReader:
         return await self._windows.at(name, self._shared.state, self._positions())
 
     def _positions(self) -> dict[GroupSegment, int]:
-        held = self._sources.positions()
-        if self._current is not None and self._source is not None and self._source.segment in held:
-            held[self._source.segment] = self._current.position()
-        return held
+        offsets = self._sources.positions()
+        if self._current is not None and self._source is not None and self._source.segment in offsets:
+            offsets[self._source.segment] = self._current.position()
+        return offsets
 
     # -- reading ------------------------------------------------------------------------------------
 

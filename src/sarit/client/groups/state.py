@@ -272,7 +272,7 @@ def _remove_reader(state: GroupState, update: RemoveReader) -> GroupState:
     final = {segment: update.owned.get(segment, offset) for segment, offset in owned.items()}
     return replace(
         state,
-        assigned={other: held for other, held in state.assigned.items() if other != reader},
+        assigned={other: owned for other, owned in state.assigned.items() if other != reader},
         distances={other: distance for other, distance in state.distances.items() if other != reader},
         heartbeats={other: count for other, count in state.heartbeats.items() if other != reader},
         joined={other: at for other, at in state.joined.items() if other != reader},

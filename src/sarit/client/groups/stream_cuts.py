@@ -37,19 +37,19 @@ async def cuts_of(session: Session, positions: Offsets, *, exact: bool = False) 
     streams: dict[StreamName, dict[SegmentId, int]] = {}
     for segment, offset in sorted(positions.items()):
         streams.setdefault(segment.stream, {})[segment.segment] = offset
-    return [await _cut(session, stream, held, exact) for stream, held in streams.items()]
+    return [await _cut(session, stream, offsets, exact) for stream, offsets in streams.items()]
 
 
-async def _cut(session: Session, stream: StreamName, held: dict[SegmentId, int], exact: bool) -> StreamCut:
-    missing, whole = await _missing(session, stream, held)
+async def _cut(session: Session, stream: StreamName, offsets: dict[SegmentId, int], exact: bool) -> StreamCut:
+    missing, whole = await _missing(session, stream, offsets)
     if exact and not (whole and await _none_begun(session, stream, missing)):
         raise Conflict(
             f"the readers are between two scales of {stream}, where no cut exists: try again when they have read on"
         )
-    ended = [*missing, *(segment for segment, offset in held.items() if offset < 0)]
+    ended = [*missing, *(segment for segment, offset in offsets.items() if offset < 0)]
     infos = await segment_infos(session, stream, ended)
-    kept = {segment: offset for segment, offset in held.items() if offset >= 0}
-    return StreamCut(stream, kept | {segment: info.end_offset for segment, info in infos.items()})
+    unfinished = {segment: offset for segment, offset in offsets.items() if offset >= 0}
+    return StreamCut(stream, unfinished | {segment: info.end_offset for segment, info in infos.items()})
 
 
 async def _none_begun(session: Session, stream: StreamName, ended: list[SegmentId]) -> bool:
@@ -62,13 +62,13 @@ async def _none_begun(session: Session, stream: StreamName, ended: list[SegmentI
     return True
 
 
-async def _missing(session: Session, stream: StreamName, held: dict[SegmentId, int]) -> tuple[list[SegmentId], bool]:
+async def _missing(session: Session, stream: StreamName, offsets: dict[SegmentId, int]) -> tuple[list[SegmentId], bool]:
     """The ended segments whose successors wait, and whether all keys are covered with them.
 
     Found by walking from the known segments to their successors, and to the other predecessors of those."""
     ranges = Ranges(session, stream)
-    covered = await ranges.of(held)
-    ahead, seen, found = deque(sorted(held)), set(held), list[SegmentId]()
+    covered = await ranges.of(offsets)
+    ahead, seen, found = deque(sorted(offsets)), set(offsets), list[SegmentId]()
     while ahead and len(seen) < MAX_STEPS and not tiles(covered.values()):
         segment = ahead.popleft()
         for successor in await session.controller.successors(stream, segment):

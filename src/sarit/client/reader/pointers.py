@@ -69,7 +69,7 @@ class EventPointer:
 
 
 async def fetch(session: Session, pointer: EventPointer) -> bytes:
-    """The event at a pointer.  Raises Truncated (it is gone), Invalid (there is no such event), Unavailable."""
+    """The event at a pointer.  Raises Truncated (it was deleted), Invalid (there is no such event), Unavailable."""
     name, end = pointer.stream.segment(pointer.segment), pointer.offset + pointer.length
     try:
         info = await segment_info(session, pointer.stream, pointer.segment)

@@ -31,6 +31,7 @@ from sarit.core.limits import (
     EVENT_HEADER_BYTES,
     MAX_REVISIONED_ENTRY_BYTES,
     NULL_ATTRIBUTE_VALUE,
+    REQUEST_TIMEOUT_SECONDS,
     REVISIONED_READ_BYTES,
 )
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
@@ -96,9 +97,11 @@ class RevisionedStream:
     @classmethod
     async def open(cls, session: Session, stream: StreamName) -> RevisionedStream:
         """The revisioned stream of that name.  Raises NotFound, Invalid (it has several segments)."""
-        found = [r.segment for r in await session.with_retry(lambda: session.controller.current_segments(stream), 30.0)]
+        controller = session.controller
+        active = await session.with_retry(lambda: controller.current_segments(stream), REQUEST_TIMEOUT_SECONDS)
+        found = [each.segment for each in active]
         if not found:  # sealed: it can still be read
-            found = list(await session.with_retry(lambda: session.controller.head_segments(stream), 30.0))
+            found = list(await session.with_retry(lambda: controller.head_segments(stream), REQUEST_TIMEOUT_SECONDS))
         if len(found) != 1:
             raise Invalid(f"{stream} has {len(found)} segments: a revisioned stream has one, and never scales")
         return cls(session, stream, found[0])
@@ -138,28 +141,28 @@ class RevisionedStream:
 
     async def _entries(self, start: Revision, end: int | None) -> AsyncIterator[tuple[Revision, bytes]]:
         """Entries up to `end`, or up to where a read reached the tail."""
-        held, offset, at_tail = bytearray(), start.offset, False
-        while offset < end if end is not None else not at_tail or held:
-            wanted = REVISIONED_READ_BYTES if end is None else min(REVISIONED_READ_BYTES, end - offset - len(held))
-            data, at_tail = await self._read(offset + len(held), wanted)
-            held += data
+        buffered, offset, at_tail = bytearray(), start.offset, False
+        while offset < end if end is not None else not at_tail or buffered:
+            wanted = REVISIONED_READ_BYTES if end is None else min(REVISIONED_READ_BYTES, end - offset - len(buffered))
+            data, at_tail = await self._read(offset + len(buffered), wanted)
+            buffered += data
             at = 0
-            while (length := self._entry_length(held, at, offset)) is not None:
-                value = bytes(held[at + EVENT_HEADER_BYTES : at + length])
+            while (length := self._entry_length(buffered, at, offset)) is not None:
+                value = bytes(buffered[at + EVENT_HEADER_BYTES : at + length])
                 at += length
                 yield Revision(offset + at), value
-            del held[:at]
+            del buffered[:at]
             offset += at
 
-    def _entry_length(self, held: bytearray, at: int, offset: int) -> int | None:
+    def _entry_length(self, buffered: bytearray, at: int, offset: int) -> int | None:
         """The length of the entry at `at`, header included; None while it is not complete."""
-        if len(held) - at < EVENT_HEADER_BYTES:
+        if len(buffered) - at < EVENT_HEADER_BYTES:
             return None
-        kind, length = _HEADER.unpack_from(held, at)
+        kind, length = _HEADER.unpack_from(buffered, at)
         if kind != 0 or not 0 <= length <= MAX_REVISIONED_ENTRY_BYTES:
             raise Corrupt(f"{self._name}: no entry begins at offset {offset + at}")
         whole = EVENT_HEADER_BYTES + int(length)
-        return whole if len(held) - at >= whole else None
+        return whole if len(buffered) - at >= whole else None
 
     async def wait_beyond(self, revision: Revision) -> None:
         """Wait until there may be more than `revision`: an entry, a truncation, a seal, or some seconds have passed."""
@@ -285,5 +288,5 @@ async def open_or_create(session: Session, stream: StreamName) -> RevisionedStre
         return await RevisionedStream.open(session, stream)
     except NotFound:
         config = StreamConfig(ScalingPolicy(min_segments=1), RetentionPolicy(), ())
-        await session.with_retry(lambda: session.controller.create_stream(stream, config), 30.0)
+        await session.with_retry(lambda: session.controller.create_stream(stream, config), REQUEST_TIMEOUT_SECONDS)
         return await RevisionedStream.open(session, stream)

@@ -154,30 +154,24 @@ class StateSynchronizer(Generic[S]):
 
     async def _fetch(self, news: bool = False) -> None:
         """`news`: the caller knows of an entry after the one last applied."""
-        start, whole = (
-            (self._current[1], True) if self._current is not None else (await self._initial_revision(), False)
-        )
+        # Whether `_current` includes everything before `start`.  Invariant: updates are applied to such a state only.
+        complete = self._current is not None
+        start = await self._initial_revision() if self._current is None else self._current[1]
         while True:
             try:
                 read = self.stream.read_news if news else self.stream.read_from
                 async for revision, value in read(start):
                     entry = decode_entry(value)
                     if isinstance(entry, bytes):
-                        self._current, self._initial_offset, whole = (
-                            (self._initial(entry), revision),
-                            revision.offset,
-                            True,
-                        )
-                    elif self._current is not None and whole:
+                        self._current, complete = (self._initial(entry), revision), True
+                        self._initial_offset = revision.offset
+                    elif self._current is not None and complete:
                         self._current = (self._apply_all(self._current[0], revision, entry), revision)
                 break
             except Truncated:
-                start, whole, news = (
-                    await self._initial_revision(),
-                    False,
-                    False,
-                )  # what is held is old: only an initial state follows it
-        if self._current is not None and not whole:
+                # Entries after our state were truncated: only an initial state makes it complete again.
+                start, complete, news = await self._initial_revision(), False, False
+        if self._current is not None and not complete:
             raise Corrupt(
                 f"{self.stream.stream} was truncated, and no initial state follows: it was not compacted first"
             )
