@@ -1,4 +1,4 @@
-"""Events that cannot be processed must neither stop the others nor be lost: they go to a stream of dead letters.
+"""Events that cannot be processed go to a stream of dead letters: they neither stop the others nor get lost.
 
     python examples/dead_letters/letters.py --controller HOST:PORT shop/payments           # process; ends when sealed
     python examples/dead_letters/letters.py --controller HOST:PORT shop/payments --again   # after the bug is fixed
@@ -7,9 +7,9 @@ An event that fails is retried a few times, since the cause may be temporary.  T
 with the reason and its offset, and the position advances only when that is durable.  After a crash an event may be a
 dead letter twice, which its offset shows, but it is never lost.
 
-`--again` processes each dead letter once more.  One that succeeds is dropped, one that fails is appended again; only
-when that is durable the old ones are truncated.  So a letter is processed twice after success only when the program
-dies before that.
+`--again` processes each dead letter once more.  One that succeeds is dropped, and one that fails is appended again.
+When that is durable, the old letters are truncated.  A letter that succeeded is processed again only when the program
+dies before the truncation.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ Orders are `customer,amount`; for each, the customer's running total is written.
 
 * The results of some orders, the reader's position after them and the totals so far are written in *one transaction* of
   the output stream, all or nothing; the newest progress event says where to continue.
-* A commit is decided when the controller has recorded it, and its events appear a little later: a new run must not read
-  its progress in between.  So the id of the transaction is written to a file before the commit, and the next run first
-  makes sure that it has ended: it aborts it or, when that comes too late, waits for its events.
+* A commit is decided when the controller has recorded it.  Its events appear a little later, and a new run must not
+  read its progress in between.  So the program writes the id of the transaction to a file before it commits.  The next
+  run first completes that transaction: it aborts it or, if it was committed already, waits for its events.
 
-Only one run at a time may use an output stream.  The file is all a run needs from the one before.
+Only one run at a time may use an output stream.  The file is all that a run needs from the previous one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Pipeline:
         return processed
 
     def _end_doubt(self) -> None:
-        """Make sure that the last transaction of the last run has ended, and is visible if it was committed."""
+        """Complete the last transaction of the last run; if it was committed, wait until it is visible."""
         if not self._state.exists():
             return
         transaction = self._state.read_text()
@@ -75,7 +75,7 @@ class Pipeline:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self._state)
-        directory = os.open(self._state.parent, os.O_RDONLY)  # so that the name, too, outlives a loss of power
+        directory = os.open(self._state.parent, os.O_RDONLY)  # so that the name survives a power loss, too
         os.fsync(directory)
         os.close(directory)
 

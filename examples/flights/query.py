@@ -34,7 +34,7 @@ def _standard_error_in(log: Path) -> Iterator[None]:
 
 
 def session(log: Path) -> SparkSession:
-    """A local Spark with what the job needs; its messages go to `log`.  Exits with a hint when there is no Java."""
+    """A local Spark with what the job needs; its messages go to `log`.  Exits with a message when there is no Java."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 

@@ -3,8 +3,8 @@
     python examples/iot_scaling/sensors.py --controller HOST:PORT --per-segment 1000 factory/sensors
 
 The scaling policy sets how many events a second one segment should take.  In the morning segments above that rate
-split; at night adjacent segments far below it are merged.  Nobody who writes or reads notices, and the readings of one
-sensor stay in order.  With the usual settings it takes minutes until a stream scales: a short peak is no reason.
+split; at night adjacent segments far below it merge.  Writers and readers need no change, and the readings of one
+sensor stay in order.  With the default settings a stream scales after minutes of load, not after a short peak.
 """
 
 from __future__ import annotations

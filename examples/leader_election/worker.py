@@ -2,13 +2,13 @@
 
     python examples/leader_election/worker.py --controller HOST:PORT --name worker-1 jobs/leader jobs/ledger
 
-Start it several times.  The leader books numbers 1, 2, 3 ... in a ledger; kill it, and the next continues where it
-ended.
+Start it several times.  The leader writes numbers 1, 2, 3 ... to a ledger.  Kill it, and the next leader continues
+there.
 
-* The election says who leads, and gives a token that rises with every change of leader.
-* A worker may be stopped at any moment, for any time, and wake up as a leader that others have replaced.  So the
-  *ledger* checks the token: it takes no entry of a token below the highest it has seen.  Here the ledger is a shared
-  state; with a database, the token would be a column compared in the same transaction.
+* The election decides who leads.  It gives the leader a token that rises with every change of leader.
+* A worker may be suspended at any moment, for any time, and resume when another one leads.  So the *ledger* checks the
+  token: it refuses an entry whose token is lower than the highest it has seen.  Here the ledger is a shared state.
+  With a database, the token would be a column that the same transaction compares.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def work(client: sarit.Client, name: str, election_stream: str, ledger_stream: s
             print(f"{name} leads with token {token}", flush=True)
             entry = json.dumps({"token": token, "by": name}).encode()
             while election.token == token:
-                ledger.update(lambda _, entry=entry: [entry])  # no check of ours can be in time: the ledger checks
+                ledger.update(lambda _, entry=entry: [entry])  # a check here could be outdated: the ledger checks
                 time.sleep(PAUSE_SECONDS)
             print(f"{name} lost the lead", flush=True)
 

@@ -2,10 +2,10 @@
 
     python examples/replay/replay.py --controller HOST:PORT --version 2 site/visits
 
-The application turns visits (`page,milliseconds`) into figures.  Version 1 counts visits per page; version 2 adds their
-mean duration too, also of the visits before it was written.  So it reads the stream from its head, with the same code
-that follows it live, into an output stream of its own, and says when it has caught up with where the tail was at its
-start: the moment to point users to the new output, and to stop the old version.
+The application turns visits (`page,milliseconds`) into figures.  Version 1 counts visits per page.  Version 2 also
+computes their mean duration, for old visits, too.  So it reads the stream from its head, with the same code that
+follows it live, and writes to an output stream of its own.  It prints a line when it has reached the position that was
+the tail at its start.  Then users can switch to the new output, and the old version can stop.
 
 The figures are in memory only, so a restarted version begins again from the head, with an empty output.
 """
@@ -63,7 +63,7 @@ def run(client: sarit.Client, stream: str, version: int, caught_up: Callable[[],
     """Everything in the stream through a version of the application, until the stream is sealed."""
     application = VERSIONS[version]()
     client.create_stream(output_of(stream, version))
-    client.truncate_stream(output_of(stream, version), cut="tail")  # what a run that was killed has left
+    client.truncate_stream(output_of(stream, version), cut="tail")  # what a killed run has written
     now = client.stream_cut_tail(stream)
     with client.writer(output_of(stream, version)) as writer:
 
@@ -77,7 +77,7 @@ def run(client: sarit.Client, stream: str, version: int, caught_up: Callable[[],
                 process(events)
         writer.flush()
         caught_up()
-        with client.reader(stream, start=now) as live:  # exactly where history ended
+        with client.reader(stream, start=now) as live:  # exactly at the end of history
             while events := live.read_events(EVENTS_AT_ONCE):
                 process(events)
 

@@ -1,9 +1,9 @@
-"""A camera records into a byte stream; a player follows it, jumps about in it, and old footage is dropped.
+"""A camera records into a byte stream; a player follows it and seeks in it, and old footage is truncated.
 
     python examples/video_bytes/video.py --controller HOST:PORT --megabytes 256 studio/camera
 
 Both sides hold a few megabytes, however long the recording is.  Frames are made up: a frame can be computed from its
-number, so that the player can tell whether it was given the right bytes.
+number, so the player can check that it got the right bytes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def frame(number: int) -> bytes:
 
 
 def record(client: sarit.Client, stream: str, frames: int) -> None:
-    """Write frames, then seal the stream: the recording is over, also when the camera breaks."""
+    """Write frames, then seal the stream, also after an error: the recording is over."""
     try:
         with client.byte_writer(stream) as writer:
             for number in range(frames):
-                writer.write(frame(number))  # waits by itself when the store is slower than the camera
+                writer.write(frame(number))  # blocks while the store is slower than the camera
     finally:
         client.seal_stream(stream)
 
@@ -47,7 +47,7 @@ def play(client: sarit.Client, stream: str) -> int:
 
 
 def jump(client: sarit.Client, stream: str, frames: int, times: int, first: int = 0) -> None:
-    """Look at some frames here and there."""
+    """Seek to some frames at random positions and check them."""
     rng = random.Random(1)
     with client.byte_reader(stream) as reader:
         for _ in range(times):

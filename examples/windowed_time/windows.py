@@ -4,12 +4,10 @@
 
 Events are `station,minute,value`.  The stream ends when it is sealed; until then the program follows it.
 
-* Each station's writer notes its time (`note_time`).  The controller makes watermarks from the notes of all writers,
-and
-  the reader's time window shows that nothing older than `lower` will arrive.
-* An hour is reported when its end is not later than `lower`, so that it is complete.  A reading that is late against
-its
-  own station's note is the station's mistake; it is counted, not lost silently.
+* Each station's writer notes its time (`note_time`).  The controller makes watermarks from the notes of all writers.
+  The reader's time window shows that nothing older than `lower` will arrive.
+* An hour is reported when its end is not later than `lower`: then it is complete.  A reading that is late against its
+  own station's note is the station's mistake.  It is counted, not dropped silently.
 * A station that ends closes its writer, and does not delay watermarks any more.
 """
 
