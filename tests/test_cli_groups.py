@@ -24,8 +24,8 @@ def test_group_commands(tmp_path):
             for _ in range(3):
                 position = reader.read(10).position
             assert "r1" in sarit(node, "group", "readers", "shop/billing")[0]
-            told = sarit(node, "group", "offline", "shop/billing", "r1", "--position", position.to_bytes().hex())[0]
-            assert told == "reader r1 is offline\n"
+            info = sarit(node, "group", "offline", "shop/billing", "r1", "--position", position.to_bytes().hex())[0]
+            assert info == "reader r1 is offline\n"
             again = sarit(node, "group", "offline", "shop/billing", "r1", "--format", "json")[0]
             assert json.loads(again) == {"reader": "r1", "was_online": False}
         assert "not a position" in sarit(node, "group", "offline", "shop/billing", "r1", "--position", "x", code=2)[1]

@@ -116,9 +116,9 @@ def test_write_failure_is_reported_when_output_is_closed(node):
         write.stdout.close()
         write.stdin.write(b"key:event\n\xff:event\n")
         write.stdin.close()
-        told = write.stderr.read()
+        reported = write.stderr.read()
         assert write.wait(60) == 1
-        assert told == b"sarit: line 2: its key is not UTF-8; the lines before it are written\n"
+        assert reported == b"sarit: line 2: its key is not UTF-8; the lines before it are written\n"
 
 
 def test_interrupted_write_reports_durable_events(node):
@@ -134,12 +134,12 @@ def test_interrupted_write_reports_durable_events(node):
         fed = subprocess.Popen(["yes"], stdout=write.stdin)
         for _ in range(2):  # as a wrapper does
             write.send_signal(signal.SIGINT)
-        told = json.loads(write.stdout.read())
+        reported = json.loads(write.stdout.read())
         assert write.wait(60) == 130
         write.stdin.close()
         fed.kill()
         fed.wait()
-        assert told == {"stream": stream, "events": len(run(node, "read", stream).stdout.splitlines())}
+        assert reported == {"stream": stream, "events": len(run(node, "read", stream).stdout.splitlines())}
 
 
 def test_late_forwarded_interrupt_does_not_change_exit_code():

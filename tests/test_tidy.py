@@ -222,7 +222,7 @@ def test_classes_are_small() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_there_is_no_room_called_utils() -> None:
+def test_there_is_no_module_called_utils() -> None:
     wrong = [str(p.relative_to(ROOT)) for p in _modules("src") if p.stem in {"utils", "util", "helpers", "common"}]
     assert not wrong, "name the module after what it is about: " + ", ".join(wrong)
 

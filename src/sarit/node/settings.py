@@ -75,6 +75,6 @@ class NodeConfig:
                 f"this process may have {descriptors} open files; a node of {self.containers} containers needs "
                 f"{own + _MIN_CONNECTIONS}: raise the limit (ulimit -n), or choose fewer containers"
             )
-        shares = 2 if self.one_port else 1  # with one port, as many again may not have sent a byte yet
-        api = min(self.max_api_connections, left // (2 + shares))
-        return replace(self, max_connections=min(self.max_connections, left - shares * api), max_api_connections=api)
+        portions = 2 if self.one_port else 1  # with one port, as many again may not have sent a byte yet
+        api = min(self.max_api_connections, left // (2 + portions))
+        return replace(self, max_connections=min(self.max_connections, left - portions * api), max_api_connections=api)

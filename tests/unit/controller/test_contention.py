@@ -150,9 +150,9 @@ async def check_transactions(clients, controller, world) -> None:
         assert await state_of(controller, name, txn) in (TxnState.COMMITTED, TxnState.UNKNOWN)
     place = {what: at for at, what in enumerate(moved)}
     for first, second in itertools.permutations(clients.committed, 2):
-        told, asked = clients.order.index(("told", first)), clients.order.index(("asked", second))
+        outcomes, asked = clients.order.index(("told", first)), clients.order.index(("asked", second))
         same = clients.committed[first][0] == clients.committed[second][0] and first >> 96 == second >> 96
-        if same and told < asked:
+        if same and outcomes < asked:
             for a, b in zip(clients.committed[first][1], clients.committed[second][1], strict=False):
                 assert place[a] < place[b], "a later commit was merged first"
 
@@ -186,8 +186,8 @@ def test_one_of_two_concurrent_creations_succeeds():
                     await c.streams.create(NAMES[0], config(segments))
                     return segments
 
-            told = await asyncio.gather(*(create(controllers[at % 2], at + 1) for at in range(4)))
-            (winner,) = [segments for segments in told if segments]
+            outcomes = await asyncio.gather(*(create(controllers[at % 2], at + 1) for at in range(4)))
+            (winner,) = [segments for segments in outcomes if segments]
             assert len(await controllers[0].streams.active(NAMES[0])) == winner, seed
             world.check()
 

@@ -239,9 +239,9 @@ async def die_at(operation, call, after):
     except BaseException as error:
         died = error
     assert died is None or "Crash" in repr(died), died  # alone or in a group
-    for finisher in list(controller.transactions.workers._workers.values()):
+    for worker in list(controller.transactions.workers._workers.values()):
         with suppress(BaseException):
-            await finisher.task
+            await worker.task
     world.arm(Faults())
     second = await world.controller()
     world.check()
@@ -315,12 +315,12 @@ def test_stale_pending_entry_is_removed():
         c = await world.controller()
         await c.scopes.create("s")
         for scope in ("s", "gone"):
-            for hint in (
+            for entry in (
                 keys.pending_group_key(scope, "g"),
                 keys.pending_table_key(scope, "k"),
                 keys.pending_scope_key(scope),
             ):
-                await c.catalog.index_pending(hint)
+                await c.catalog.index_pending(entry)
         await world.sweep(c)
         assert await c.catalog.pending_work() == []
         world.check()

@@ -35,7 +35,7 @@ async def retaining():
     return world, c
 
 
-async def five_looks(world, c):
+async def five_rounds(world, c):
     """A minute between two, with 10 bytes more at each."""
     for number in range(5):
         world.segments.append(segment(0), f"{number}", 10)
@@ -93,7 +93,7 @@ def test_reset_group_protects_its_start_from_retention():
             return GroupRecord(State.ACTIVE, "id", 0, 3000, 30_000, 3, 1, 0, ((STREAM, start),), ((STREAM, ()),))
 
         await c.groups.create("s", "g", group(()))
-        await five_looks(world, c)
+        await five_rounds(world, c)
         await c.groups.record_cut(STREAM, "s/g", 0, "id", {0: 50})
         assert await c.groups.update("s", "g", group(((0, 20),))) == 1
         world.pass_time(3600)
@@ -114,7 +114,7 @@ def test_group_created_during_retention_keeps_its_start(early):
 
     async def main():
         world, c = await retaining()
-        await five_looks(world, c)
+        await five_rounds(world, c)
         record = GroupRecord(State.ACTIVE, "id", 0, 3000, 30_000, 3, 1, 0, ((STREAM, ()),), ((STREAM, ()),))
         promised = []
 
@@ -135,7 +135,7 @@ def test_group_created_during_retention_keeps_its_start(early):
 def test_commits_do_not_starve_retention():
     async def main():
         world, c = await retaining()
-        await five_looks(world, c)
+        await five_rounds(world, c)
 
         async def commits():
             txn, _ = await c.transactions.create(STREAM, LEASE)
@@ -156,15 +156,15 @@ def test_transaction_is_not_aborted_after_successful_ping():
         txn, _ = await c.transactions.create(STREAM, LEASE)
         await c.recovery_sweeper.sweep()
         world.pass_time(LEASE / 1000)
-        told = []
+        outcome = []
 
         async def ping():
-            told.append(await c.transactions.ping(STREAM, txn, LEASE))
+            outcome.append(await c.transactions.ping(STREAM, txn, LEASE))
 
         between(c.recovery_sweeper, "_find", ping, after=True)
         await c.recovery_sweeper.sweep()
         await quiet(c)
-        assert told == [TxnState.OPEN]
+        assert outcome == [TxnState.OPEN]
         assert await c.transactions.state(STREAM, txn) is TxnState.OPEN
         await c.recovery_sweeper.sweep()
         world.pass_time(LEASE / 1000)

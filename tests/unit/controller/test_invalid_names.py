@@ -26,7 +26,7 @@ KEPT = StreamConfig(retention=RetentionPolicy(RetentionType.TIME, 100_000))
 OTHER = StreamName("s", "u")
 
 
-async def watched(c):
+async def maintained(c):
     return [name for name, _ in await c.catalog.maintained_streams(keys.RETENTION_INDEX)]
 
 
@@ -61,7 +61,7 @@ def test_invalid_maintenance_entry_is_removed_and_others_are_processed(caplog):
         await c.streams.create(STREAM, KEPT)
         bad = [TableUpdate(key, b"\x01", NO_VERSION) for key in (b"r/s", b"r/s/t/u", b"r/\xff/t")]
         await c.catalog.tables.update(keys.MAINTENANCE_TABLE, bad)
-        assert await watched(c) == [STREAM]
+        assert await maintained(c) == [STREAM]
         assert list(world.tables.tables[keys.MAINTENANCE_TABLE]) == [keys.maintenance_key(keys.RETENTION_INDEX, STREAM)]
         assert caplog.text.count("removing an entry") == 3
 
@@ -77,19 +77,19 @@ def test_unexpected_error_in_one_stream_does_not_stop_maintenance(kind, caplog):
         for name in (STREAM, OTHER):
             await c.streams.create(name, KEPT)
             await c.catalog.index_for_maintenance(kind, name)
-        looked = []
+        processed = []
 
-        async def look(name):
-            looked.append(name)
+        async def process(name):
+            processed.append(name)
             if name == STREAM:
                 raise KeyError("a bug")
             return True
 
-        c.retention.apply = c.watermarks.advance = look
+        c.retention.apply = c.watermarks.advance = process
         await (
             c.maintenance.run_retention_round() if kind == keys.RETENTION_INDEX else c.maintenance.run_watermark_round()
         )
-        assert looked == [STREAM, OTHER]
+        assert processed == [STREAM, OTHER]
         assert "unexpected error" in caplog.text
 
     run(main())
@@ -102,17 +102,17 @@ def test_blocked_watermark_does_not_block_other_streams():
         await c.scopes.create("s")
         for name in (STREAM, OTHER):
             await c.catalog.index_for_maintenance(keys.WATERMARK_INDEX, name)
-        looked = asyncio.Event()
+        processed = asyncio.Event()
 
-        async def look(name):
+        async def process(name):
             if name == STREAM:
                 await asyncio.Event().wait()
-            looked.set()
+            processed.set()
             return True
 
-        c.watermarks.advance = look
+        c.watermarks.advance = process
         round_ = asyncio.ensure_future(c.maintenance.run_watermark_round())
-        await looked.wait()
+        await processed.wait()
         round_.cancel()
         await asyncio.gather(round_, return_exceptions=True)
 

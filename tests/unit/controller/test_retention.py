@@ -179,8 +179,8 @@ def test_stream_with_policy_stays_in_maintenance_index():
         c = await world.controller()
         await kept_stream(c)
         await c.streams.create(StreamName("s", "u"), StreamConfig())
-        watched = await c.catalog.maintained_streams(keys.RETENTION_INDEX)
-        assert [name for name, _ in watched] == [STREAM]
+        maintained = await c.catalog.maintained_streams(keys.RETENTION_INDEX)
+        assert [name for name, _ in maintained] == [STREAM]
         await c.streams.update(StreamName("s", "u"), BY_SIZE)
         assert len(await c.catalog.maintained_streams(keys.RETENTION_INDEX)) == 2
         await c.streams.update(StreamName("s", "u"), dataclasses.replace(BY_SIZE, retention=RetentionPolicy()))
@@ -188,8 +188,8 @@ def test_stream_with_policy_stays_in_maintenance_index():
         await pass_by(world, c, 60, 0)
         await c.streams.delete(STREAM)
         await pass_by(world, c, 60, 0)
-        watched = await c.catalog.maintained_streams(keys.RETENTION_INDEX)
-        assert [name for name, _ in watched] == [STREAM]  # somebody may be making it anew
+        maintained = await c.catalog.maintained_streams(keys.RETENTION_INDEX)
+        assert [name for name, _ in maintained] == [STREAM]  # somebody may be making it anew
         for _ in range(3):
             await pass_by(world, c, 60, 0)
         assert await c.catalog.maintained_streams(keys.RETENTION_INDEX) == []
@@ -232,9 +232,9 @@ def test_delayed_update_leaves_stream_in_maintenance_index():
             dreams.calls.clear()
             dreams.gate = sleep.gate
             sleeper = asyncio.ensure_future(first.streams.update(STREAM, BY_TIME))
-            waiter = asyncio.ensure_future(sleep.asleep.wait())
+            waiter = asyncio.ensure_future(sleep.suspended.wait())
             await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-            if not sleep.asleep.is_set():
+            if not sleep.suspended.is_set():
                 waiter.cancel()
                 assert call > 3
                 return

@@ -67,11 +67,11 @@ class Sleep:
 
     def __init__(self, call: int) -> None:
         self.call = call
-        self.asleep, self.woken = asyncio.Event(), asyncio.Event()
+        self.suspended, self.woken = asyncio.Event(), asyncio.Event()
 
     async def gate(self, number: int) -> None:
         if number == self.call:
-            self.asleep.set()
+            self.suspended.set()
             await self.woken.wait()
 
 
@@ -103,18 +103,18 @@ async def sleep_at(name: str, call: int) -> bool:
     dreams.calls.clear()
     dreams.gate = sleep.gate
     sleeper = asyncio.ensure_future(act(first, world))
-    waiter = asyncio.ensure_future(sleep.asleep.wait())
+    waiter = asyncio.ensure_future(sleep.suspended.wait())
     await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-    if not sleep.asleep.is_set():
+    if not sleep.suspended.is_set():
         waiter.cancel()
         return False
     second = await world.controller()
     txn = await life_goes_on(second, world)
     sleep.woken.set()
     with suppress(SaritError):
-        told = await sleeper
+        outcome = await sleeper
         if name == "begin":  # who got a transaction can use it
-            assert {s.segment for s in told[1]} <= (await second.streams.epoch(STREAM, 0)).ids
+            assert {s.segment for s in outcome[1]} <= (await second.streams.epoch(STREAM, 0)).ids
     await quiet(first)
     for controller in (first, second):
         await controller.recovery_sweeper.sweep()
@@ -168,9 +168,9 @@ def test_recreated_group_keeps_its_stream():
             dreams.calls.clear()
             dreams.gate = sleep.gate
             sleeper = asyncio.ensure_future(first.groups.delete("s", "g", "id"))
-            waiter = asyncio.ensure_future(sleep.asleep.wait())
+            waiter = asyncio.ensure_future(sleep.suspended.wait())
             await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-            if not sleep.asleep.is_set():
+            if not sleep.suspended.is_set():
                 waiter.cancel()
                 assert call > 5
                 return
@@ -203,7 +203,7 @@ def test_segment_numbers_continue_after_a_stale_read():
         dreams.calls.clear()
         dreams.gate = sleep.gate
         sleeper = asyncio.ensure_future(first.streams.create(STREAM, config(1)))
-        await sleep.asleep.wait()
+        await sleep.suspended.wait()
         assert [call.split()[0] for call in dreams.calls] == ["tables.get", "tables.get"]
         second = await world.controller()
         await second.streams.create(STREAM, config(3))
@@ -229,9 +229,9 @@ def test_scope_with_concurrent_creation_keeps_its_numbers():
             dreams.calls.clear()
             dreams.gate = sleep.gate
             sleeper = asyncio.ensure_future(first.scopes.delete("s"))
-            waiter = asyncio.ensure_future(sleep.asleep.wait())
+            waiter = asyncio.ensure_future(sleep.suspended.wait())
             await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-            if not sleep.asleep.is_set():
+            if not sleep.suspended.is_set():
                 waiter.cancel()
                 assert refused > 3
                 return
@@ -264,9 +264,9 @@ def test_delayed_controller_leaves_no_records_of_a_deleted_stream(name):
             dreams.calls.clear()
             dreams.gate = sleep.gate
             sleeper = asyncio.ensure_future(OPERATIONS[name].act(first, world))
-            waiter = asyncio.ensure_future(sleep.asleep.wait())
+            waiter = asyncio.ensure_future(sleep.suspended.wait())
             await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-            if not sleep.asleep.is_set():
+            if not sleep.suspended.is_set():
                 waiter.cancel()
                 assert call > 3
                 return

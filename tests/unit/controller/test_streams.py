@@ -82,13 +82,13 @@ def test_successors_are_known_before_any_segment_is_sealed():
         other = await world.controller(Faults())
         sealed = []
 
-        def look(number, call):
+        def scan_once(number, call):
             if call.startswith("segments.seal"):
                 sealed.append(call.split()[1])
                 record = codec.decode_stream(world.scopes()["s"][b"s/t"])
                 assert packed(2, 1) in known_segments(record.epochs)
 
-        world.arm(Faults(before=look))
+        world.arm(Faults(before=scan_once))
         c = await world.controller()
         await c.streams.scale(STREAM, [packed(1)], halves(0.5, 1.0))
         assert sealed == [segment(1)]

@@ -61,12 +61,12 @@ def test_commit_order_holds_for_decisions_during_a_scan():
     async def main():
         world, c = await prepared(1)
         first = await begin(world, c, "first")
-        right, looks = c.catalog.tables.scan, []
+        right, reads = c.catalog.tables.scan, []
 
         async def scan(table, start, end, limit):
             rows = await right(table, start, end, limit)
-            if start == keys.of_stream(STREAM.stream, keys.LIVE) and rows and not looks:
-                looks.append(start)
+            if start == keys.of_stream(STREAM.stream, keys.LIVE) and rows and not reads:
+                reads.append(start)
                 await c.transactions.commit(STREAM, first, "", 1)
                 while (second := await begin(world, c, "second")) < first:
                     await c.transactions.abort(STREAM, second)
@@ -76,7 +76,7 @@ def test_commit_order_holds_for_decisions_during_a_scan():
         c.catalog.tables.scan = scan
         c.transactions.schedule_completion(STREAM)
         await quiet(c)
-        assert looks
+        assert reads
         assert parts(world, segment(0)) == ["first", "second"]
         world.check()
 

@@ -6,21 +6,21 @@ from sarit.core.coverage_probes import coverage_probe, listening
 
 
 def test_probes_reach_listeners() -> None:
-    heard: list[str] = []
+    reached: list[str] = []
     coverage_probe("before")
-    with listening(heard.append):
+    with listening(reached.append):
         coverage_probe("here")
-        with listening(heard.append):
+        with listening(reached.append):
             coverage_probe("twice")
     coverage_probe("after")
-    assert heard == ["here", "twice", "twice"]
+    assert reached == ["here", "twice", "twice"]
 
 
 def test_listening_ends_with_an_error_too() -> None:
-    heard: list[str] = []
+    reached: list[str] = []
     try:
-        with listening(heard.append):
+        with listening(reached.append):
             raise ValueError
     except ValueError:
         coverage_probe("after")
-    assert not heard
+    assert not reached

@@ -19,7 +19,7 @@ def rates(two, five, ten, twenty, age=FOREVER):
 
 
 @pytest.mark.parametrize(
-    ("measured", "wish"),
+    ("measured", "advice"),
     [
         (rates(501, 0, 0, 0), ScaleAdvice.SPLIT),
         (rates(500, 200, 100, 100), ScaleAdvice.NONE),
@@ -32,8 +32,8 @@ def rates(two, five, ten, twenty, age=FOREVER):
         (rates(0, 0, 0, 0), ScaleAdvice.MERGE),
     ],
 )
-def test_rates_against_a_target_of_100(measured, wish):
-    assert scale_advice(EVENTS, measured, TIMES) is wish
+def test_rates_against_a_target_of_100(measured, advice):
+    assert scale_advice(EVENTS, measured, TIMES) is advice
 
 
 def test_rate_window_counts_after_it_was_measured_whole():

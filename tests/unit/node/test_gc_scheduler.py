@@ -19,36 +19,36 @@ class Held:
 
 
 @pytest.fixture
-def looked():
-    """(generation, objects gone through) of each look; what tests change is put back."""
+def collected():
+    """(generation, objects traversed) of each collection; the settings are restored."""
     found: list[tuple[int, int]] = []
 
-    def look(phase: str, info: dict[str, int]) -> None:
+    def collect(phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             generation = info["generation"]
             found.append((generation, sum(len(gc.get_objects(young)) for young in range(generation + 1))))
 
     before = gc.get_threshold()
-    gc.callbacks.append(look)
+    gc.callbacks.append(collect)
     yield found
-    gc.callbacks.remove(look)
+    gc.callbacks.remove(collect)
     gc.set_threshold(*before)
     gc.unfreeze()
 
 
 @pytest.fixture
-def looks_often(monkeypatch):
-    """Looks come in each millisecond, however long they take."""
+def collects_often(monkeypatch):
+    """Collections every millisecond, however long they take."""
     monkeypatch.setattr(gc_scheduler, "GC_INTERVAL_SECONDS", 0.001)
     monkeypatch.setattr(gc_scheduler, "GC_INTERVAL_FACTOR", 0)
 
 
-@pytest.mark.usefixtures("looks_often")
-def test_freed_objects_do_not_delay_collections(looked):
+@pytest.mark.usefixtures("collects_often")
+def test_freed_objects_do_not_delay_collections(collected):
     async def main() -> list[Held]:
         old, young = [Held() for _ in range(50 * TURN)], []
         GcScheduler().start()
-        looked.clear()
+        collected.clear()
         for _ in range(50):
             young += [Held() for _ in range(TURN)]
             del old[-TURN:]
@@ -56,12 +56,12 @@ def test_freed_objects_do_not_delay_collections(looked):
         return young
 
     assert len(asyncio.run(main())) == 50 * TURN
-    assert len(looked) > 10
-    assert max(objects for _, objects in looked) < 20 * TURN
+    assert len(collected) > 10
+    assert max(objects for _, objects in collected) < 20 * TURN
 
 
-@pytest.mark.usefixtures("looks_often")
-def test_old_garbage_is_collected_by_a_full_collection(looked, monkeypatch):
+@pytest.mark.usefixtures("collects_often")
+def test_old_garbage_is_collected_by_a_full_collection(collected, monkeypatch):
     monkeypatch.setattr(gc_scheduler, "FULL_GC_OBJECTS", 10 * TURN)
 
     async def main() -> None:
@@ -70,12 +70,12 @@ def test_old_garbage_is_collected_by_a_full_collection(looked, monkeypatch):
         one.itself = one
         gone = weakref.ref(one)
         await asyncio.sleep(0.01)
-        looked.clear()
+        collected.clear()
         del one
         held = [Held() for _ in range(TURN)]
         await asyncio.sleep(0.01)
         assert gone() is not None
-        assert {generation for generation, _ in looked} == {1}
+        assert {generation for generation, _ in collected} == {1}
         while gone() is not None:
             held += [Held() for _ in range(TURN)]
             await asyncio.sleep(0.002)

@@ -11,24 +11,24 @@ class Held:
 
 
 def test_collections_traverse_few_objects():
-    looked: list[int] = []
+    collected: list[int] = []
 
-    def look(phase: str, info: dict[str, int]) -> None:
+    def collect(phase: str, info: dict[str, int]) -> None:
         if phase == "start":
-            looked.append(sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1)))
+            collected.append(sum(len(gc.get_objects(generation)) for generation in range(info["generation"] + 1)))
 
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.callbacks.append(look)
+    gc.callbacks.append(collect)
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         held = [Held() for _ in range(20 * GC_THRESHOLDS[0])]
-        assert len(looked) >= 15
-        assert max(looked) < 2.5 * GC_THRESHOLDS[0]
+        assert len(collected) >= 15
+        assert max(collected) < 2.5 * GC_THRESHOLDS[0]
     finally:
         gc.set_threshold(*before)
-        gc.callbacks.remove(look)
+        gc.callbacks.remove(collect)
         gc.unfreeze()
     assert held
 

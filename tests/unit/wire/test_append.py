@@ -167,13 +167,13 @@ def _java_blocks(events, size, chance):
             block += events[at]
             at, count = at + 1, count + 1
         whole = len(block)
-        room = size - whole
+        space = size - whole
         if at < len(events) and (chance.random() < 0.7 or not count):
-            block += w.encode(w.PartialEvent(events[at][:room]))
-            end = events[at][room:]
+            block += w.encode(w.PartialEvent(events[at][:space]))
+            end = events[at][space:]
             at, count = at + 1, count + 1
-        elif room or chance.random() < 0.5:
-            block += w.encode(w.Padding(bytes(room)))
+        elif space or chance.random() < 0.5:
+            block += w.encode(w.Padding(bytes(space)))
         number += count
         frames.append((_block(block), _end(end, whole=whole, events=count, last=number)))
     return frames

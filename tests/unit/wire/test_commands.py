@@ -113,8 +113,8 @@ STRATEGIES = {
 
 
 def _any(made):
-    hints = typing.get_type_hints(made, include_extras=True)
-    return st.builds(made, *(STRATEGIES[id(_codec(hints[field.name]))] for field in dataclasses.fields(made)))
+    annotations = typing.get_type_hints(made, include_extras=True)
+    return st.builds(made, *(STRATEGIES[id(_codec(annotations[field.name]))] for field in dataclasses.fields(made)))
 
 
 anything = st.sampled_from(sorted(w.CODES)).flatmap(lambda code: _any(w.CODES[code]))
@@ -217,10 +217,10 @@ def test_the_longest_string_and_the_longest_frame():
 
 @pytest.mark.parametrize("letter", ["x", "é", "\0", "日", "\U0001f40d"])
 def test_long_messages_are_clipped(letter):
-    told = w.ErrorMessage(7, "a", letter * 70_000, 0)
-    heard = w.decode(61, w.encode(told)[8:]).message
-    assert heard
-    assert told.message.startswith(heard)
+    sent = w.ErrorMessage(7, "a", letter * 70_000, 0)
+    received = w.decode(61, w.encode(sent)[8:]).message
+    assert received
+    assert sent.message.startswith(received)
 
 
 def test_large_data_is_not_copied():

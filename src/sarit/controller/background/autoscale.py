@@ -43,10 +43,10 @@ class AutoScale:
     def __repr__(self) -> str:
         return f"<AutoScale, {len(self._requests)} requests>"
 
-    def request(self, segment: str, wish: ScaleAdvice) -> None:
+    def request(self, segment: str, advice: ScaleAdvice) -> None:
         """A store requests scaling for a segment.  Never waits."""
         if len(self._requests) < MAX_SCALE_REQUESTS:
-            self._requests[segment] = wish
+            self._requests[segment] = advice
             self._wake.set()
 
     async def run(self) -> None:

@@ -93,9 +93,9 @@ class RecoverySweeper:
             if key not in alive:
                 del self._seen[key]
 
-    async def _recover(self, entry: tuple[bytes, int], look: Callable[[bytes, int], Awaitable[None]]) -> None:
+    async def _recover(self, entry: tuple[bytes, int], recover: Callable[[bytes, int], Awaitable[None]]) -> None:
         try:
-            await look(*entry)
+            await recover(*entry)
         except SaritError as error:
             _log.warning("%s cannot be completed yet: %s", _text(entry[0]), error)
         except Exception:  # the other entries go on

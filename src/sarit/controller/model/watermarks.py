@@ -1,13 +1,13 @@
-"""Watermarks, decided; and their bytes.
+"""Decisions on watermarks, and their bytes.
 
-A writer notes from time to time: "I have written everything up to this time, and stand here".  A watermark says of a
-cut: whoever has read up to it has everything of the writers before `lower`; `upper` is the latest time they had noted
-(events before the cut may be later, of a writer that went on before another's note).  It is made when every writer that
-counts has noted a time above the last watermark's: `lower` is the least of these times, `upper` the highest, the cut
-the upper bound of their positions and of the cut before.
+A writer notes periodically: "I have written everything up to this time, and my position is this".  A watermark states
+about a cut: a reader that has read up to it has all events of the writers before the time `lower`.  `upper` is the
+latest time noted so far; events before the cut may be later, if a writer went on before another one's note.  A watermark
+is made when every active writer has noted a time above that of the last watermark: `lower` is the least of these times,
+`upper` the highest, and the cut the upper bound of their positions and of the cut before.
 
-A writer counts while it makes progress.  One that does not holds all back for the stream's time-out, and is forgotten
-then; one that was removed has its last position taken in first.  Time-outs are told by who looks, by its own
+A writer is active while it makes progress.  An idle writer delays all watermarks for the timeout of the stream and is
+then removed.  The last position of a removed writer is included first.  Each controller measures timeouts by its own
 monotonic clock.
 
 Entry of the mark stream `_MARK<stream>` (naming.md par. 4 and 5; the golden bytes are in the tests):

@@ -151,9 +151,9 @@ def command(code: int) -> Callable[[type[C]], type[C]]:
 
     def register(table: type[C]) -> type[C]:
         made = dataclass(frozen=True, slots=True)(table)
-        hints = get_type_hints(made, include_extras=True)
+        annotations = get_type_hints(made, include_extras=True)
         columns = fields(made)  # type: ignore[arg-type]
-        codecs = [(hints[field.name].__metadata__[0], field.default is not MISSING) for field in columns]
+        codecs = [(annotations[field.name].__metadata__[0], field.default is not MISSING) for field in columns]
         assert code not in CODES, f"two commands have the code {code}"
         made.code = code
         CODES[code] = made

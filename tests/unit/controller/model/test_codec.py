@@ -102,7 +102,7 @@ def test_a_record_comes_back_as_it_was(kind, data):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-def test_damage_is_told_never_guessed_at(kind, data):
+def test_damage_is_reported_and_never_guessed_at(kind, data):
     strategy, encode, decode = KINDS[kind]
     stored = encode(data.draw(strategy))
     for bad in (b"", b"\x02" + stored[1:], stored + b"\0", stored[: data.draw(st.integers(0, len(stored) - 1))]):

@@ -84,7 +84,7 @@ def test_cuts_are_taken_when_something_came():
     assert not retention.is_due(by_size(1001), last, TAIL)
 
 
-def test_looks_are_as_far_apart_as_the_limit_is_long():
+def test_interval_of_evaluations_grows_with_the_limit():
     times = retention.RetentionTimes(60, 1800)
     assert times.wait(by_size(1)) == 60
     assert times.wait(by_time(1000)) == 60

@@ -57,9 +57,9 @@ class Stream(RuleBasedStateMachine):
     @initialize(count=st.integers(1, 4), first=st.integers(0, 5))
     def create(self, count, first):
         self.record = streams.create(StreamConfig(ScalingPolicy(min_segments=count)), first, 0)
-        self.look()
+        self.record_epochs()
 
-    def look(self):
+    def record_epochs(self):
         """Every epoch there was."""
         for epoch in self.record.epochs:
             if not self.epochs or epoch.number > self.epochs[-1].number:
@@ -191,7 +191,7 @@ class Stream(RuleBasedStateMachine):
                 self.carry_out(effect)
         self.record = step.then
         self.ended(step.committed)
-        self.look()
+        self.record_epochs()
 
     def ended(self, txns):
         for txn in txns:
