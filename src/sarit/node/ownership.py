@@ -153,8 +153,8 @@ async def _claim_start(files: Files, directory: str, storage: ChunkStorage, toke
         known = decode_tokens(_read(files, path)) if files.exists(path) else []
     except Corrupt as error:
         raise Invalid(
-            f"{path} is damaged ({error}): a copy of this directory cannot be distinguished from it; if no copy is in use, "
-            "delete this file and the chunks node/start-* of long-term storage, and start again"
+            f"{path} is damaged ({error}), and a copy of this directory cannot be recognized: if there is none "
+            "in use, delete this file, and the chunks node/start-* of long-term storage, and start again"
         ) from None
     tokens = next_tokens(known, await newest_token(storage), token)
     # The file first: after a crash in between, this directory must know every token that it may have written.

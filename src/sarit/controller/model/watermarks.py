@@ -2,9 +2,10 @@
 
 A writer notes periodically: "I have written everything up to this time, and my position is this".  A watermark states
 about a cut: a reader that has read up to it has all events of the writers before the time `lower`.  `upper` is the
-latest time noted so far; events before the cut may be later, if a writer went on before another one's note.  A watermark
-is made when every active writer has noted a time above that of the last watermark: `lower` is the least of these times,
-`upper` the highest, and the cut the upper bound of their positions and of the cut before.
+latest time noted so far; events before the cut may be later, if a writer went on before another one's note.
+
+A watermark is made when every active writer has noted a time above that of the last watermark: `lower` is the least of
+these times, `upper` the highest, and the cut the upper bound of their positions and of the cut before.
 
 A writer is active while it makes progress.  An idle writer delays all watermarks for the timeout of the stream and is
 then removed.  The last position of a removed writer is included first.  Each controller measures timeouts by its own
