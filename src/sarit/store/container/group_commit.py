@@ -28,8 +28,14 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
 from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAMES_IN_FLIGHT
-from sarit.store.container.dirty_bytes import operation_bytes
-from sarit.store.container.operations import FORMAT_VERSION, FRAME_HEADER, MAX_OPERATION_BYTES, Append, Operation
+from sarit.store.container.operations import (
+    FORMAT_VERSION,
+    FRAME_HEADER,
+    MAX_OPERATION_BYTES,
+    Append,
+    Operation,
+    operation_charge,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +59,7 @@ class FrameBatch:
         self.wall_ms = 0
         self.parts: list[Buffer] = [b""]
         self.bytes = FRAME_HEADER.size
-        # The charge of its operations other than appends (`dirty_bytes.py`).
+        # The charge of its operations other than appends (`operation_charge`).
         self.charged_bytes = 0
         self.operations: list[Operation] = []
         self.done: list[Done | None] = []
@@ -115,7 +121,7 @@ class GroupCommit:
             frame = self._start_overflow_batch(frame, parts)
         frame.bytes += size
         if not isinstance(operation, Append):
-            charge = operation_bytes(operation, size)
+            charge = operation_charge(operation, size)
             frame.charged_bytes += charge
             self._state.dirty.add_operation(charge)
         frame.operations.append(operation)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import MAX_FRAME_BYTES
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES, MAX_FRAME_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -312,3 +312,9 @@ def _decode_table(view: memoryview, at: int) -> tuple[UpdateTable, int]:
             at += value_size
         entries.append(Entry(key, value, version))
     return UpdateTable(segment, length, live, tuple(entries)), at
+
+
+def operation_charge(operation: Operation, encoded_bytes: int) -> int:
+    """Bytes of memory that an operation other than an append is charged: each table entry costs about a block."""
+    entries = len(operation.entries) if isinstance(operation, UpdateTable) else 1
+    return encoded_bytes + max(entries, 1) * BLOCK_OVERHEAD_BYTES

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from sarit.core.errors import Corrupt, NotFound
 from sarit.core.names import is_transient
 from sarit.index import keys
-from sarit.store.container.dirty_bytes import operation_bytes
-from sarit.store.container.operations import Append, Create, Merge, SetAttributes, decode_frame
+from sarit.store.container.operations import Append, Create, Merge, SetAttributes, decode_frame, operation_charge
 
 if TYPE_CHECKING:
     from sarit.index.port import Index
@@ -65,7 +64,7 @@ async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
         wall_ms, operations = decode_frame(frame.payload)
         for operation in operations:
             if not isinstance(operation, Append):  # charged as by `GroupCommit.add`
-                charge = operation_bytes(operation, operation.encode([]))
+                charge = operation_charge(operation, operation.encode([]))
                 state.dirty.add_operation(charge)
                 state.dirty.operations_applied(charge)
             if not isinstance(operation, Create):  # load what the operation refers to, as the checks did

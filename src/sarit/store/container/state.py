@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, assert_never
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE, TABLE_ENTRY_HEADER_BYTES
-from sarit.store.container.dirty_bytes import DirtyBytes
 from sarit.store.container.operations import (
     Append,
     Create,
@@ -39,6 +38,7 @@ from sarit.store.container.operations import (
     UpdateTable,
 )
 from sarit.store.container.segment import Attribute, Block, Segment, copy_segment
+from sarit.store.flow_control.memory_budget import DirtyBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

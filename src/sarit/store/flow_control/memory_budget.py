@@ -19,25 +19,83 @@ from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
+from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-class MemoryUser(Protocol):
-    """The live counters of one container, in bytes."""
+class DirtyBytes:
+    """The counters of one container: its charge on the budget.  What `add_block` adds, `remove_block` takes off, once.
 
-    @property
-    def append_bytes(self) -> int:
-        """Bytes of appends that no chunk holds yet."""
+    Appends have two counts.  `append_bytes` is what chunks will hold; the flusher is triggered by it.
+    `charged_bytes` is what memory holds for them; appends are throttled by it.  A block of few bytes costs many
+    times as much as its payload.  All other operations count by their encoded size plus the overhead of one block for
+    each entry, from when they are accepted until a checkpoint that covers them is committed."""
 
-    @property
-    def charged_bytes(self) -> int:
-        """Memory held for them, and for the other operations that no checkpoint covers."""
+    __slots__ = (
+        "_applied_operation_bytes",
+        "append_blocks",
+        "append_bytes",
+        "charged_bytes",
+        "operation_bytes",
+        "written_bytes",
+    )
 
-    @property
-    def written_bytes(self) -> int:
-        """Memory held for bytes that are in chunks, until their checkpoint is committed."""
+    def __init__(self) -> None:
+        self.append_bytes = 0
+        self.append_blocks = 0
+        # Memory held for blocks that are in chunks already, until the checkpoint of their segment is committed.
+        self.written_bytes = 0
+        self.operation_bytes = 0
+        # Memory held for all of it: the container's charge on the memory budget.  A counter, not a sum: it is read
+        # twice for each append.
+        self.charged_bytes = 0
+        self._applied_operation_bytes = 0
+
+    def __repr__(self) -> str:
+        return f"<DirtyBytes of {self.append_blocks} blocks: {self.append_bytes}, operations: {self.operation_bytes}>"
+
+    def add_block(self, length: int) -> None:
+        """Bytes that no chunk holds were accepted; an append of 0 bytes makes no block."""
+        if length:
+            self.append_bytes += length
+            self.append_blocks += 1
+            self.charged_bytes += length + BLOCK_OVERHEAD_BYTES
+
+    def remove_block(self, length: int) -> None:
+        """A block is in a chunk or in the index, or nobody will read it again."""
+        self.append_bytes -= length
+        self.append_blocks -= 1
+        self.charged_bytes -= length + BLOCK_OVERHEAD_BYTES
+        assert self.append_bytes >= 0, self  # with `add_block`: each block is counted once and taken off once
+
+    def add_operation(self, charged_bytes: int) -> None:
+        """An operation other than an append was accepted."""
+        self.operation_bytes += charged_bytes
+        self.charged_bytes += charged_bytes
+
+    def operations_applied(self, charged_bytes: int) -> None:
+        """Operations of so many bytes are applied: the next checkpoint covers them."""
+        self._applied_operation_bytes += charged_bytes
+
+    def check(self) -> None:
+        """Assert that the charge is the sum of its parts."""
+        blocks = self.append_bytes + self.append_blocks * BLOCK_OVERHEAD_BYTES
+        assert self.charged_bytes == blocks + self.operation_bytes, self
+
+    def begin_checkpoint(self) -> int:
+        """The operation bytes that this checkpoint covers; pass them to `end_checkpoint`."""
+        covered, self._applied_operation_bytes = self._applied_operation_bytes, 0
+        return covered
+
+    def end_checkpoint(self, covered: int) -> None:
+        """The checkpoint is committed."""
+        assert 0 <= covered <= self.operation_bytes, (covered, self)
+        self.check()
+        self.operation_bytes -= covered
+        self.charged_bytes -= covered
+        self.written_bytes = 0
 
 
 class CacheEntry(Protocol):
@@ -73,7 +131,7 @@ class MemoryBudget:
         # Memory held for dirty bytes, over all containers, as of their last reports.
         self.charged_bytes = 0
         self._charged: dict[int, int] = {}
-        self._users: dict[int, MemoryUser] = {}
+        self._users: dict[int, DirtyBytes] = {}
         self._cache: deque[CacheEntry] = deque()
 
     def __repr__(self) -> str:
@@ -121,7 +179,7 @@ class MemoryBudget:
         """As `notify_below_append_limit`, for the control limit."""
         self._below_control_limit[callback] = None
 
-    def report(self, container: int, user: MemoryUser) -> None:
+    def report(self, container: int, user: DirtyBytes) -> None:
         """The charge of a container has changed."""
         charged = user.charged_bytes
         change = charged - self._charged.get(container, 0)

@@ -4,8 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 from sarit.core.limits import MIB, MIN_FLUSH_BYTES_PER_SECOND
-from sarit.store.container.dirty_bytes import DirtyBytes
-from sarit.store.flow_control.memory_budget import MemoryBudget
+from sarit.store.flow_control.memory_budget import DirtyBytes, MemoryBudget
 from sarit.store.flow_control.write_limiter import FlushRateLimiter
 
 
