@@ -123,7 +123,11 @@ DECODERS: Final[dict[str, tuple[Callable[[bytes], object], tuple[type[Exception]
         (controller_watermarks.encode(_MARK),),
     ),
     "mark_entries": (_mark_entries, (Corrupt,), (controller_watermarks.encode_entry(_MARK) * 2,)),
-    "membership_list": (_membership, (Corrupt,), (membership_list.encode(membership_list.MembershipList(1000, 1, {}, {})),)),
+    "membership_list": (
+        _membership,
+        (Corrupt,),
+        (membership_list.encode(membership_list.MembershipList(1000, 1, {}, {})),),
+    ),
     "membership_update": (
         _membership_update,
         (Corrupt,),

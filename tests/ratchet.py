@@ -6,24 +6,9 @@ from typing import Final
 
 # Literal constants in seconds, bytes or milliseconds outside `core/limits.py` and `node/settings.py`, by file.
 LITERALS: Final[dict[str, int]] = {
-    "src/sarit/client/groups/assignment.py": 3,
-    "src/sarit/client/groups/generations.py": 2,
-    "src/sarit/client/groups/group.py": 2,
-    "src/sarit/client/groups/heartbeat.py": 5,
-    "src/sarit/client/groups/member.py": 1,
-    "src/sarit/client/groups/sources.py": 1,
-    "src/sarit/client/groups/values.py": 1,
-    "src/sarit/client/reader/fetch.py": 2,
-    "src/sarit/client/reader/reader.py": 1,
-    "src/sarit/client/sync/configuration.py": 1,
-    "src/sarit/client/sync/membership.py": 4,
-    "src/sarit/client/sync/revisioned.py": 1,
-    "src/sarit/client/sync/synchronizer.py": 3,
-    "src/sarit/client/tables/changes.py": 3,
     "src/sarit/controller/keys.py": 1,
     "src/sarit/index/keys.py": 2,
     "src/sarit/log/records.py": 3,
-    "src/sarit/spark/options.py": 1,
     "src/sarit/storage/incoming.py": 1,
     "src/sarit/storage/names.py": 2,
 }

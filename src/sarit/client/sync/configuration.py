@@ -106,7 +106,7 @@ class SharedConfiguration:
 
     @property
     def version(self) -> int:
-        """Rises with every change, and sometimes without one; equal versions mean equal settings in every process."""
+        """Rises with every change, and may rise without one; equal versions mean equal settings in every process."""
         return self._shared.revision.offset
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -1,9 +1,9 @@
 """Which members have failed (pure), judged by the observer's own clock alone.
 
 Clocks of different machines are not compared.  An observer sees heartbeat counts: a member whose count rises is
-alive.  A member's silence is the time over which the observer *observed* and saw no rise: of the pause between two
-observations at most half a lease counts.  So an observer that was stopped or cut off itself does not remove everybody
-who was cut off with it.
+alive.  The idle time of a member is the time over which the observer *observed* and saw no rise: of the pause between
+two observations at most half a lease counts.  So an observer that was stopped or cut off itself does not remove
+everybody who was cut off with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FailureDetector(Generic[K]):
     def __init__(self, lease_seconds: float) -> None:
         self._lease_seconds = lease_seconds
         self._observed_at: float | None = None
-        self._observed: dict[K, tuple[int, float]] = {}  # member -> (heartbeats, seconds of silence)
+        self._observed: dict[K, tuple[int, float]] = {}  # member -> (heartbeats, idle seconds)
 
     def observe(self, heartbeats: Mapping[K, int], now: float) -> dict[K, int]:
         """Record the counts as of now; the members silent for a whole lease, with the count they stopped at."""

@@ -53,10 +53,10 @@ def consumed(state, turns: int = 40):
         moved += sum(len(set(state.assigned[r]) - set(before[r])) for r in state.readers)
         if {r: set(o) for r, o in before.items()} == {r: set(o) for r, o in state.assigned.items()}:
             return state, moved
-    raise AssertionError(f"a storm: {shares(state)}")
+    raise AssertionError(f"segments keep moving: {segment_counts(state)}")
 
 
-def shares(state) -> list[int]:
+def segment_counts(state) -> list[int]:
     return sorted(map(len, state.assigned.values()))
 
 
@@ -64,7 +64,7 @@ def shares(state) -> list[int]:
 @settings(max_examples=100, deadline=None)
 def test_assignment_becomes_stable_and_even(segments, readers, random):
     state, _ = consumed(group(segments, readers))
-    assert shares(state)[-1] - shares(state)[0] <= 1
+    assert segment_counts(state)[-1] - segment_counts(state)[0] <= 1
     for number in range(4):
         if len(state.readers) > 1 and random.random() < 0.5:
             lost = random.choice(state.readers)
@@ -73,8 +73,8 @@ def test_assignment_becomes_stable_and_even(segments, readers, random):
             assert moved <= owned + 2 * len(state.readers), "more moved than was lost"
         else:
             state, _ = consumed(apply(state, AddReader(f"new{number}")))
-        assert shares(state)[-1] - shares(state)[0] <= 1
-        assert sum(shares(state)) == segments
+        assert segment_counts(state)[-1] - segment_counts(state)[0] <= 1
+        assert sum(segment_counts(state)) == segments
 
 
 def test_new_reader_acquires_its_half_in_one_round():
@@ -88,7 +88,7 @@ def test_new_reader_acquires_its_half_in_one_round():
 
 def test_difference_of_one_segment_moves_nothing():
     state, _ = consumed(group(3, 2))
-    assert shares(state) == [1, 2]
+    assert segment_counts(state) == [1, 2]
     assert not any(assignment.to_release(state, reader) for reader in state.readers)
     # Nor when readers reported at different moments (Java's readers report the time of day).
     for number, reader in enumerate(state.readers):

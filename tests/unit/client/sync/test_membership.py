@@ -133,7 +133,7 @@ async def test_leaders_succeed_with_rising_tokens(made) -> None:
 
 @on_node
 async def test_isolated_leader_stops_before_the_next_begins(made) -> None:
-    """Watched by the same clock: the moments at which each finds itself leading do not overlap."""
+    """Observed by the same clock: the moments at which each finds itself leading do not overlap."""
     clock = asyncio.get_running_loop().time
     async with process(made) as other:
         one = await made.client.coordination.leader_election("s/leader", "one", lease_seconds=LEASE)
@@ -162,8 +162,9 @@ async def test_isolated_leader_stops_before_the_next_begins(made) -> None:
 
 @on_node
 async def test_many_candidates_have_one_leader_through_lost_connections(made) -> None:
-    crowd = [await made.client.coordination.leader_election("s/leader", f"c{n}", lease_seconds=LEASE) for n in range(5)]
-    leaders, reigns = list(crowd), []
+    elect = made.client.coordination.leader_election
+    candidates = [await elect("s/leader", f"c{n}", lease_seconds=LEASE) for n in range(5)]
+    leaders, reigns = list(candidates), []
     for _ in range(12):
         made.cut_connections()
         leading = [asyncio.ensure_future(candidate.lead()) for candidate in leaders]
@@ -172,11 +173,11 @@ async def test_many_candidates_have_one_leader_through_lost_connections(made) ->
         for task in leading:
             task.cancel()
         reigns.append(chosen.token)
-        assert sum(candidate.leading for candidate in crowd) == 1
+        assert sum(candidate.leading for candidate in candidates) == 1
         await chosen.resign()
         assert not chosen.leading
     assert reigns == sorted(set(reigns))
-    for candidate in crowd:
+    for candidate in candidates:
         await candidate.close()
 
 

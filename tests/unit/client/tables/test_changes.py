@@ -63,9 +63,9 @@ def test_invalid_batches_are_refused(changes, said):
 
 
 def test_batch_has_one_partition():
-    spread = layout(partitions=16)
+    many = layout(partitions=16)
     with pytest.raises(Invalid, match="several partitions"):
-        batch_of(spread, [Put(f"{n:02}", "") for n in range(16)])
+        batch_of(many, [Put(f"{n:02}", "") for n in range(16)])
     pairs = layout(2, 3, partitions=16)
     batch = batch_of(pairs, [Put(("ab", f"{n:03}"), "") for n in range(16)])
     assert batch.partition == pairs.partition(b"ab999")
