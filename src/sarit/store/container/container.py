@@ -94,16 +94,10 @@ class Container:
 
     def serve(self) -> None:
         """Recovery is complete: accept operations from now on."""
-
-        def durable(began: float, size: int) -> None:
-            self.rate_limiters.read.observe_appends(began, size)
-            self.account()  # a deletion or truncation freed memory; without long-term storage no flush would report it
-            # Over the limit all appends wait for flushes.  A flusher that found these bytes still on their way to the
-            # log would wait for its interval.
-            if self.budget.over_append_limit and self.wake_flusher is not None:
-                self.wake_flusher()
-
-        self.group_commit = GroupCommit(self.env, self.log, self.state, self._failed, durable)
+        observe = self.rate_limiters.read.observe_appends
+        self.group_commit = GroupCommit(
+            self.env, self.log, self.state, self.budget, self._failed, observe, self._memory_changed
+        )
         self._report()
 
     # -- writers ------------------------------------------------------------------------------
@@ -131,6 +125,13 @@ class Container:
             session.set_up(self, segment, attribute)
         finally:
             segment.pins -= 1
+
+    def _memory_changed(self) -> None:
+        self.account()  # a deletion or truncation freed memory; without long-term storage no flush would report it
+        # Over the limit all appends wait for flushes.  A flusher that found these bytes still on their way to the
+        # log would wait for its interval.
+        if self.budget.over_append_limit and self.wake_flusher is not None:
+            self.wake_flusher()
 
     def account(self) -> None:
         """Report the memory held now, and release throttled appends if that is less than before."""

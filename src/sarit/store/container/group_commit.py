@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sarit.log.port import DurableLog
     from sarit.store.container.segment import Segment
     from sarit.store.container.state import ContainerState
+    from sarit.store.flow_control.memory_budget import MemoryBudget
 
 Done = Callable[[BaseException | None], None]
 
@@ -68,22 +69,27 @@ class FrameBatch:
 class GroupCommit:
     """The group commit of one container.  Operations are applied in the order in which they were added.
 
-    `on_failure(error)` is called once, when it ends.  `on_durable(began, size)` is called after the callbacks of each
-    durable frame, with the time its first operation was added (monotonic, in seconds) and its size in bytes."""
+    `on_failure(error)` is called once, when it ends.  After the callbacks of each durable frame, `observe(began, size)`
+    is called with the time its first operation was added (monotonic, in seconds) and its size in bytes; and
+    `on_memory_change()` when the frame may have freed memory, or while the node is over its append limit."""
 
     def __init__(
         self,
         env: Env,
         log: DurableLog,
         state: ContainerState,
+        budget: MemoryBudget,
         on_failure: Callable[[BaseException], None],
-        on_durable: Callable[[float, int], None],
+        observe: Callable[[float, int], None],
+        on_memory_change: Callable[[], None],
     ) -> None:
         self._env = env
         self._log = log
         self._state = state
         self._on_failure = on_failure
-        self._on_durable = on_durable
+        self._budget = budget
+        self._observe = observe
+        self._on_memory_change = on_memory_change
         self._loop = asyncio.get_running_loop()
         self._batch = FrameBatch()
         self._full_batches: deque[FrameBatch] = deque()
@@ -223,8 +229,10 @@ class GroupCommit:
             state.dirty.operations_applied(frame.charged_bytes)
         raised = call_each(frame.done, None)
         try:
-            # After the replies: it may release throttled appends, or refuse them.
-            self._on_durable(frame.began, frame.bytes)
+            self._observe(frame.began, frame.bytes)
+            # After the replies: it may release throttled appends, or refuse them.  Appends alone free no memory.
+            if frame.charged_bytes or self._budget.over_append_limit:
+                self._on_memory_change()
         except Exception as failure:
             raised = raised or failure
         for segment in woken:

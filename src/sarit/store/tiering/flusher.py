@@ -151,6 +151,7 @@ class Flusher:
                 await self._wait(wait)
                 continue
             began = clock.monotonic()
+            self._wake.clear()
             try:
                 idle = not await self.checkpoint()
                 await self._compact()
@@ -172,13 +173,13 @@ class Flusher:
         return wait if factor == 1 else min(wait, limits.interval_seconds / _WAKEUPS_PER_INTERVAL)
 
     async def _wait(self, seconds: float) -> None:
-        """Until `wake`, at most so long."""
-        self._wake.clear()
+        """Until `wake`, at most so long.  A wake that came during the last cycle counts, too."""
         timer = asyncio.get_running_loop().call_later(seconds, self._wake.set)
         try:
             await self._wake.wait()
         finally:
             timer.cancel()
+            self._wake.clear()
 
     def _interval_factor(self) -> int:
         """By how much to postpone a checkpoint, as a factor of its interval and its bytes.
