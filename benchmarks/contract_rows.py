@@ -43,11 +43,11 @@ def _node(directory: Path, **streams: int) -> SaritNode:
 def transactions(directory: Path, scale: Scale) -> dict[str, Any]:
     """Begin, write, commit until it can be read: OPEN at once, at full speed; then 100 a second, open loop."""
     seconds = scale.seconds(20)
-    with _node(directory, one=1, fast=4, paced=4) as node:
+    with _node(directory, one=1, fast=4, steady=4) as node:
         options = {"controller": node.endpoint, "seconds": seconds}
         found = load("sarit_transactions", options | {"stream": "bench/fast", "open": OPEN})
         found["one_segment"] = load("sarit_transactions", options | {"stream": "bench/one", "open": OPEN})
-        found["paced"] = load("sarit_transactions", options | {"stream": "bench/paced", "rate": 100})
+        found["paced"] = load("sarit_transactions", options | {"stream": "bench/steady", "rate": 100})
         return found
 
 

@@ -16,10 +16,11 @@ from sarit.controller.model import codec
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid
+from sarit.core.limits import LOG_BLOCK_BYTES
 from sarit.core.names import SegmentId, StreamName
 from sarit.index import keys as index_keys
 from sarit.log.reading import RunReader
-from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, FileHeader, GroupEncoder, parse_file_name
+from sarit.log.records import FRAME, WATERMARK, FileHeader, GroupEncoder, parse_file_name
 from sarit.storage import layout
 from sarit.storage.layout import Extent
 from sarit.store.container import operations as ops
@@ -149,13 +150,13 @@ def log_header(data: bytes) -> None:
 def log_file(data: bytes) -> None:
     """The records of a log file: what is found lies inside, in order, and reading ends."""
     file: Any = _Bytes(_HEADER.block() + data)
-    reader = RunReader(file, _HEADER, read_bytes=BLOCK_BYTES)
+    reader = RunReader(file, _HEADER, read_bytes=LOG_BLOCK_BYTES)
     last = -1
     for _ in range(len(data) + 10):
         if reader.ended:
             break
         for record in reader.next_records():
-            assert BLOCK_BYTES <= record.position < record.end <= file.size() + BLOCK_BYTES
+            assert LOG_BLOCK_BYTES <= record.position < record.end <= file.size() + LOG_BLOCK_BYTES
             assert record.number >= last
             last = record.number
     assert reader.ended, "reading a log file does not end"
@@ -163,15 +164,15 @@ def log_file(data: bytes) -> None:
 
 
 def _log_files() -> tuple[bytes, ...]:
-    group = GroupEncoder(_HEADER, BLOCK_BYTES)
+    group = GroupEncoder(_HEADER, LOG_BLOCK_BYTES)
     for number in range(1, 6):
         group.add(FRAME, 2, number, number - 1, [bytes([number]) * (number * 40)])
     length = group.finish()
-    mark = GroupEncoder(_HEADER, BLOCK_BYTES + length)
+    mark = GroupEncoder(_HEADER, LOG_BLOCK_BYTES + length)
     mark.add(WATERMARK, 2, 5, 5, ())
     mark.finish()
     whole = b"".join([*group.parts, *mark.parts])
-    return (whole, whole[:-BLOCK_BYTES], whole + b"\1" * 100)
+    return (whole, whole[:-LOG_BLOCK_BYTES], whole + b"\1" * 100)
 
 
 def log_file_name(data: bytes) -> None:

@@ -143,7 +143,7 @@ def test_interrupted_write_reports_durable_events(node):
 
 
 def test_late_forwarded_interrupt_does_not_change_exit_code():
-    """A wrapper's second SIGINT came when the first was told of already: the process died of it."""
+    """A wrapper's second SIGINT came after the first was handled: the process died of it."""
     late = """
 import os, signal
 from sarit.cli.pipes import Interrupts

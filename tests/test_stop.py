@@ -1,4 +1,4 @@
-"""The node stops whenever it is told to, and soon."""
+"""The node stops within the deadline whenever it is asked to stop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_signal_stops_node_before_it_is_ready(tmp_path, number):
             tmp_path, "--storage", "s3://bucket/prefix", AWS_ENDPOINT_URL=endpoint, AWS_REGION="us-east-1",
             AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="s",
         )  # fmt: skip
-        with silent.accept()[0]:  # it asks: there is its mark to be looked for
+        with silent.accept()[0]:  # it is asked for the mark of ownership
             node.send_signal(number)
             out, err = node.communicate(timeout=STOP_SECONDS)
     assert node.returncode == 0, err

@@ -1,1 +1,1 @@
-"""What looks at the code from outside; nothing here is part of the product."""
+"""Tools that examine the code; nothing here is part of the product."""

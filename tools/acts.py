@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 SCOPE: Final = "trace"
 SEGMENTS: Final = 4
 EVENT: Final = b"an event"
-SETTLE_SECONDS: Final = 0.15  # longer than what the node does after an acknowledgement
+QUIESCENCE_SECONDS: Final = 0.15  # longer than what the node does after an acknowledgement
 WARM: Final = 2 * SEGMENTS  # events without a key go to one segment after the other
 
 
@@ -64,7 +64,7 @@ async def _tail_read(client: Client, other: Client, recorder: Recorder) -> Async
 
         async def once() -> Way:
             waiting = asyncio.ensure_future(anext(events))
-            await asyncio.sleep(SETTLE_SECONDS)
+            await asyncio.sleep(QUIESCENCE_SECONDS)
             with recorder.record() as way:
                 writer.write(EVENT)
                 await waiting
@@ -107,7 +107,7 @@ async def _scale_alone(client: Client, _: Client, recorder: Recorder) -> AsyncIt
 
 async def _scaled(client: Client, name: str, recorder: Recorder) -> Way:
     stream = client.stream(name)
-    await asyncio.sleep(SETTLE_SECONDS)
+    await asyncio.sleep(QUIESCENCE_SECONDS)
     with recorder.record() as way:
         await stream.scale(2)
     return way
@@ -131,7 +131,7 @@ async def _measure_all(recorder: Recorder, directory: str, repeats: int) -> dict
                 async with act(client, other, recorder) as once:
                     ways = []
                     for _ in range(WARM + repeats):
-                        await asyncio.sleep(SETTLE_SECONDS)
+                        await asyncio.sleep(QUIESCENCE_SECONDS)
                         ways.append(await once())
                     found[name] = quietest(ways[WARM:])
     finally:

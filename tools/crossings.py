@@ -1,4 +1,4 @@
-"""Which functions of a package run while something is done, told by the interpreter's profile hook.
+"""Which functions of a package run while something is done, recorded by the interpreter's profile hook.
 
 A function is a `def` or a `lambda` of a counted file (see `levels.is_counted`); a comprehension belongs to the function
 it stands in, as it does for Python itself from 3.12 on.
@@ -141,7 +141,7 @@ class Recorder:
             ours = path.is_relative_to(self._root) and is_counted(self._root, path)
             if ours and code.co_name not in _IN_THEIR_FUNCTION:
                 self._functions[code] = Function(module_name(self._root, path), code.co_qualname)
-                # A coroutine's first run is told from the later ones by where it stands: at its first RESUME.
+                # A coroutine's first run is the one that stands at its first RESUME.
                 self._first[code] = next((at.offset for at in dis.get_instructions(code) if at.opname == "RESUME"), 0)
             else:
                 self._functions[code] = None

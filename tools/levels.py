@@ -11,8 +11,8 @@ A level is one module or, where modules import each other in a circle, the whole
 together.  A chain of levels is a way down from importer to imported among the modules of one package; its length is
 counted in levels, so that a package whose modules do not import each other has a chain of 1.
 
-A room is a folder as somebody sees who opens it: its modules, and each folder in it as one.  Packages with folders
-have a room for each; the longest chain in one room is what a reader has to follow without leaving it.
+The view of one folder counts its modules, and each folder in it as one module, as a directory listing shows them.  Its
+longest chain is what a reader follows without leaving the folder.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def by_folder(graph: Graph, packages: AbstractSet[str]) -> Graph:
     return found
 
 
-def room(graph: Graph, folder: str) -> Graph:
+def one_folder(graph: Graph, folder: str) -> Graph:
     """The graph of one folder's modules and of its folders, each of these as one name; `graph` may hold more."""
     inside = within(graph, folder)
     depth = folder.count(".") + 2

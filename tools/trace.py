@@ -59,7 +59,7 @@ class Chains:
     runtime: list[Level]
     all: list[Level]
     folders: list[Level]
-    room: list[Level]  # the longest in one folder, whose folders count as one module each
+    flat: list[Level]  # the longest in one folder, whose folders count as one module each
     folder_circles: list[Level]
 
 
@@ -72,12 +72,12 @@ def chains_of(imports: Imports, package: str) -> Chains:
     packages = levels.packages_of(imports.all)
     folders = levels.by_folder(levels.within(imports.all, package), packages)
     inside = sorted(name for name in packages if name == package or name.startswith(f"{package}."))
-    rooms = [longest_chain(levels.room(imports.all, name)) for name in inside]
+    chains = [longest_chain(levels.one_folder(imports.all, name)) for name in inside]
     return Chains(
         longest_chain(levels.within(imports.runtime, package)),
         longest_chain(levels.within(imports.all, package)),
         longest_chain(folders),
-        max(rooms, key=len, default=[]),
+        max(chains, key=len, default=[]),
         circles(folders),
     )
 
@@ -90,7 +90,7 @@ def goals_of(ways: dict[str, Way], chains: dict[str, Chains], found: Sequence[Le
         if act in ways
         for figure, most in bounds.items()
     ]
-    goals += [Goal(f"{name}: levels in one room", len(chains[name].room), most) for name, most in MOST_LEVELS.items()]
+    goals += [Goal(f"{name}: levels in one folder", len(chains[name].flat), most) for name, most in MOST_LEVELS.items()]
     return [*goals, Goal(f"{ROOT.name}: import circles", len(found), MOST_CIRCLES)]
 
 
@@ -119,13 +119,13 @@ def _way_text(act: str, way: Way) -> Iterable[str]:
 
 
 def _levels_text(imports: Imports, chains: dict[str, Chains], found: list[Level], verbose: bool) -> Iterable[str]:
-    yield f"\n{'levels of the longest chain':<32}{'run time':>10}{'all imports':>14}{'folders':>10}{'one room':>10}"
+    yield f"\n{'levels of the longest chain':<32}{'run time':>10}{'all imports':>14}{'folders':>10}{'one folder':>10}"
     for package, chain in chains.items():
-        yield f"{package:<32}{len(chain.runtime):>10}{len(chain.all):>14}{len(chain.folders):>10}{len(chain.room):>10}"
+        yield f"{package:<32}{len(chain.runtime):>10}{len(chain.all):>14}{len(chain.folders):>10}{len(chain.flat):>10}"
     if verbose:
         for package, chain in chains.items():
             found_chains = {"run time": chain.runtime, "all imports": chain.all, "folders": chain.folders}
-            for name, those in {**found_chains, "the room with most levels": chain.room}.items():
+            for name, those in {**found_chains, "the folder with most levels": chain.flat}.items():
                 yield f"\n{package}: chain by {name}"
                 yield from (f"  {at:>2}  {_level_text(level)}" for at, level in enumerate(those, 1))
     yield f"\nimport circles among all modules: {len(found)}"
@@ -185,7 +185,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(repeats: int) -> dict[str, Way]:
-    from tools.acts import measure  # not above: imports are looked at even when the code is too broken for a node
+    from tools.acts import measure  # not above: imports are counted even when the code is too broken for a node
 
     return measure(ROOT, repeats)
 

@@ -162,7 +162,7 @@ class Reports:
         wrong = []
         for sequence, number in self._rows:
             if number <= self._last.get(sequence, 0):
-                wrong.append(Violation("group-order", f"lane {sequence}: event {number} after {self._last[sequence]}"))
+                wrong.append(Violation("group-order", f"sequence {sequence}: {number} after {self._last[sequence]}"))
             self._last[sequence] = number
         self.done, self._rows = self._rows, []
         self.position = Position.from_bytes(bytes.fromhex(rest))

@@ -13,7 +13,7 @@ import click
 
 from sarit.core.errors import SaritError
 
-# noun -> (module:attribute, one line of help); kept here so that `sarit --help` imports nothing else.
+# noun -> (module:attribute, one line of help); it is here so that `sarit --help` imports nothing else.
 _NOUNS = {
     "standalone": ("sarit.cli.standalone:standalone", "Run a whole node: controller and segment store."),
     "scope": ("sarit.cli.scope:scope", "Create, list and delete scopes."),

@@ -31,7 +31,7 @@ MAX_PRINTED: Final = 10_000  # events printed at once
 @click.argument("name", type=STREAM)
 @click.option("--from", "start", default="head", show_default=True, metavar="head|tail|CUT", help="Where to begin.")
 @click.option("--follow", is_flag=True, help="Do not end at the tail: wait for more.")
-@click.option("--limit", type=click.IntRange(1), help="End after so many events.")
+@click.option("--limit", type=click.IntRange(1), help="End after this number of events.")
 @click.option("--skip-truncated", is_flag=True, help="Skip truncated data instead of failing.")
 @click.option("--print-cut", is_flag=True, help="At the end, print the cut reached on standard error.")
 @controller_option

@@ -167,7 +167,7 @@ def remove(
 @click.option("--first", help="The first key of the range, or how it begins.")
 @click.option("--last", help="The last key of the range, or how it begins.")
 @click.option("--prefix", help="How the keys begin.")
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many.")
+@click.option("--limit", type=click.IntRange(1), help="Stop after this number of entries.")
 @click.option("--keys-only", is_flag=True, help="Leave out the values.")
 @base64_option
 @controller_option

@@ -82,7 +82,7 @@ MAX_DIRTY_BYTES: Final = 768 * MIB
 CACHE_BYTES: Final = 128 * MIB
 CHUNK_TARGET_BYTES: Final = 32 * MIB
 INLINE_BELOW_BYTES: Final = 32 * KIB
-READ_BLOCK_BYTES: Final = 2 * MIB  # of a chunk, read at once and kept in memory
+READ_BLOCK_BYTES: Final = 2 * MIB  # of a chunk, read at once and cached
 READAHEAD_BYTES: Final = 4 * MIB
 FLUSH_INTERVAL_SECONDS: Final = 2.0
 RETAINED_OWNERSHIP_TOKENS: Final = 16
@@ -137,7 +137,7 @@ MIN_READ_TIMER_SECONDS: Final = 0.01  # a shorter timer may be rounded to zero a
 # What TableRead adds to keys and values: lengths and a version for each, name and counts for all (wire.md 2 and 3).
 TABLE_ENTRY_OVERHEAD_BYTES: Final = 24
 TABLE_READ_OVERHEAD_BYTES: Final = MAX_WIRE_STRING_BYTES + 32
-# The connection reaper: how often it looks at every connection, and after how long without progress it ends one.
+# The connection reaper: how often it examines every connection, and after how long without progress it ends one.
 REAP_INTERVAL_SECONDS: Final = 5.0
 CONNECTION_STALLED_SECONDS: Final = 60.0
 MAX_CONNECTIONS_MEMORY_BYTES: Final = 1024 * MIB  # unsent replies and incomplete frames of all connections
@@ -166,10 +166,11 @@ MAX_CHUNK_RETRY_SECONDS: Final = 10.0
 MAX_COMPACTED_BYTES_PER_CYCLE: Final = 64 * MIB
 CHUNK_GC_CYCLE_SECONDS: Final = 1.0
 ORPHAN_SWEEP_RETRY_SECONDS: Final = 30.0
-# A write that a lost owner sent may still reach long-term storage for so long: a few times the timeout of one request.
+# A write that a lost owner sent may still reach long-term storage for that long: a few times the timeout of one
+# request.
 LATE_WRITES_SECONDS: Final = 180.0
-# Writing chunks: dirty bytes are spread over so many seconds, but never written slower than the minimum rate.
-FLUSH_SPREAD_SECONDS: Final = 1.0
+# Writing chunks: dirty bytes are written over that many seconds, but never below the minimum rate.
+FLUSH_DRAIN_SECONDS: Final = 1.0
 MIN_FLUSH_BYTES_PER_SECOND: Final = 32 * MIB
 # A piece of a chunk is synced by itself: small pieces keep the log's syncs short, large pieces cost less in all.
 SMALL_PIECE_BYTES: Final = 256 * KIB
@@ -188,6 +189,13 @@ FREE_SPACE_INTERVAL_SECONDS: Final = 0.2  # between two queries of the free spac
 LAST_CHECKPOINT_TIMEOUT_SECONDS: Final = 10.0  # a stop flushes no longer than this; the log keeps the rest
 
 # -- log, storage, index -----------------------------------------------------------------------
+# Formats on disk (docs/formats/log.md): these numbers cannot change without a new version of the format.
+LOG_BLOCK_BYTES: Final = 4 * KIB  # groups of records begin at a multiple of it
+LOG_SALT_BYTES: Final = 12  # of a file's header: records of its former use do not match it
+LOG_TAG_BYTES: Final = 4  # of the salt, repeated in each record
+MAX_CHUNK_NAME_BYTES: Final = 900
+MAX_CHUNK_PART_BYTES: Final = 200  # of a chunk's name, between two `/`
+CLAIM_NAME_BYTES: Final = 8  # random, of the name of a claim in `.incoming/`
 LOG_JOIN_BELOW_BYTES: Final = 4 * KIB  # parts of a frame are joined up to this size: a call per part costs more
 # Up to this size a checksum holds the interpreter lock.  Taking the lock back takes longer (with a busy event loop, a
 # whole switch interval) than the checksum of a MiB: 50 us.
@@ -292,7 +300,8 @@ MAX_OUTCOME_POLL_SECONDS: Final = 0.05
 SEGMENT_READ_BYTES: Final = MIB - 4 * KIB
 MIN_SEGMENT_READ_BYTES: Final = 16 * KIB
 READER_BUFFER_BYTES: Final = 64 * MIB  # fetched ahead, over all segments of one reader
-# Reader groups.  Segments are read to their ends, or released, after a checkpoint only: so soon a reader begins one.
+# Reader groups.  Segments are read to their ends, or released, after a checkpoint only: a reader begins one after that
+# time.
 GROUP_EARLY_CHECKPOINT_SECONDS: Final = 0.25
 MIN_GROUP_CHECKPOINT_SECONDS: Final = 0.01
 MAX_GROUP_CHECKPOINT_SECONDS: Final = 86_400.0

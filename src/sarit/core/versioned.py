@@ -74,7 +74,7 @@ def pack_signed(value: int) -> bytes:
 
 
 class Cursor:
-    """Reads values one after the other.  Everything raises Invalid when the bytes end too soon."""
+    """Reads values one after the other.  Every method raises Invalid when the bytes end too early."""
 
     __slots__ = ("_at", "_data")
 

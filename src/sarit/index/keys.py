@@ -24,6 +24,7 @@ import struct
 from typing import Final
 
 from sarit.core.errors import Corrupt
+from sarit.core.limits import UUID_BYTES
 
 FORMAT_VERSION: Final = 1
 
@@ -41,13 +42,12 @@ PER_SEGMENT: Final = (ATTRIBUTE, EXTENT, INLINED, ENTRY, VERSION)
 """Kinds of which one segment may have many records.  Its record (`s`) and its name are not among them."""
 
 MAX_SEGMENT_ID: Final = (1 << 63) - 1
-_ATTRIBUTE_BYTES: Final = 16
-_HEAD_BYTES: Final = 9
 
 _ONE = struct.Struct(">cQ")
 _TWO = struct.Struct(">cQQ")
 _U64 = struct.Struct(">Q")
 _I64 = struct.Struct(">q")
+_HEAD_BYTES: Final = _ONE.size
 
 # -- keys -----------------------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ def name_key(name: str) -> bytes:
 
 def attribute_key(segment: int, attribute: bytes) -> bytes:
     """The key of the value of an attribute, whose id has 16 bytes."""
-    assert len(attribute) == _ATTRIBUTE_BYTES, attribute
+    assert len(attribute) == UUID_BYTES, attribute
     return _ONE.pack(ATTRIBUTE, segment) + attribute
 
 
@@ -148,7 +148,7 @@ def parse_name_key(key: bytes) -> str:
 
 def parse_attribute_key(key: bytes) -> tuple[int, bytes]:
     """(segment id, attribute id) of an `a` key.  Raises Corrupt."""
-    if len(key) != _HEAD_BYTES + _ATTRIBUTE_BYTES or key[:1] != ATTRIBUTE:
+    if len(key) != _HEAD_BYTES + UUID_BYTES or key[:1] != ATTRIBUTE:
         raise Corrupt(f"not an attribute key: {key.hex()}")
     return int.from_bytes(key[1:9], "big"), key[9:]
 

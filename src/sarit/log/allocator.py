@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.log.records import BLOCK_BYTES, FRAME, LOG, NEW, RECYCLED, SALT_BYTES, FileHeader, GroupEncoder, file_name
+from sarit.core.limits import LOG_BLOCK_BYTES, LOG_SALT_BYTES
+from sarit.log.records import FRAME, LOG, NEW, RECYCLED, FileHeader, GroupEncoder, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,7 @@ class LogFileAllocator:
         The last recycled file is reserved for the first file of an epoch (`opening`), so that the log can be opened
         on a full disk.  Raises OSError; one of NO_SPACE_ERRNOS leaves everything as it was."""
         sequence = self._take_sequence()
-        header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(SALT_BYTES))
+        header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(LOG_SALT_BYTES))
         recycled = len(self.recycled) > (not opening)
         source = self.recycled.pop() if recycled else self._allocate(sequence)
         if recycled:
@@ -76,10 +77,10 @@ class LogFileAllocator:
         try:
             if file.size() < self._file_bytes:
                 file.allocate(self._file_bytes)
-            group = GroupEncoder(header, BLOCK_BYTES)
+            group = GroupEncoder(header, LOG_BLOCK_BYTES)
             for record in carried:
                 group.add(FRAME, record.epoch, record.number, base, [record.payload])
-            position = BLOCK_BYTES + group.finish()
+            position = LOG_BLOCK_BYTES + group.finish()
             file.pwrite([header.block(), *group.parts], 0)
             file.datasync()
             self._files.rename(source, path)

@@ -9,7 +9,7 @@ Opening fences earlier owners.  An owner in this process is failed, its threads 
 first byte is read.  Owners in other processes are excluded by the lock on the directory.
 
 Idle logs write a *durable watermark record*: it says that every frame up to its number is durable.  Recovery then need
-not copy those frames, and can tell rot from a torn tail.
+not copy those frames, and can distinguish rot from a torn tail.
 
 Warnings.  (1) After the first failure the log is dead: a failed sync leaves the content of the file undefined, and
 only opening again reads what is there.  (2) When the disk is full and the next file cannot be made, frames wait for a
@@ -27,11 +27,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Fenced, Unavailable
-from sarit.core.limits import LOG_FILE_BYTES, LOG_WATERMARK_SECONDS, MAX_RECYCLED_LOG_FILES
+from sarit.core.limits import LOG_BLOCK_BYTES, LOG_FILE_BYTES, LOG_WATERMARK_SECONDS, MAX_RECYCLED_LOG_FILES
 from sarit.log.allocator import LogFileAllocator, WritableFile
 from sarit.log.file_manager import LogFileManager
 from sarit.log.reading import find_tail, list_files, replay
-from sarit.log.records import BLOCK_BYTES, LogFile
+from sarit.log.records import LogFile
 from sarit.log.writer import LogWriter, Outcome, QueuedFrame
 
 if TYPE_CHECKING:
@@ -293,8 +293,8 @@ class LocalLog:
     def backlog_bytes(self) -> int:
         """Bytes of the files that hold frames not truncated."""
         current = self._writer.file
-        in_current = current.position - BLOCK_BYTES if self._writer.durable >= self._below else 0
-        return in_current + sum(file.size - BLOCK_BYTES for file in self._files)
+        in_current = current.position - LOG_BLOCK_BYTES if self._writer.durable >= self._below else 0
+        return in_current + sum(file.size - LOG_BLOCK_BYTES for file in self._files)
 
     # -- the end ------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 A *run* is the sequence of valid records from the start of a file, with consecutive frame numbers.
 
 Torn tail versus rot.  A crash leaves a torn tail: records that were written and never synced, each lost or damaged or
-intact.  Rot is damage to records that were synced.  Both look alike: a record fails its checksum.  The `durable` number
-in every later record and header tells them apart.  It says which frames were known durable when it was written.  So a
+intact.  Rot is damage to records that were synced.  In both cases a record fails its checksum.  The `durable` number
+in every later record and header distinguishes them: it says which frames were known durable when it was written.  So a
 missing frame at or below the highest such number was durable once: the log is Corrupt, and nothing may be dropped.
 
 See docs/formats/durable-log.md, Reading and Opening.
@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt
-from sarit.core.limits import LOG_READ_BYTES
+from sarit.core.limits import LOG_BLOCK_BYTES, LOG_READ_BYTES
 from sarit.log.port import Frame
 from sarit.log.records import (
-    BLOCK_BYTES,
     FRAME,
     NEW,
     RECORD_ALIGNMENT,
@@ -85,9 +84,9 @@ def list_files(files: Files, directory: str, container: int) -> Listing:
 def _read_header(files: Files, path: str) -> LogFile:
     file = files.open(path, "read")
     try:
-        head = file.pread(BLOCK_BYTES + RECORD_HEADER_BYTES, 0)
-        header = FileHeader.parse(head[:BLOCK_BYTES], path)
-        return LogFile(path, header, file.size(), first_number(head[BLOCK_BYTES:], header.tag))
+        head = file.pread(LOG_BLOCK_BYTES + RECORD_HEADER_BYTES, 0)
+        header = FileHeader.parse(head[:LOG_BLOCK_BYTES], path)
+        return LogFile(path, header, file.size(), first_number(head[LOG_BLOCK_BYTES:], header.tag))
     finally:
         file.close()
 
@@ -102,7 +101,7 @@ class RunReader:
         self._epoch = header.epoch
         self._read_bytes = read_bytes
         self._need = 0
-        self.position = BLOCK_BYTES
+        self.position = LOG_BLOCK_BYTES
         self.last: int | None = None
         self.durable = 0
         self.ended = False
@@ -125,7 +124,7 @@ class RunReader:
             if isinstance(found, int) and found > 0 and not at_end:
                 self._need = found
                 break
-            block = aligned(self.position + at, BLOCK_BYTES) - self.position
+            block = aligned(self.position + at, LOG_BLOCK_BYTES) - self.position
             if block == at:
                 self.ended = True
                 break

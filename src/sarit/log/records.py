@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import LOG_CRC_HOLD_LOCK_BYTES, LOG_JOIN_BELOW_BYTES, MAX_FRAME_BYTES
+from sarit.core.limits import (
+    LOG_BLOCK_BYTES,
+    LOG_CRC_HOLD_LOCK_BYTES,
+    LOG_JOIN_BELOW_BYTES,
+    LOG_TAG_BYTES,
+    MAX_FRAME_BYTES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sarit.env.ports import Buffer
 
-BLOCK_BYTES: Final = 4096
 FORMAT_VERSION: Final = 1
 MAGIC: Final = b"SARITLOG"
-SALT_BYTES: Final = 12
 FRAME: Final = 1
 WATERMARK: Final = 2
 
@@ -36,9 +40,8 @@ _RECORD = struct.Struct(">I4sB3xIQQQQ")
 HEADER_BYTES: Final = _HEADER.size
 RECORD_HEADER_BYTES: Final = _RECORD.size
 TAG_AT: Final = 4
-TAG_BYTES: Final = 4
 RECORD_ALIGNMENT: Final = 8
-_ZEROS: Final = bytes(BLOCK_BYTES)
+_ZEROS: Final = bytes(LOG_BLOCK_BYTES)
 
 
 def file_name(sequence: int, kind: str) -> str:
@@ -81,7 +84,7 @@ class FileHeader:
     @property
     def tag(self) -> bytes:
         """The part of the salt that every record of this file carries."""
-        return self.salt[:TAG_BYTES]
+        return self.salt[:LOG_TAG_BYTES]
 
     def pack(self) -> bytes:
         """The 64 bytes of the header; `block` has the padding, too."""
@@ -91,7 +94,7 @@ class FileHeader:
 
     def block(self) -> bytes:
         """The first block of the file."""
-        return self.pack().ljust(BLOCK_BYTES, b"\0")
+        return self.pack().ljust(LOG_BLOCK_BYTES, b"\0")
 
     @property
     def crc(self) -> int:
@@ -148,7 +151,7 @@ class GroupEncoder:
     """Encodes the records of one group as parts of one write; large payloads are not copied."""
 
     def __init__(self, header: FileHeader, position: int) -> None:
-        assert position % BLOCK_BYTES == 0
+        assert position % LOG_BLOCK_BYTES == 0
         self._tag = header.tag
         self._seed = header.crc
         self._start = position
@@ -193,7 +196,7 @@ class GroupEncoder:
 
     def finish(self) -> int:
         """Pad to whole blocks; returns the group's length in bytes."""
-        end = aligned(self._position, BLOCK_BYTES)
+        end = aligned(self._position, LOG_BLOCK_BYTES)
         if end > self._position:
             self.parts.append(_ZEROS[: end - self._position])
         return end - self._start
@@ -230,6 +233,6 @@ class Window:
 
 def first_number(head: bytes, tag: bytes) -> int | None:
     """The frame number in a record's header, without verifying its checksum."""
-    if len(head) < RECORD_HEADER_BYTES or head[TAG_AT : TAG_AT + TAG_BYTES] != tag:
+    if len(head) < RECORD_HEADER_BYTES or head[TAG_AT : TAG_AT + LOG_TAG_BYTES] != tag:
         return None
     return int(_RECORD.unpack_from(head)[5])

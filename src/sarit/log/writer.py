@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import SaritError, Unavailable
-from sarit.core.limits import LOG_GROUP_BYTES
-from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, GroupEncoder, LogFile, aligned, record_bytes
+from sarit.core.limits import LOG_BLOCK_BYTES, LOG_GROUP_BYTES
+from sarit.log.records import FRAME, WATERMARK, GroupEncoder, LogFile, aligned, record_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,8 +128,8 @@ class LogWriter:
         if self._failure is not None or not self.queue:
             return
         file = self._file
-        size = aligned(record_bytes(sum(map(len, self.queue[0].payload))), BLOCK_BYTES)
-        if file.position + size > file.capacity and file.position > BLOCK_BYTES:
+        size = aligned(record_bytes(sum(map(len, self.queue[0].payload))), LOG_BLOCK_BYTES)
+        if file.position + size > file.capacity and file.position > LOG_BLOCK_BYTES:
             if self.next_file is None:
                 outcome.needs_file = True
                 coverage_probe("log_writer_waited_for_file")
@@ -146,7 +146,7 @@ class LogWriter:
         while self.queue:
             frame = self.queue[0]
             used += record_bytes(sum(map(len, frame.payload)))
-            if outcome.frames and aligned(used, BLOCK_BYTES) > limit:
+            if outcome.frames and aligned(used, LOG_BLOCK_BYTES) > limit:
                 break
             outcome.frames.append(self.queue.popleft())
             group.add(FRAME, self._epoch, frame.number, self.durable, frame.payload)
@@ -164,7 +164,7 @@ class LogWriter:
         if self._failure is not None or self.queue or self.watermark == self.durable:
             return
         file = self._file
-        if file.position + BLOCK_BYTES > file.capacity:
+        if file.position + LOG_BLOCK_BYTES > file.capacity:
             return  # the block may not be preallocated, and the disk full; the records of the next file say the same
         group = GroupEncoder(file.header, file.position)
         group.add(WATERMARK, self._epoch, self.durable, self.durable, ())

@@ -16,12 +16,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from sarit.core.limits import CLAIM_NAME_BYTES
+
 if TYPE_CHECKING:
     from sarit.env.ports import File, Files, Random
 
 INCOMING: Final = ".incoming"
 _LOCK_SUFFIX: Final = ".lock"
-_CLAIM_BYTES: Final = 8
 _MAX_CLAIM_ATTEMPTS: Final = 16
 
 
@@ -59,7 +60,7 @@ def claim(files: Files, root: str, random: Random) -> Claim:
     directory = f"{root}/{INCOMING}"
     files.make_dirs(directory)
     for _ in range(_MAX_CLAIM_ATTEMPTS):
-        name = random.bytes(_CLAIM_BYTES).hex()
+        name = random.bytes(CLAIM_NAME_BYTES).hex()
         path = f"{directory}/{name}{_LOCK_SUFFIX}"
         lock = files.open(path, "create")
         if lock.lock() and files.exists(path):

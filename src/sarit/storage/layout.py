@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EXTENT_VERSION: Final = 1
 JOIN_EXTENTS: Final = 8
-"""So many adjacent small extents are joined even if the result is still small."""
+"""That many adjacent small extents are joined even if the result is still small."""
 
 _EXTENT = struct.Struct(">BQQ")
 

@@ -9,14 +9,11 @@ quoting; names with a leading dot are free for internal files.  No name is also 
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from sarit.core.errors import Invalid
+from sarit.core.limits import MAX_CHUNK_NAME_BYTES, MAX_CHUNK_PART_BYTES
 
-MAX_CHUNK_NAME_BYTES: Final = 900
-MAX_CHUNK_PART_BYTES: Final = 200
-
-_PART = r"[A-Za-z0-9_\-=+@#][A-Za-z0-9._\-=+@#]{0,199}"
+_PART = rf"[A-Za-z0-9_\-=+@#][A-Za-z0-9._\-=+@#]{{0,{MAX_CHUNK_PART_BYTES - 1}}}"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 
 

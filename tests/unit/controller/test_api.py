@@ -220,7 +220,7 @@ def test_writers_note_times():
             assert (await c.removeWriter(pb.RemoveWriterRequest(writer="w", stream=INFO))).result == removed.SUCCESS
             gone = await c.removeWriter(pb.RemoveWriterRequest(writer="w", stream=NOWHERE))
             assert gone.result == removed.STREAM_DOES_NOT_EXIST
-            # Back again: its time may start anew, its position must not go back while it counts for a watermark.
+            # The writer is back: its time may start again, its position must not go back while it counts.
             assert await note(1, {0: 0}) == reply.INVALID_POSITION
             assert await note(1, {0: 5}) == reply.SUCCESS
 

@@ -25,14 +25,14 @@ LEASE = 30_000
 
 
 class Clients:
-    """Draws operations; remembers what it was told."""
+    """Draws operations; records the answers."""
 
     def __init__(self, seed: int, world: World) -> None:
         self.random = random.Random(seed)
         self.world = world
         self.committed: dict[int, tuple[StreamName, list[str]]] = {}
         self.aborted: set[int] = set()
-        self.order: list[tuple[str, int]] = []  # ("asked" or "told", transaction), as it happened
+        self.order: list[tuple[str, int]] = []  # ("asked" or "answered", transaction), in order
 
     async def one(self, c) -> None:
         name = self.random.choice(NAMES)
@@ -103,7 +103,7 @@ class Clients:
                 if decide == c.transactions.commit:
                     self.order.append(("asked", txn))
                     await c.transactions.commit(name, txn, "w", 1)
-                    self.order.append(("told", txn))
+                    self.order.append(("answered", txn))
                     self.committed[txn] = name, labels
                 else:
                     await c.transactions.abort(name, txn)
@@ -150,7 +150,7 @@ async def check_transactions(clients, controller, world) -> None:
         assert await state_of(controller, name, txn) in (TxnState.COMMITTED, TxnState.UNKNOWN)
     place = {what: at for at, what in enumerate(moved)}
     for first, second in itertools.permutations(clients.committed, 2):
-        outcomes, asked = clients.order.index(("told", first)), clients.order.index(("asked", second))
+        outcomes, asked = clients.order.index(("answered", first)), clients.order.index(("asked", second))
         same = clients.committed[first][0] == clients.committed[second][0] and first >> 96 == second >> 96
         if same and outcomes < asked:
             for a, b in zip(clients.committed[first][1], clients.committed[second][1], strict=False):

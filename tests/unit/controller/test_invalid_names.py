@@ -1,4 +1,4 @@
-"""Names that nothing can have are refused at the door; what is stored of them, or meets a bug, stops no others."""
+"""Invalid names are refused on entry.  Stored ones, and work that fails, do not stop the work on other streams."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def maintained(c):
 
 
 def test_call_with_invalid_stream_name_leaves_no_index_entry():
-    """It was entered before anybody looked for the stream, could not be read, and ended retention of all streams."""
+    """The name was entered before the stream was read.  It was unreadable, which ended retention of all streams."""
 
     async def main():
         async with api() as c:
@@ -143,7 +143,7 @@ def test_unexpected_error_in_one_pending_entry_does_not_stop_the_sweep(caplog):
 
 @pytest.mark.parametrize("bad", [b"s/\xff/t", b"x/s/\xff/0"])
 def test_pending_entry_that_is_not_text_does_not_stop_the_sweep(bad, caplog):
-    """It could not be told of: that ended the sweep for good."""
+    """The name could not be logged: that ended the sweep for good."""
 
     async def main():
         world = World()

@@ -34,7 +34,7 @@ async def cuts(c):
 
 
 async def pass_by(world, c, seconds, length=10, name=None):
-    """Something is written, time goes by, the caretaker looks."""
+    """An event is written, time passes, the maintenance loop runs."""
     if length:
         world.segments.append(name or segment(0), "x", length)
     world.pass_time(seconds)
@@ -189,7 +189,7 @@ def test_stream_with_policy_stays_in_maintenance_index():
         await c.streams.delete(STREAM)
         await pass_by(world, c, 60, 0)
         maintained = await c.catalog.maintained_streams(keys.RETENTION_INDEX)
-        assert [name for name, _ in maintained] == [STREAM]  # somebody may be making it anew
+        assert [name for name, _ in maintained] == [STREAM]  # it may be being created again
         for _ in range(3):
             await pass_by(world, c, 60, 0)
         assert await c.catalog.maintained_streams(keys.RETENTION_INDEX) == []

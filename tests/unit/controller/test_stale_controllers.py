@@ -1,7 +1,7 @@
-"""A controller falls asleep before one of its calls, for long, and wakes in a world that went on.
+"""A controller is suspended for long before one of its calls, and then goes on.
 
-While it slept, another one finished what it had begun, deleted the stream, created it anew, and took data for it.
-Whatever the sleeper still does must not harm the new stream: its segments, its data, its transactions, its records.
+Meanwhile another controller finished its work, deleted the stream, created it again and accepted data for it.
+Nothing that the suspended controller still does may harm the new stream: its segments, data, transactions and records.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Sleep:
 
 
 async def life_goes_on(c, world) -> int:
-    """The stream is finished off and made anew, as users see it; a transaction is open on the new one."""
+    """Delete the stream and create it again, as users do; a transaction is open on the new one."""
     with suppress(SaritError):
         await c.scopes.create("s")
     await world.sweep(c, LEASE / 1000)
@@ -124,7 +124,7 @@ async def sleep_at(name: str, call: int) -> bool:
 
 async def check_the_new(c, world, txn) -> None:
     record = (await c.catalog.require(STREAM)).record
-    if record.state is State.SEALED:  # the sleeper was asked to, and had not looked at the stream yet
+    if record.state is State.SEALED:  # the suspended controller was asked to, and had not read the stream yet
         world.check(orphans=True)
         return
     assert len(await c.streams.active(StreamName("s", "_MARKt"))) == 1
@@ -217,7 +217,7 @@ def test_segment_numbers_continue_after_a_stale_read():
 
 
 def test_scope_with_concurrent_creation_keeps_its_numbers():
-    """At any call of the deletion: it is refused, and a stream made anew uses no segment name again."""
+    """At any call of the deletion: it is refused, and a stream created again reuses no segment name."""
 
     async def main():
         refused = 0
@@ -247,7 +247,7 @@ def test_scope_with_concurrent_creation_keeps_its_numbers():
             refused += 1
             await second.streams.create(STREAM, config(2))
             made = {STREAM.segment(SegmentId.unpack(s.segment)) for s in await second.streams.active(STREAM)}
-            assert not made & world.segments.deleted, f"asleep at call {call}"
+            assert not made & world.segments.deleted, f"suspended at call {call}"
             world.check()
 
     run(main())
@@ -276,7 +276,7 @@ def test_delayed_controller_leaves_no_records_of_a_deleted_stream(name):
             sleep.woken.set()
             with suppress(SaritError):
                 await sleeper
-            assert not [key for key in world.scopes()["s"] if key.startswith(b"o/")], f"asleep at call {call}"
+            assert not [key for key in world.scopes()["s"] if key.startswith(b"o/")], f"suspended at call {call}"
             await second.scopes.delete("s")
             assert world.segments.segments == {}
 

@@ -65,7 +65,7 @@ class Disk:
         await index.close()
 
 
-class WatchedFiles:
+class RecordingFiles:
     """Records writes and syncs of the WAL that do not go through SQLite."""
 
     def __init__(self, disk: Disk) -> None:
@@ -75,10 +75,10 @@ class WatchedFiles:
         return getattr(self._files, name)
 
     def open(self, path, mode):
-        return WatchedFile(self._disk, self._files.open(path, mode))
+        return RecordingFile(self._disk, self._files.open(path, mode))
 
 
-class WatchedFile:
+class RecordingFile:
     def __init__(self, disk, file):
         self._disk, self._file, self._written = disk, file, set()
 
@@ -123,7 +123,7 @@ def test_wal_is_synced_before_copy(tmp_path, monkeypatch):
             right(connection)
 
         monkeypatch.setattr(sqlite, "_empty_wal", copying)
-        env = replace(real_env(), files=WatchedFiles(disk))
+        env = replace(real_env(), files=RecordingFiles(disk))
         index = await SqliteIndexProvider(env, disk.directory(2)).open(0)
         seen = await index.get([b"frame"])
         await index.close()

@@ -7,12 +7,11 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import LOG_WATERMARK_SECONDS
-from sarit.log.records import BLOCK_BYTES
+from sarit.core.limits import LOG_BLOCK_BYTES, LOG_WATERMARK_SECONDS
 from tests.unit.log.test_faults import names, provider, write
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
 
-FILLING = FILE_BYTES // BLOCK_BYTES  # the header's block, and a group for each of the other frames
+FILLING = FILE_BYTES // LOG_BLOCK_BYTES  # the header's block, and a group for each of the other frames
 
 
 @pytest.mark.parametrize("idle", [True, False])

@@ -7,8 +7,9 @@ import random
 import pytest
 
 from sarit.core.errors import Corrupt
+from sarit.core.limits import LOG_BLOCK_BYTES
 from sarit.log.reading import RunReader, find_tail, list_files, replay
-from sarit.log.records import BLOCK_BYTES, FRAME, WATERMARK, FileHeader, GroupEncoder, file_name, parse_file_name
+from sarit.log.records import FRAME, WATERMARK, FileHeader, GroupEncoder, file_name, parse_file_name
 from simulation.disk import SimulatedDisk
 from tests.unit.log.world import payload_of
 
@@ -28,9 +29,9 @@ class Directory:
         header = FileHeader(1, self._sequence, epoch, base, durable, salt)
         path = f"/log/1/{file_name(self._sequence, 'log')}"
         file = self.disk.open(path, "create")
-        file.allocate(blocks * BLOCK_BYTES)
+        file.allocate(blocks * LOG_BLOCK_BYTES)
         file.pwrite([header.block()], 0)
-        position = BLOCK_BYTES
+        position = LOG_BLOCK_BYTES
         for records in groups:
             group = GroupEncoder(header, position)
             for kind, number, known, payload in records:
@@ -104,17 +105,17 @@ def test_loss_of_carried_frames_is_corrupt(directory) -> None:
     directory.file(1, [[frame(1)], [frame(2, 1)]])
     path = directory.file(2, [[frame(2, 1)]], base=1, durable=2)
     assert [number for number, _ in directory.read()[1]] == [1, 2]
-    directory.disk.flip(path, BLOCK_BYTES + 50)
+    directory.disk.flip(path, LOG_BLOCK_BYTES + 50)
     with pytest.raises(Corrupt, match="frames 2 to 2"):
         directory.read()
 
 
 def test_torn_record_ends_the_run_before_a_valid_block(directory) -> None:
     """Frame 3 begins inside a block and ends with it; reading on at the next block finds frame 4."""
-    torn = [frame(2, 1, bytes(16)), frame(3, 1, b"3" * (BLOCK_BYTES - 64 - 48)), frame(4, 1)]
+    torn = [frame(2, 1, bytes(16)), frame(3, 1, b"3" * (LOG_BLOCK_BYTES - 64 - 48)), frame(4, 1)]
     path = directory.file(1, [[frame(1)], torn])
     file = directory.disk.open(path, "write")
-    file.pwrite([bytes(512)], 2 * BLOCK_BYTES + 512)  # never synced
+    file.pwrite([bytes(512)], 2 * LOG_BLOCK_BYTES + 512)  # never synced
     tail, found = directory.read()
     assert tail.end == 2
     assert [record.number for record in tail.carried] == [2]
@@ -122,11 +123,11 @@ def test_torn_record_ends_the_run_before_a_valid_block(directory) -> None:
 
 
 @pytest.mark.parametrize("known", [2, 3, 4])
-def test_durable_number_after_damage_tells_rot_from_torn_tail(directory, known) -> None:
+def test_durable_number_after_damage_distinguishes_rot_from_torn_tail(directory, known) -> None:
     path = directory.file(
         1, [[frame(1)], [frame(2, 1)], [frame(3, 2)], [frame(4, min(known, 3))], [(WATERMARK, 4, known, b"")]]
     )
-    directory.disk.flip(path, 3 * BLOCK_BYTES + 50)  # frame 3
+    directory.disk.flip(path, 3 * LOG_BLOCK_BYTES + 50)  # frame 3
     if known < 3:
         assert directory.read()[0].end == 2
         return
@@ -137,7 +138,7 @@ def test_durable_number_after_damage_tells_rot_from_torn_tail(directory, known) 
 def test_durable_number_of_later_empty_file_counts(directory) -> None:
     directory.file(1, [[frame(1)]])
     path = directory.file(1, [[frame(2, 1)], [frame(3, 2)]])
-    directory.disk.flip(path, BLOCK_BYTES + 50)
+    directory.disk.flip(path, LOG_BLOCK_BYTES + 50)
     with pytest.raises(Corrupt, match="frames 2 to 2 of the durable log"):
         directory.read()
 
@@ -145,7 +146,7 @@ def test_durable_number_of_later_empty_file_counts(directory) -> None:
 @pytest.mark.parametrize("read_bytes", [48, 64, 100, 1000, 4095, 4096, 4097, 9000, 1 << 20])
 def test_result_is_independent_of_window_size(directory, read_bytes) -> None:
     rng = random.Random(1)
-    sizes = [rng.choice((0, 1, 8, 47, 48, 3000, BLOCK_BYTES - 48, 9000)) for _ in range(40)]
+    sizes = [rng.choice((0, 1, 8, 47, 48, 3000, LOG_BLOCK_BYTES - 48, 9000)) for _ in range(40)]
     numbers = iter(range(1, 41))
     groups, known = [], 0
     while len(groups) < 10:
@@ -171,7 +172,7 @@ def test_result_is_independent_of_window_size(directory, read_bytes) -> None:
 def test_tag_inside_payload_is_no_record(directory) -> None:
     salt = random.Random(1).randbytes(12)
     fake = FileHeader(1, 1, 1, 0, 0, salt)
-    group = GroupEncoder(fake, BLOCK_BYTES)
+    group = GroupEncoder(fake, LOG_BLOCK_BYTES)
     group.add(FRAME, 1, 99, 98, [b"fake"])
     group.finish()
     record = b"".join(group.parts)[:56]  # valid at another position, with the same salt
@@ -185,7 +186,7 @@ def test_damaged_first_number_is_detected_by_checksum(directory) -> None:
     """The damaged number in a first record suggests that the file before is not needed."""
     directory.file(1, [[frame(1)], [frame(2, 1)]])
     path = directory.file(1, [[frame(3, 2)], [frame(4, 3)]])
-    directory.disk.flip(path, BLOCK_BYTES + 31, bit=1)  # 3 -> 1
+    directory.disk.flip(path, LOG_BLOCK_BYTES + 31, bit=1)  # 3 -> 1
     with pytest.raises(Corrupt):
         directory.read()
 

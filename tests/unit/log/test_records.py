@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import MAX_FRAME_BYTES
+from sarit.core.limits import LOG_BLOCK_BYTES, MAX_FRAME_BYTES
 from sarit.log.records import (
-    BLOCK_BYTES,
     FRAME,
     HEADER_BYTES,
     WATERMARK,
@@ -27,7 +26,7 @@ from sarit.log.records import (
 HEADER = FileHeader(container=3, sequence=5, epoch=2, base=6, durable=7, salt=bytes(range(12)))
 
 
-def group(*records: tuple[int, bytes], position: int = BLOCK_BYTES, header: FileHeader = HEADER) -> bytes:
+def group(*records: tuple[int, bytes], position: int = LOG_BLOCK_BYTES, header: FileHeader = HEADER) -> bytes:
     writer = GroupEncoder(header, position)
     for number, payload in records:
         writer.add(FRAME, 2, number, number - 1, [payload])
@@ -37,7 +36,7 @@ def group(*records: tuple[int, bytes], position: int = BLOCK_BYTES, header: File
     return data
 
 
-def window(data: bytes, position: int = BLOCK_BYTES, header: FileHeader = HEADER) -> Window:
+def window(data: bytes, position: int = LOG_BLOCK_BYTES, header: FileHeader = HEADER) -> Window:
     return Window(data, position, header.tag, header.crc, header.epoch)
 
 
@@ -54,7 +53,7 @@ def test_documented_example_is_encoded() -> None:
     for at, line in lines.items():
         assert data[at : at + len(line)] == line, hex(at)
     assert len(data) == 0x2000
-    assert not any(data[HEADER_BYTES:BLOCK_BYTES])
+    assert not any(data[HEADER_BYTES:LOG_BLOCK_BYTES])
     assert not any(data[0x1038:])
 
 
@@ -89,20 +88,20 @@ payloads = st.lists(st.lists(st.binary(max_size=300), max_size=5), min_size=1, m
 
 @given(payloads)
 def test_record_round_trip(groups: list[list[bytes]]) -> None:
-    writer = GroupEncoder(HEADER, 3 * BLOCK_BYTES)
+    writer = GroupEncoder(HEADER, 3 * LOG_BLOCK_BYTES)
     for number, parts in enumerate(groups, 10):
         writer.add(FRAME, 1, number, 9, parts)
     writer.add(WATERMARK, 2, 20, 20, [])
     writer.finish()
-    read = window(b"".join(writer.parts), 3 * BLOCK_BYTES)
+    read = window(b"".join(writer.parts), 3 * LOG_BLOCK_BYTES)
     at = 0
     for number, parts in enumerate(groups, 10):
         record = read.record(at)
         assert isinstance(record, Record)
         assert (record.kind, record.epoch, record.number, record.durable) == (FRAME, 1, number, 9)
         assert record.payload == b"".join(parts)
-        assert record.position == 3 * BLOCK_BYTES + at
-        at = record.end - 3 * BLOCK_BYTES
+        assert record.position == 3 * LOG_BLOCK_BYTES + at
+        at = record.end - 3 * LOG_BLOCK_BYTES
     watermark = read.record(at)
     assert isinstance(watermark, Record)
     assert (watermark.kind, watermark.number, watermark.durable) == (WATERMARK, 20, 20)
@@ -110,7 +109,7 @@ def test_record_round_trip(groups: list[list[bytes]]) -> None:
 
 def test_encoder_joins_small_parts_and_copies_no_large_ones() -> None:
     large = bytearray(100_000)
-    writer = GroupEncoder(HEADER, BLOCK_BYTES)
+    writer = GroupEncoder(HEADER, LOG_BLOCK_BYTES)
     writer.add(FRAME, 2, 8, 7, [b"a" * 10] * 1000 + [memoryview(large)] + [b"b"] * 1000)
     assert any(isinstance(part, memoryview) and part.obj is large for part in writer.parts)
     assert len(writer.parts) < 10
@@ -129,11 +128,11 @@ def test_checksum_detects_any_flipped_bit() -> None:
 def test_record_of_other_position_or_salt_is_invalid() -> None:
     data = group((8, b"hello"))
     assert isinstance(window(data).record(0), Record)
-    assert window(data, position=2 * BLOCK_BYTES).record(0) == 0
+    assert window(data, position=2 * LOG_BLOCK_BYTES).record(0) == 0
     same_tag = FileHeader(3, 5, 2, 6, 7, bytes(range(11)) + b"!")
     assert window(data, header=same_tag).record(0) == 0
     assert window(data, header=FileHeader(3, 6, 2, 6, 7, HEADER.salt)).record(0) == 0
-    older = Window(data, BLOCK_BYTES, HEADER.tag, HEADER.crc, epoch=1)
+    older = Window(data, LOG_BLOCK_BYTES, HEADER.tag, HEADER.crc, epoch=1)
     assert older.record(0) == 0, "a record of a later epoch than the file's"
 
 
@@ -152,6 +151,6 @@ def test_first_number_is_read_from_record_header() -> None:
 
 def test_frame_over_limit_fails_an_assertion() -> None:
     part = memoryview(bytes(MAX_FRAME_BYTES))
-    GroupEncoder(HEADER, BLOCK_BYTES).add(FRAME, 2, 8, 7, [part])
+    GroupEncoder(HEADER, LOG_BLOCK_BYTES).add(FRAME, 2, 8, 7, [part])
     with pytest.raises(AssertionError, match="frame 8"):
-        GroupEncoder(HEADER, BLOCK_BYTES).add(FRAME, 2, 8, 7, [part, b"x"])
+        GroupEncoder(HEADER, LOG_BLOCK_BYTES).add(FRAME, 2, 8, 7, [part, b"x"])

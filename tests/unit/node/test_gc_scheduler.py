@@ -1,4 +1,4 @@
-"""The gc_scheduler of a node for garbage: each goes through little, and all garbage is found at some time."""
+"""The timer's garbage collections: each one is short, and all garbage is found eventually."""
 
 import asyncio
 import gc

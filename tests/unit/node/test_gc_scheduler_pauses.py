@@ -1,4 +1,4 @@
-"""How much the interpreter gc_scheduler through at once, while a node holds more and more."""
+"""The pause of one garbage collection while the memory of a node grows."""
 
 import gc
 import weakref

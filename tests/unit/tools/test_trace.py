@@ -62,7 +62,7 @@ def test_folders_have_chains_and_circles_too(tmp_path):
     assert chains.folder_circles == []
 
 
-def test_a_room_counts_each_folder_in_it_as_one_module(tmp_path):
+def test_chain_in_a_folder_counts_each_subfolder_as_one_module(tmp_path):
     tree = {
         "__init__.py": "",
         "top.py": "import toy.box.a",
@@ -73,9 +73,11 @@ def test_a_room_counts_each_folder_in_it_as_one_module(tmp_path):
     }
     imports = levels.read_imports(write(tmp_path, tree))
     assert len(levels.longest_chain(imports.all)) == 4
-    assert levels.longest_chain(levels.room(imports.all, "toy")) == [("toy.top",), ("toy.box",)]
+    assert levels.longest_chain(levels.one_folder(imports.all, "toy")) == [("toy.top",), ("toy.box",)]
     chain = [("toy.box.a",), ("toy.box.b",), ("toy.box.c",)]
-    assert trace.chains_of(imports, "toy").room == levels.longest_chain(levels.room(imports.all, "toy.box")) == chain
+    assert (
+        trace.chains_of(imports, "toy").flat == levels.longest_chain(levels.one_folder(imports.all, "toy.box")) == chain
+    )
 
 
 NEAR = """

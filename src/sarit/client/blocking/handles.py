@@ -53,7 +53,7 @@ class Stream:
         return self._run(self._inner.epochs())
 
     def scale(self, segments: int) -> bool:
-        """Replace the segments by so many of equal width; False when the stream has them already.
+        """Replace the segments by this number of segments of equal width; False when the stream already has them.
 
         Writers and readers continue meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed, or
         somebody else scaled it meanwhile)."""
@@ -87,7 +87,7 @@ class Stream:
         return self._thread.iterate(self._inner.read_slice(part))
 
     def next_cut(self, start: Cut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:
-        """A cut about so many bytes after `start`; `start` itself at the tail.
+        """A cut about `distance_bytes` bytes after `start`; `start` itself at the tail.
 
         It reads the bytes in between to find where events begin.  `approximate`: it asks the store instead, which reads
         nothing; only for streams without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""

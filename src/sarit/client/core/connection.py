@@ -46,7 +46,7 @@ REQUESTS: Final = "requests"
 
 
 class ReplySink(Protocol):
-    """Whoever made a request."""
+    """The caller that made a request."""
 
     def reply(self, command: Any) -> bool:
         """Take a reply; True when no more will come."""

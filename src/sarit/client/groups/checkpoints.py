@@ -1,6 +1,6 @@
 """The checkpoints of a reader group (pure; Pravega `CheckpointState`).  `state.py` says what they are for.
 
-Whoever begins a checkpoint may clear the ones before it, even completed ones: readers, ours and Java's, do so with each
+A reader that begins a checkpoint may clear the ones before it, even completed ones: ours and Java's do so with each
 automatic checkpoint.  A process that waits for a checkpoint may then see its completion and its clearing in one fetch.
 So each copy of the state retains the positions of the last checkpoints that it saw completed and then cleared.
 """

@@ -77,7 +77,7 @@ class ReaderGroup:
         """Join as `name`.  Raises Conflict when a reader of that name is in the group, Invalid.
 
         `skip_truncated`: continue after truncated data instead of raising Truncated.
-        `death_timeout`: declare other readers offline that sent no heartbeat for so many seconds.  Give it to all
+        `death_timeout`: declare other readers offline that sent no heartbeat for this many seconds.  Give it to all
         readers: each then sends heartbeats in time (Java's readers only while they are asked for events)."""
         if not is_user_name(name):
             raise Invalid(f"{name!r} is no name for a reader: letters, digits, '.' and '-', at most 250")

@@ -5,8 +5,8 @@ concurrently, here or in another process (a `Slice` can be pickled; `read_slice`
 in order; across slices, and so across the segments of one key, they do not.  Writes and scaling do not change what is
 between two cuts.  A truncation does: the reader then raises Truncated, or skips what is gone if the caller allowed it.
 
-`next_cut` divides history into such ranges: a cut about so many bytes further on.  It finds event boundaries by walking
-the headers from the last known boundary, which reads everything between.  Alternatively it asks the store
+`next_cut` divides history into such ranges: a cut about a given number of bytes further on.  It finds event boundaries
+by walking the headers from the last known boundary, which reads everything between.  Alternatively it asks the store
 (LocateOffset, as the Java client does), at no cost.  The store knows only where appends began: steps are coarser, and
 an event above 8 MiB, which is written in several appends, may be cut in two.  Use that only for streams without such
 events.

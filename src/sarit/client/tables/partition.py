@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sarit.client.tables.changes import Batch
     from sarit.core.names import SegmentId, StreamName
 
-# So many of the largest values (1 MiB) always fit into one reply (16 MiB).
+# That many of the largest values (1 MiB) always fit into one reply (16 MiB).
 KEYS_PER_READ: Final = 15
 MAX_READS_AT_ONCE: Final = 8
 

@@ -64,7 +64,7 @@ class Owner(Protocol):
     blocks_in_flight: int
 
     def progressed(self, driver: AppenderDriver) -> None:
-        """Something was acknowledged, or the driver may send again: dispatch soon."""
+        """Something was acknowledged, or the driver may send again: schedule a dispatch."""
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
         """The segment takes no more: place what the appender holds elsewhere."""

@@ -328,7 +328,7 @@ class Container:
 
     def _failed(self, error: BaseException) -> None:
         self.failure = error
-        # Always Unavailable, never the error itself: NotFound would tell the writer that its own segment is missing.
+        # Always Unavailable, never the error itself: NotFound would mean to the writer that its own segment is missing.
         lost = Unavailable("the container failed; connect again and retry")
         bug = call_each((partial(session.refuse, append) for session, append in self.append_gate.fail()), lost)
         self.control_limit.fail()

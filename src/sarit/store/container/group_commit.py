@@ -171,7 +171,7 @@ class GroupCommit:
         await waiter
 
     def fail(self, error: BaseException) -> None:
-        """End: whoever still waits gets Unavailable, outcome unknown.  Only the first failure counts."""
+        """End: all waiting callers get Unavailable, outcome unknown.  Only the first failure counts."""
         if self._failure is not None:
             return
         self._failure = error

@@ -8,8 +8,8 @@ step.  Only this process changes the index, and only by commits.  So there are t
 * Table entries and ranges that were read from the index are valid for one `generation`: until the next commit.
   Entries in memory (pending, dirty, flushing) are newer and come first.
 
-Extents read while a commit is in progress are discarded, since they may or may not hold it.  Whoever commits adds
-its extents to the chunk list in memory afterwards, and would add them twice.
+Extents read while a commit is in progress are discarded, since they may or may not hold it.  After the
+commit its extents are added to the chunk list in memory; they would be added twice.
 """
 
 from __future__ import annotations

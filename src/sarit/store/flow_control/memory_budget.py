@@ -76,7 +76,7 @@ class DirtyBytes:
         self.charged_bytes += charged_bytes
 
     def operations_applied(self, charged_bytes: int) -> None:
-        """Operations of so many bytes are applied: the next checkpoint covers them."""
+        """Operations of `charged_bytes` bytes are applied: the next checkpoint covers them."""
         self._applied_operation_bytes += charged_bytes
 
     def check(self) -> None:
@@ -170,7 +170,7 @@ class MemoryBudget:
         self._changed(fell=not full)
 
     def notify_below_append_limit(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once, as soon as something falls and the node is below its append limit.
+        """Call `callback` once, at the next release of memory that leaves the node below its append limit.
 
         It is called from inside an operation: it may schedule work, but must not append or report."""
         self._below_append_limit[callback] = None
@@ -201,7 +201,7 @@ class MemoryBudget:
         self.over_append_limit = self._disk_full or self.charged_bytes >= self.max_dirty_bytes
         if self.over_append_limit and not was_over and self.on_over_append_limit is not None:
             self.on_over_append_limit()
-        # Whoever waits is notified of each fall that ends below the limit, not only of the crossing: nobody who
+        # Waiters are notified of each release that ends below the limit, not only of the crossing: nobody who
         # began to wait between two reports can miss it.
         if fell and not self.over_append_limit:
             waiting, self._below_append_limit = self._below_append_limit, {}

@@ -3,7 +3,7 @@
 A burst of chunk writes takes processor time, memory bandwidth and disk from the appends that arrive meanwhile.  Their
 acknowledgements took ten times as long without a limit (docs/decisions/0303).
 
-The rate follows the dirty bytes: all of them are written within about FLUSH_SPREAD_SECONDS, so the rate settles at the
+The rate follows the dirty bytes: all of them are written within about FLUSH_DRAIN_SECONDS, so the rate converges to the
 rate of the appends.  Over the soft limit of the memory budget the rate is unlimited and the pieces are larger.
 """
 
@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from sarit.core.limits import (
-    FLUSH_SPREAD_SECONDS,
+    FLUSH_DRAIN_SECONDS,
     LARGE_PIECE_BYTES,
     MIB,
     MIN_FLUSH_BYTES_PER_SECOND,
@@ -44,7 +44,7 @@ class FlushRateLimiter:
         """The current target rate; infinite while memory runs short."""
         if self._budget.over_soft_limit:
             return inf
-        return max(MIN_FLUSH_BYTES_PER_SECOND, self._budget.dirty_bytes / FLUSH_SPREAD_SECONDS)
+        return max(MIN_FLUSH_BYTES_PER_SECOND, self._budget.dirty_bytes / FLUSH_DRAIN_SECONDS)
 
     async def __call__(self, left: int) -> int:
         """Wait until the next piece of a chunk may be written.  Returns its size in bytes, at most `left`."""

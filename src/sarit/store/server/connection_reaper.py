@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 def unsent_limit(connections: int) -> int:
-    """Bytes of replies that one of so many connections may leave unsent before we stop answering it.
+    """Bytes of unsent replies at which a connection gets no more answers, with `connections` open connections.
 
     A power of two.  All limits together stay below MAX_CONNECTIONS_MEMORY_BYTES up to about 4,000 connections."""
     return _limit(connections, MAX_CONNECTION_UNSENT_BYTES, MIN_CONNECTION_UNSENT_BYTES)
 
 
 def unacked_limit(connections: int) -> int:
-    """Bytes of appends that one of so many connections may have unacknowledged before we stop reading from it.
+    """Bytes of unacknowledged appends at which we stop reading from a connection, with `connections` open ones.
 
     As `unsent_limit`.  Without it a slow disk and a thousand writers fill the memory with appends that wait."""
     return _limit(connections, MAX_CONNECTION_UNACKED_BYTES, MIN_CONNECTION_UNACKED_BYTES)

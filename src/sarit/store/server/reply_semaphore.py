@@ -1,8 +1,8 @@
 """Bounds the memory of replies that one connection is making.
 
-A finished reply waits in memory until its client takes it, and a client may ask for hundreds at once.  Whoever will
-make a large reply acquires a slot here first, in order of arrival.  No slot is granted while the client does not take
-what was sent, nor while the granted slots hold more bytes together than the limit.  One slot is always granted,
+A finished reply waits in memory until its client takes it, and a client may ask for hundreds at once.  A large reply
+needs a slot before it is made; slots are granted in order of arrival.  No slot is granted while the client does not
+take what was sent, nor while the granted slots hold more bytes together than the limit.  One slot is always granted,
 whatever its size: a reply larger than the limit must be possible.
 """
 

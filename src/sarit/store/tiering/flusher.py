@@ -64,7 +64,7 @@ _log = logging.getLogger(__name__)
 
 _SNAPSHOTS_PER_TURN = 200
 _MAX_COMMIT_SAMPLES = 10_000
-# While many segments have few dirty bytes each, a checkpoint waits for so many times the interval and the bytes.
+# While many segments have few dirty bytes each, a checkpoint waits for that many times the interval and the bytes.
 _INTERVAL_FACTOR = 2
 _WAKEUPS_PER_INTERVAL = 8  # meanwhile: space may become short, which ends the wait
 
@@ -246,7 +246,7 @@ class Flusher:
                         self._inline(item, run)
                         continue
                     slots = self._small_writes if size < self._limits.small_extent_bytes else self._writes
-                    await slots.acquire()  # here, not in the task: at most so many tasks exist
+                    await slots.acquire()  # here, not in the task: it bounds the number of tasks
                     tasks.create_task(self._write_chunk(item, run, garbage, slots))
         for item in snapshots:
             add_chunk_extents(item)

@@ -48,7 +48,7 @@ class NoSuchSegment(Command):
 
 @command(55)
 class InvalidEventNumber(Command):
-    """The writer's number was not the one expected.  Close the connection behind it: the Rust client hangs else."""
+    """The writer's number was not the one expected.  Close the connection after it: the Rust client hangs otherwise."""
 
     writer_id: Uuid
     request_id: Long

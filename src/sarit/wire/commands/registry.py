@@ -5,7 +5,7 @@ A command is declared as its wire layout: fields in wire order, each annotated w
 uses the default when the payload ends exactly before one.  The encoder always writes every field, because the Rust
 client needs them all.  Bytes after the last field are ignored: a newer peer may have more fields.
 
-Neighbouring fields of fixed width are packed by one `struct` call.  Data fields are kept by reference.
+Neighbouring fields of fixed width are packed by one `struct` call.  Data fields are references, not copies.
 Frame: int32 code, int32 payload length, payload (wire.md par. 1).
 """
 

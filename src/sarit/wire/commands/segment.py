@@ -54,7 +54,7 @@ class SegmentRead(Command):
 def segment_read_envelope(
     segment: str, offset: int, at_tail: bool, end_of_segment: bool, length: int, request_id: int
 ) -> tuple[bytes, bytes]:
-    """What goes before and behind `length` bytes of data to make a SegmentRead frame of them.
+    """The bytes before and after `length` bytes of data that make a SegmentRead frame of them.
 
     Raises ProtocolError when the frame would be too long.
     """

@@ -37,7 +37,7 @@ class Rig:
         self.clock = Clock()
         self.asked: list[tuple[str, ScaleAdvice]] = []
         self.meters = LoadMeters(store, self.clock, TIMES)
-        self.meters.request_scaling = lambda segment, wish: self.asked.append((segment, wish))
+        self.meters.request_scaling = lambda segment, advice: self.asked.append((segment, advice))
         self.numbers: dict[str, int] = {}
         self.writers: dict[str, Writer] = {}
 

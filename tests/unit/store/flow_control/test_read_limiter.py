@@ -129,7 +129,7 @@ def test_fast_reader_slows_down_when_appends_begin(monkeypatch):
     assert machine.read(0.5) < 80 * MIB
 
 
-def test_reads_settle_at_rate_that_meets_latency_target(monkeypatch):
+def test_read_rate_converges_to_latency_target(monkeypatch):
     machine = Machine(monkeypatch, beside=lambda rate: 0.004 * max(0, rate - 300 * MIB) / (500 * MIB))
     machine.quiet(1)
     assert 250 * MIB < machine.read(20) < 400 * MIB
