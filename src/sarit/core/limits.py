@@ -145,6 +145,7 @@ MIN_CONNECTION_UNSENT_BYTES: Final = 256 * KIB  # the share of one connection ne
 MIN_CONNECTION_UNACKED_BYTES: Final = 256 * KIB
 
 # -- store: container and flow control ---------------------------------------------------------
+MAX_CACHED_PLACEMENTS: Final = 4096  # segment names whose container is known; at most 16 MiB of names
 CONTROL_LIMIT_TIMEOUT_SECONDS: Final = 10.0  # a change that waits longer for memory or disk ends its connection
 # Many connections end at once when clients give up: throttled appends of ended sessions are swept together.
 APPEND_GATE_SWEEP_SECONDS: Final = 0.5

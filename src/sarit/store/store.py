@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from sarit.core.limits import (
     LAST_CHECKPOINT_TIMEOUT_SECONDS,
     LATE_WRITES_SECONDS,
     LOG_FILE_BYTES,
+    MAX_CACHED_PLACEMENTS,
     MAX_DIRTY_BYTES,
     MAX_REOPEN_SECONDS,
     MIB,
@@ -110,6 +112,7 @@ class HostedContainer:
         self.tasks: list[asyncio.Task[None]] = []
 
 
+@lru_cache(MAX_CACHED_PLACEMENTS)  # every request asks
 def container_of(segment: str, containers: int) -> int:
     """The number of the container of a segment; transactions and transient segments belong to that of their parent."""
     digest = blake2b(placement_key(segment).encode(), digest_size=8).digest()

@@ -69,6 +69,8 @@ class Fixed:
 
 
 def _encode_text(text: str) -> bytes:
+    if text.isascii() and "\0" not in text:  # nearly all: the same in every encoding
+        return text.encode()
     try:
         return encode_java(text)
     except Invalid as error:
@@ -104,8 +106,9 @@ class TextCodec:
             return "", end
         if len(payload) < end:
             raise ProtocolError("a string is cut short")
+        raw = bytes(payload[start:end])
         try:
-            text = decode_java(bytes(payload[start:end]))
+            text = raw.decode("ascii") if raw.isascii() else decode_java(raw)
         except Invalid as error:
             raise ProtocolError(str(error)) from None
         # Plain UTF-8 is accepted, too, and may double when encoded: refuse text that could not be sent back.

@@ -65,7 +65,7 @@ class Background:
 class Backoff:
     """Exponential backoff with jitter; gives up after `retry_timeout` seconds of waiting."""
 
-    __slots__ = ("_delay", "_left", "_random", "retry_timeout")
+    __slots__ = ("_delay", "_left", "_random", "retry_timeout", "waited")
 
     def __init__(self, random: Callable[[], float], retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS) -> None:
         self._random = random
@@ -76,6 +76,8 @@ class Backoff:
         """It worked: the next failure starts a new series of attempts."""
         self._delay = 0.0
         self._left = self.retry_timeout
+        # Whether there was a pause since the last reset: who is called for each reply need not reset without one.
+        self.waited = False
 
     async def wait(self, error: SaritError) -> None:
         """Pause before the next attempt.  Raises Unavailable because of `error` when the retry timeout has passed.
@@ -84,6 +86,7 @@ class Backoff:
         """
         if self._left <= 0:
             raise Unavailable(f"gave up after {self.retry_timeout:.0f} s of trying: {error}") from error
+        self.waited = True
         delay = self._delay * (0.5 + self._random())
         self._left -= delay
         self._delay = min(max(self._delay * 2, FIRST_RETRY_DELAY_SECONDS), MAX_RETRY_DELAY_SECONDS)

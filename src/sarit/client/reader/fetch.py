@@ -281,7 +281,8 @@ class SegmentFetch:
             return
         request = sink.request
         if type(reply) is SegmentRead:
-            self._backoff.reset()
+            if self._backoff.waited:
+                self._backoff.reset()
             self.at_tail = reply.at_tail
             self._send(self._window.answered(request, reply.data, reply.at_tail, reply.end_of_segment))
         elif not self._window.is_first(request):

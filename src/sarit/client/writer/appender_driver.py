@@ -77,7 +77,6 @@ class AppenderDriver:
     """One appender and its connection.  `events` and `keys` collect what a batch has for this appender."""
 
     __slots__ = (
-        "_backed_off",
         "_backoff",
         "_connection",
         "_owner",
@@ -104,7 +103,6 @@ class AppenderDriver:
         self._owner = owner
         self._connection: Connection | None = None
         self._backoff = session.backoff()
-        self._backed_off = False  # since the store last took something
         self._started = False
         self._released = False
 
@@ -182,16 +180,13 @@ class AppenderDriver:
 
     async def _back_off(self, error: SaritError) -> None:
         """Pause before the next attempt.  Raises Unavailable when the retry timeout has passed."""
-        self._backed_off = True
         await self._backoff.wait(error)
 
     def _progress_made(self) -> None:
         """The store took something: the next failure starts a new series of attempts.
 
-        Not at AppendSetup: a store that takes none of our blocks is not asked again and again without pauses.  Runs for
-        every acknowledgement, hence the flag."""
-        if self._backed_off:
-            self._backed_off = False
+        Not at AppendSetup: a store that takes none of our blocks is not asked again and again without pauses."""
+        if self._backoff.waited:
             self._backoff.reset()
 
     def _reconnect(self, error: SaritError) -> None:
