@@ -68,7 +68,7 @@ class EventWriter:
         """Flush, then note that all events of this writer so far are of `time` or before, and all to come of `time` or
         later.  `time` is an integer in whatever unit the events' times are.
 
-        Readers learn of it by watermarks (`streams/event_time.py`).  Raises the writer's failure, Invalid when `time`
+        Readers get it as watermarks (`streams/event_time.py`).  Raises the writer's failure, Invalid when `time`
         goes back."""
         self._run(self._inner.note_time(time))
 

@@ -9,9 +9,9 @@ client's Hello goes out first, and the store's Hello must be the first frame in.
 reading from their socket; that must not stop their readers.
 
 *Keep-alive.*  A connection is dead when no byte moves on it for `DEAD_AFTER_KEEP_ALIVES` intervals, though we request
-an echo in each.  Bytes count, not whole commands: over a slow link one command may take longer than that, either way,
-and if it were sent again each time it would never arrive.  Bytes sent count when the socket took some of those that had
-to wait: it has space again only when some arrived.
+an echo in each.  Bytes count, not whole commands: over a slow link one command may take longer than that in either
+direction, and sending it again each time would never deliver it.  Bytes sent count when the socket accepts some of
+those that waited: it has space again only after the store received some.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ReplyRouter:
         for sink in sinks:
             try:
                 sink.lost(error)
-            except Exception:  # a sink that fails must not keep the others from learning it: they would wait for ever
+            except Exception:  # the other sinks must be notified even if one raises: they would wait for ever
                 log.exception("a sink failed when it was notified of the lost connection")
 
 
@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
     # -- asyncio calls these --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is connected: greet."""
+        """The socket is connected: send Hello."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "writelines")
         self._transport = transport  # type: ignore[assignment]
         set_limits = getattr(transport, "set_write_buffer_limits", None)
@@ -175,11 +175,11 @@ class Connection(asyncio.BufferedProtocol):
         self._tick = asyncio.get_running_loop().call_later(CLIENT_KEEP_ALIVE_SECONDS, self._keep_alive)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         return self._reader.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes came."""
+        """Bytes were received."""
         self._received += nbytes
         try:
             self.replies.received(self._reader.received(nbytes))
@@ -195,12 +195,12 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The store closed its side: close ours, at once.
 
-        The store may never take what is not sent yet, and until then no sink would learn that the connection ended."""
+        The store may never receive what is not sent yet, and until then the sinks would not be notified of the end."""
         self.abort(f"{self.name}: the connection was lost (closed by the store)")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end: every sink is failed."""
+        """The connection ended: fail every sink."""
         self.closed = True
         if self._tick is not None:
             self._tick.cancel()

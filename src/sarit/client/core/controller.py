@@ -60,7 +60,7 @@ class ControllerClient:
         self.address = f"{host}:{port}"
         self._host = host
         self._port = port
-        self._draining: set[_CountingChannel] = set()  # no new calls; closed when those under way have ended
+        self._draining: set[_CountingChannel] = set()  # no new calls; closed when the calls in progress have ended
         self._connect()
 
     def _connect(self) -> None:
@@ -105,7 +105,7 @@ class ControllerClient:
     # -- scopes -------------------------------------------------------------------------------
 
     async def create_scope(self, scope: str) -> bool:
-        """True when created, False when it was there.  Raises Invalid."""
+        """True when created, False when it existed.  Raises Invalid."""
         reply = await self.call(self.stub.createScope, pb.ScopeInfo(scope=scope))
         if reply.status == pb.CreateScopeStatus.INVALID_SCOPE_NAME:
             raise Invalid(f"{scope!r} is no name for a scope: letters, digits, '.' and '-' make one")
@@ -157,7 +157,7 @@ class ControllerClient:
     # -- streams ------------------------------------------------------------------------------
 
     async def create_stream(self, stream: StreamName, config: StreamConfig) -> bool:
-        """True when created, False when it was there (its configuration is left).  Raises NotFound, Invalid."""
+        """True when created, False when it existed (its configuration is unchanged).  Raises NotFound, Invalid."""
         status = pb.CreateStreamStatus
         reply = await self.call(self.stub.createStream, convert.config_message(stream, config))
         if reply.status == status.SCOPE_NOT_FOUND:
@@ -177,7 +177,7 @@ class ControllerClient:
         _check_update(stream, await self.call(self.stub.sealStream, convert.stream_info(stream)))
 
     async def truncate_stream(self, stream: StreamName, positions: Mapping[SegmentId, int]) -> None:
-        """Forget everything below a cut.  Raises NotFound, Invalid."""
+        """Truncate the stream at a cut.  Raises NotFound, Invalid."""
         cut = {segment.packed: offset for segment, offset in positions.items()}
         _check_update(stream, await self.call(self.stub.truncateStream, convert.cut_message(stream, cut)))
 

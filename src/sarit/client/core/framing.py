@@ -34,7 +34,7 @@ MAX_PLAIN_EVENT_BYTES: Final = MAX_EVENT_BYTES - EVENT_HEADER_BYTES
 
 _HEADER = struct.Struct(">q")
 _PROBE_EVENTS: Final = 8
-_FEW_EVENTS: Final = 16  # as many are taken one by one in the time that finding a run and setting up an array takes
+_FEW_EVENTS: Final = 16  # finding a run and setting up an array takes as long as parsing that many events one by one
 _LOOP_EVENTS: Final = 256
 _LOOP_ENDS: Final = 4096
 
@@ -242,7 +242,7 @@ def run_of(data: Buffer, start: int) -> tuple[int, int]:
 def parse_events(data: Buffer, start: int) -> tuple[list[bytes], int]:
     """The whole events of `data` from `start`, and where the first half one begins.  Raises Corrupt.
 
-    A view is copied only where its events are taken one by one: of bytes that costs less."""
+    A view is copied only where events are parsed one by one, which is faster on bytes."""
     events: list[bytes] = []
     end = len(data)
     unpack = _HEADER.unpack_from

@@ -57,7 +57,7 @@ async def segment_info(session: Session, stream: StreamName, segment: SegmentId)
 async def segment_infos(
     session: Session, stream: StreamName, segments: Iterable[SegmentId]
 ) -> dict[SegmentId, SegmentInfo]:
-    """Infos of those that exist, asked at about one moment."""
+    """Infos of those that exist, requested concurrently."""
 
     async def one(segment: SegmentId) -> SegmentInfo | None:
         try:
@@ -70,7 +70,7 @@ async def segment_infos(
 
 
 async def truncate_segment(session: Session, stream: StreamName, segment: SegmentId, offset: int) -> None:
-    """Forget a segment's bytes below `offset`.  Raises NotFound, Truncated, Invalid."""
+    """Truncate a segment at `offset`.  Raises NotFound, Truncated, Invalid."""
     reply = await ask_store(session, stream, segment, lambda i, name, token: TruncateSegment(i, name, offset, token))
     expect(reply, SegmentTruncated, stream.segment(segment))
 

@@ -55,7 +55,7 @@ class Background:
             log.error("%s failed", task.get_name(), exc_info=error)
 
     async def close(self) -> None:
-        """Cancel what runs and wait for its end."""
+        """Cancel the running tasks and wait for their ends."""
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -73,7 +73,7 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """It worked: the next failure starts a new series of attempts."""
+        """A call succeeded: the next failure starts a new series of attempts."""
         self._delay = 0.0
         self._left = self.retry_timeout
         # Whether there was a pause since the last reset: who is called for each reply need not reset without one.
@@ -134,7 +134,7 @@ class Session:
         return known
 
     def forget_endpoint(self, stream: StreamName, segment: SegmentId) -> None:
-        """The segment has moved, or its store does not answer: look the endpoint up again next time."""
+        """The segment has moved, or its store does not answer: request its endpoint again next time."""
         self._endpoints.pop((stream, segment), None)
 
     def assume_endpoint(self, stream: StreamName, segment: SegmentId, before: SegmentId) -> None:

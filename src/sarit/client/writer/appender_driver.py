@@ -1,18 +1,18 @@
-"""The asyncio side of a segment appender: it connects the appender, passes replies to it, sends what it wants sent.
+"""The asyncio side of a segment appender: it connects the appender, passes replies to it and sends its frames.
 
     start -> endpoint from the controller -> connection of the pool -> SetupAppend -> open
       ^------------------- connection lost, wrong host ------------------------'
 
-Replies that end the appender (sealed, deleted) and errors that no retry cures go to the owner.
+Replies that end the appender (sealed, deleted) and errors that cannot be retried go to the owner.
 
-A *large event* is too long for an append (wire.md 4.5).  It takes another way:
+A *large event* is too long for an append (wire.md 4.5).  It is sent in these steps:
 
     CreateTransientSegment -> SetupAppend -> ConditionalBlockEnd 0, 1, 2 ... -> MergeSegments
 
-The transient segment ends with the connection.  A broken connection therefore leaves no trace, unless the merge
-happened and only its reply was lost.  The merge replaces the writer's event number on the target, on condition that it
-is still the one before (attribute id = writer id).  The next SetupAppend then says whether the event is stored, as for
-every other block.
+The store deletes the transient segment with the connection.  A lost connection therefore leaves no trace, unless the
+merge happened and only its reply was lost.  The merge replaces the writer's event number on the target, on condition
+that it is still the one before (attribute id = writer id).  The next SetupAppend then says whether the event is stored,
+as for every other block.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ _REPLACE_IF_EQUALS: Final = 4  # kind of AttributeUpdate
 class Owner(Protocol):
     """A writer, as its drivers see it.
 
-    The two counters are sums over all of its appenders.  The owner counts what it adds to an appender; its driver
-    counts all that happens after that."""
+    The two counters are sums over all of its appenders.  The owner adds to them what it gives to an appender; the
+    driver updates them after that."""
 
     unacked_bytes: int
     blocks_in_flight: int
@@ -67,10 +67,10 @@ class Owner(Protocol):
         """Something was acknowledged, or the driver may send again: schedule a dispatch."""
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
-        """The segment takes no more: place what the appender holds elsewhere."""
+        """The segment is sealed: place what the appender holds on its successors."""
 
     def failed(self, error: BaseException) -> None:
-        """The writer cannot go on."""
+        """The writer has failed."""
 
 
 class AppenderDriver:
@@ -163,7 +163,7 @@ class AppenderDriver:
                     log.info("%s: %s", self.appender.segment, error)
                     self._session.forget_endpoint(self.name, self.segment)
                     await self._back_off(error)
-        except Exception as error:  # any: else the writer would not learn it
+        except Exception as error:  # any error: otherwise the writer would not be notified
             self._owner.failed(error)
 
     async def _attach_once(self) -> None:
@@ -183,9 +183,9 @@ class AppenderDriver:
         await self._backoff.wait(error)
 
     def _progress_made(self) -> None:
-        """The store took something: the next failure starts a new series of attempts.
+        """A block was acknowledged: the next failure starts a new series of attempts.
 
-        Not at AppendSetup: a store that takes none of our blocks is not asked again and again without pauses."""
+        Not at AppendSetup: otherwise a store that accepts no block would be retried without pauses."""
         if self._backoff.waited:
             self._backoff.reset()
 
@@ -209,7 +209,7 @@ class AppenderDriver:
         await self._attach()
 
     async def _large(self) -> None:
-        """Append the large event whose turn it is, then set the appender up again."""
+        """Append the next large event, then set the appender up again."""
         block = self.appender.large_due()
         connection = self._connection
         error: SaritError = Unavailable("the connection of the appender was closed")
@@ -279,7 +279,7 @@ class AppenderDriver:
 
 
 class _ReplySink:
-    """An appender's place on one connection; replies of an earlier one are not taken for the present one's."""
+    """An appender's registration on one connection: replies on an earlier connection are ignored."""
 
     __slots__ = ("_connection", "_driver")
 

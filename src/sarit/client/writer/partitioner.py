@@ -1,17 +1,17 @@
-"""Which segment gets which event of a writer, through all scaling.
+"""Routes the events of a writer to segments, also while the stream scales.
 
-*Key ranges.*  `KeyRanges` assigns parts of the key space [0, 1) to appenders.  When an appender's segment turns out to
-be sealed, its ranges alone go to its successors, cut to their bounds.  Ranges of appenders not known to be sealed stay,
-even where a successor covers them too.  Thus an event can only follow its predecessors of the same key: whatever the
-old appender still holds goes to the successor before anything newer does.
+*Key ranges.*  `KeyRanges` assigns parts of the key space [0, 1) to appenders.  When the segment of an appender is
+sealed, its successors get the ranges of that appender, and only those.  Ranges of appenders not known to be sealed
+stay, even where a successor covers them too.  Thus an event can only follow its predecessors of the same key: what the
+old appender still holds goes to the successor before newer events.
 
 *Sealed segments.*  When a segment answers that it is sealed, its successors are requested (`targets.py`).  Everything
 its appender holds unacknowledged is placed again, by key, in order, before anything newer of those keys.
 
 *Events without keys* stay with one appender for a while (it is *sticky*) before the next is drawn at random.  Each
-appender that has something in flight makes a container and a log work; many small blocks in many of them cost everybody
-more time than a few good ones.  The while is short in bytes and in time: all segments get their share of a fast writer
-within a second, and a slow one, whose next event comes after it is over, draws an appender for each event.
+appender with blocks in flight costs a container and a log some work, and many small blocks cost more than a few large
+ones.  The next one is drawn after a few bytes or a short time: a fast writer reaches all segments within a second, and
+a slow writer draws an appender for each event.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Partitioner:
         self._written: dict[SegmentId, KeyRange] = {}
         self._dispatch_pending: dict[AppenderDriver, None] = {}
         self._since_barrier: dict[AppenderDriver, None] = {}
-        self._sticky: AppenderDriver | None = None  # takes what has no key, until it had enough
+        self._sticky: AppenderDriver | None = None  # gets the events without keys, until the next is drawn
         self._sticky_bytes = 0
         self._sticky_until = 0.0
 
@@ -206,7 +206,7 @@ class Partitioner:
         self._dispatch_pending[driver] = self._since_barrier[driver] = None
 
     def add_all(self, chunks: Iterable[Chunk]) -> None:
-        """Give chunks to the only appender; of events without keys, to those whose turn it is."""
+        """Give chunks to the only appender; events without keys go to the sticky one."""
         only = self.key_ranges.only
         for chunk in chunks:
             self.add(only or self.sticky_driver(), chunk)
@@ -279,7 +279,7 @@ class Partitioner:
         FlushBarrier(done, [driver.appender for driver in given])
 
     def due(self, more: int = 0) -> bool:
-        """Whether an appender may send something now; else acknowledgements come first, and a dispatch after them.
+        """Whether an appender may send something now; otherwise a dispatch follows the next acknowledgements.
 
         `more`: bytes that the only appender is still to be given.  Several appenders are not evaluated here, for each
         barrier: the dispatch does it once for many."""
@@ -292,7 +292,7 @@ class Partitioner:
         return len(pending) > 1 or any(driver.due(driver is only) for driver in pending)
 
     def dispatch(self, urgent: bool) -> None:
-        """Let those send that have something new to send; `urgent`: all, without batching."""
+        """Let the appenders with new chunks send; `urgent`: all appenders, without batching."""
         pending = self._dispatch_pending
         if urgent:
             pending.update(dict.fromkeys(self._drivers.values()))
@@ -300,7 +300,7 @@ class Partitioner:
             self._dispatch_pending = {}
             only = self.key_ranges.only
             for driver in pending:
-                if driver.appender.unacked_bytes:  # else there is nothing to send, and nothing to connect for
+                if driver.appender.unacked_bytes:  # otherwise there is nothing to send and no need to connect
                     driver.dispatch(urgent, driver is only)
 
     # -- what drivers report --------------------------------------------------------------------
@@ -311,22 +311,22 @@ class Partitioner:
         self._on_progress()
 
     def failed(self, error: BaseException) -> None:
-        """No retry can help."""
+        """The error cannot be retried."""
         self._on_failure(error)
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
-        """A segment takes no more."""
+        """A segment is sealed."""
         log.info("%s: placing %d bytes elsewhere", error, driver.appender.unacked_bytes)
         self._session.background.spawn(self._move_on(driver), f"successors of {driver.appender.segment}")
 
     async def _move_on(self, old: AppenderDriver) -> None:
         try:
             self._hand_over(old, await self.target.successors(old.segment))
-        except Exception as error:  # any: else the writer would not learn it
+        except Exception as error:  # any error: otherwise the writer would not be notified
             self.failed(error)
 
     def _hand_over(self, old: AppenderDriver, successors: Sequence[Successor]) -> None:
-        """Let `successors` take the place of an appender, and all that it holds.  Raises Corrupt."""
+        """Replace an appender by its `successors`, which get all that it holds.  Raises Corrupt."""
         for successor in successors:
             self._session.assume_endpoint(self.target.stream, successor.segment, old.segment)
         targets = [(s.low, s.high, self._driver(s)) for s in successors]
@@ -342,7 +342,8 @@ class Partitioner:
         for chunk in old.take():
             self._replace(chunk, targets[0][2] if len(targets) == 1 else None)
         for barrier, times in barriers.items():
-            # Once per appender is enough: its places would multiply with every scale.  So all it had here end.
+            # One entry per appender is enough: entries would multiply with every scale.  So all of its entries end
+            # here.
             barrier.place_on([driver.appender for driver in self._drivers.values()])
             for _ in range(times - 1):
                 barrier.end_wait()

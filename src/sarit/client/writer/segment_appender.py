@@ -2,28 +2,28 @@
 
 Theory of operation.
 
-*Exactly once.*  An appender has a writer id of its own and numbers its events 1, 2, 3 ...  Chunks wait in `_pending`.
-They get their numbers when they are made into a block.  A block stays in `_sent` until the store acknowledges a number
-at or above the block's last.  The store retains the last number of each writer id *with* the data.  After any loss of
-the connection the appender therefore asks for it (SetupAppend), drops the blocks up to the answer, and sends the rest
-again with the same numbers: no event is lost and none is stored twice.  Blocks are atomic on the store.  An answer
-inside a block is a broken store (Corrupt), and so is one below what was acknowledged already.
+*Exactly once.*  An appender has its own writer id and numbers its events 1, 2, 3 ...  Chunks wait in `_pending`.  They
+get their numbers when they are made into a block.  A block stays in `_sent` until the store acknowledges a number at or
+above the block's last.  The store retains the last number of each writer id *with* the data.  After any loss of the
+connection the appender therefore asks for it (SetupAppend), drops the blocks up to the answer, and sends the rest again
+with the same numbers: no event is lost and none is stored twice.  Blocks are atomic on the store.  An answer inside a
+block, or below what was acknowledged already, raises Corrupt.
 
-*Batching* clocks itself, without a timer.  While fewer than `EAGER_BLOCKS` are in flight, a block is sent at once with
-whatever is pending.  After that, chunks are batched until an acknowledgement comes or a good block is full.  The size
-of a good block grows with the bytes in flight: a fast writer pays per MiB, and a slow one waits for nobody.  Where one
-appender gets all that is written (`only`), the second block, too, is batched until it is as large as the first, or the
-first is acknowledged: it would hold only what came within the moment since, and each block costs the store a sync
+*Batching* is self-clocked; there is no timer.  While fewer than `EAGER_BLOCKS` are in flight, a block is sent at once
+with whatever is pending.  After that, chunks are batched until an acknowledgement comes or the block reaches its target
+size.  The target size grows with the bytes in flight: a fast writer sends large blocks, and a slow one does not wait.
+Where one appender gets all that is written (`only`), the second block, too, is batched until it is as large as the
+first, or the first is acknowledged: it would hold very little, and each block costs the store a sync
 (docs/decisions/0401).
 
 *Large events* (longer than an append may be) travel in a transient segment that is merged.  `large_due` returns such
 an event once everything before it is acknowledged; nothing is sent after it until `large_done`.  The merge is
 conditional on the writer's number and raises it, so it happens once, too.
 
-*Sealed segments.*  When the segment takes no more data, `take_unacknowledged` returns what is not acknowledged, in
+*Sealed segments.*  When the segment is sealed, `take_unacknowledged` returns what is not acknowledged, in
 order, for the successors.
 
-*Flush barriers.*  A barrier notes how many events were accepted when it was placed.  It passes when as many are
+*Flush barriers.*  A barrier notes how many events were accepted when it was placed.  It passes when that many are
 acknowledged.
 
 Frames are AppendBlockEnd alone, holding the whole block (wire.md 4.2, as the Rust client does).
@@ -253,7 +253,8 @@ class SegmentAppender:
     def blocks(self, urgent: bool = False, only: bool = False) -> list[Buffer]:
         """The frames to send now, in parts, in order.
 
-        `urgent`: do not wait for a good block to fill.  `only`: no other appender gets what is written next."""
+        `urgent`: do not wait for a block to reach its target size.  `only`: no other appender gets what is written
+        next."""
         parts: list[Buffer] = []
         if self.state != OPEN:
             return parts
@@ -276,7 +277,7 @@ class SegmentAppender:
         return parts
 
     def _good_block_bytes(self) -> int:
-        """From how many bytes on a block need not wait, given what is in flight."""
+        """The target size of a block, in bytes, given what is in flight."""
         return min(max(self.bytes_in_flight >> 2, SMALL_BLOCK_BYTES), WRITE_CHUNK_BYTES)
 
     def due(self, urgent: bool, only: bool, more: int = 0) -> bool:
@@ -335,13 +336,13 @@ class SegmentAppender:
     # -- large events -------------------------------------------------------------------------
 
     def large_due(self) -> Block | None:
-        """The large event whose turn it is, once everything before it is acknowledged."""
+        """The next large event, once everything before it is acknowledged."""
         if self.state == OPEN and not self._sent and self._unsent and self._unsent[0].large:
             return self._unsent[0]
         return None
 
     def stored_number(self) -> int:
-        """What the store has as this writer's number when nothing is in flight."""
+        """The number that the store has for this writer when nothing is in flight."""
         return self.acked_number or NULL_ATTRIBUTE_VALUE
 
     def large_done(self) -> None:
@@ -354,7 +355,7 @@ class SegmentAppender:
     # -- the end ------------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """The segment takes no more: send nothing; `take_unacknowledged` when the successors are known."""
+        """The segment is sealed: send nothing; call `take_unacknowledged` when the successors are known."""
         self._step(SEAL)
 
     def take_unacknowledged(self) -> list[Chunk]:

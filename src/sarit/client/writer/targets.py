@@ -1,7 +1,7 @@
 """Where a writer's events go: the segments of a stream, or the parts of a transaction.
 
-A part is a segment of its own beside each segment that was active when the transaction began; it has no successors,
-whatever becomes of the stream: when it takes no more events, the transaction has ended (client_behaviour.md 2).
+A part is a segment of its own beside each segment that was active when the transaction began; it never has successors,
+also when the stream scales: when it is sealed or deleted, the transaction has ended (client_behaviour.md 2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """What a writer requires of the thing it writes to."""
+    """What a writer requires of its target."""
 
     stream: StreamName
 
@@ -28,7 +28,7 @@ class Target(Protocol):
         """The segments to write to; their ranges tile the key space.  Raises NotFound, Sealed, Unavailable."""
 
     async def successors(self, segment: SegmentId) -> Sequence[Successor]:
-        """What follows a segment that takes no more; at least one.  Raises NotFound, Sealed, Conflict."""
+        """The successors of a sealed segment; at least one.  Raises NotFound, Sealed, Conflict."""
 
     def name(self, segment: SegmentId) -> str:
         """The full name of the segment to append to."""

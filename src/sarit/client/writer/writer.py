@@ -1,11 +1,11 @@
 """The event writer: `write` neither blocks nor awaits.
 
-*The way of an event.*  `write` puts it into the *intake*, a plain list, and counts its bytes down.  That is all it
-does; it takes about 0.1 µs.  A *dispatch* takes the intake in one go, finds the segment appender of each event, frames
+*The path of an event.*  `write` appends it to the *intake*, a plain list, and subtracts its bytes from a counter.  That
+is all; it takes about 0.1 µs.  A *dispatch* takes the whole intake, finds the segment appender of each event, frames
 the events in bulk and lets the appenders send (`segment_appender.py` says when they do).  A dispatch runs
 
 * in the next turn of the loop, when a write finds the writer *idle* (next to nothing in flight): low latency;
-* when acknowledgements have come: events written meanwhile leave together;
+* after acknowledgements: events written meanwhile are sent together;
 * when the intake is full: high throughput.
 
 *Threads.*  The intake is flat: an event as `bytes`, its key as `str` before it if it has one, or a `Bulk` from
@@ -14,9 +14,8 @@ may therefore fill it from other threads while the loop's thread empties it.  A 
 the intake a last time; `write` reads `_idle` after it has appended.  No wake-up is lost.
 
 *Keys.*  A dict of recent keys gives the appender of a key; a key is hashed only when it is not there.  With one segment
-keys are not read at all.  Events without keys stay with one segment for a while (`partitioner.py`).
-Keys are retained, unhashed, beside their events until these are acknowledged: when a segment turns out to be sealed,
-its events are placed again by key.
+keys are not read at all.  Events without keys stay with one segment for a while (`partitioner.py`).  Keys are retained,
+unhashed, beside their events until these are acknowledged: when their segment is sealed, they are placed again by key.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class EventWriter:
     """Writes events to one stream, exactly once each and in order per key.  For use on one event loop.
 
     `drain` waits while more than `buffer_bytes` are not acknowledged.  `name` is what `note_time` notes under; a writer
-    that continues another's work takes its name.  Make one with `client.writer(...)`.
+    that continues another's work uses the same name.  Make one with `client.writer(...)`.
     """
 
     __slots__ = (
@@ -99,7 +98,7 @@ class EventWriter:
         self._intake_free_bytes = self._intake_limit_bytes = max(MIN_INTAKE_BYTES, min(buffer_bytes, MAX_INTAKE_BYTES))
         self._idle = True
         self._closed = False
-        self.failure: BaseException | None = None  # what every further call raises, if anything
+        self.failure: BaseException | None = None  # the failure, which every later call raises
         self._barriers: dict[asyncio.Future[None], None] = {}
         self._intake_barriers: list[asyncio.Future[None]] = []  # of `_barriers`: placed after what is in the intake
         self._opening: asyncio.Task[None] | None = None
@@ -176,7 +175,7 @@ class EventWriter:
             self._session.loop.call_soon(self._dispatch_if_due)
 
     def _dispatch_if_due(self) -> None:
-        if self._dispatch_due:  # else a flush did it meanwhile
+        if self._dispatch_due:  # otherwise a flush did it meanwhile
             self._dispatch()
 
     def _progressed(self) -> None:
@@ -214,9 +213,9 @@ class EventWriter:
             await asyncio.sleep(0)
 
     def flush_barrier(self) -> asyncio.Future[None]:
-        """A future that is done when everything written so far is durable; it fails as the writer does.
+        """A future that is done when everything written so far is durable; it fails when the writer fails.
 
-        What is written right after it may leave together with what is before it, and is then waited for, too."""
+        Events written right after it may be sent in the same block; then it waits for them, too."""
         return self._place_barrier(self._partitioner.place_barrier)
 
     def ack(self) -> asyncio.Future[None]:
@@ -262,7 +261,7 @@ class EventWriter:
         """Flush, then note that all events of this writer so far are of `time` or before, and all to come of `time` or
         later.  `time` is an integer in whatever unit the events' times are.
 
-        Readers learn of it by watermarks (`streams/event_time.py`).  Raises the writer's failure, Invalid when `time`
+        Readers get it as watermarks (`streams/event_time.py`).  Raises the writer's failure, Invalid when `time`
         goes back."""
         await self.flush()
         positions = await times.written_up_to(self._session, self.stream, self._partitioner.written_segments())
@@ -367,7 +366,7 @@ class EventWriter:
         try:
             await self._partitioner.open()
             self._take_intake()
-        except Exception as error:  # any: a flush would wait for ever
+        except Exception as error:  # any error: otherwise a flush would wait for ever
             self.fail(error)
             return
         self._dispatch()

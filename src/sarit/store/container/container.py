@@ -111,9 +111,10 @@ class Container:
         segment.pins += 1
         try:
             while True:
-                # In each round: the attribute may leave memory while we wait.
+                # Load it in each round: the attribute may be evicted during the wait.
                 attribute = await self.metadata.attribute(segment, session.writer)
-                # Throttled appends of an older session must fail its check, not come in after we have read `assigned`.
+                # Throttled appends of an older session must fail its check, not be assigned after we have read
+                # `assigned`.
                 fence_owner(attribute)
                 if attribute.assigned == attribute.applied:
                     break
@@ -140,7 +141,7 @@ class Container:
             self.append_gate.release()
 
     def _report(self) -> None:
-        if self.failure is None:  # else the budget has forgotten its charge, and nobody would take a new one off
+        if self.failure is None:  # otherwise its charge is dropped already; a new one would stay for ever
             self.budget.report(self.number, self.state.dirty)
 
     @property
@@ -321,7 +322,7 @@ class Container:
         finally:
             segment.compacting = False
             segment.pins -= 1
-            self._compaction_ended.set()  # wakes those who wait now
+            self._compaction_ended.set()  # wakes the present waiters
             self._compaction_ended.clear()
 
     # -- the end ------------------------------------------------------------------------------

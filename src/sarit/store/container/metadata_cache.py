@@ -8,8 +8,8 @@ step.  Only this process changes the index, and only by commits.  So there are t
 * Table entries and ranges that were read from the index are valid for one `generation`: until the next commit.
   Entries in memory (pending, dirty, flushing) are newer and come first.
 
-Extents read while a commit is in progress are discarded, since they may or may not hold it.  After the
-commit its extents are added to the chunk list in memory; they would be added twice.
+Extents read while a commit is in progress are discarded: they may or may not include it.  Its extents are added to
+the chunk list in memory after the commit, and would be in the list twice.
 """
 
 from __future__ import annotations

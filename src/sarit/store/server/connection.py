@@ -151,11 +151,11 @@ class StoreConnection(asyncio.BufferedProtocol):
             self._flush()
             self.closed = True
             self._transport.close()
-            # The transport waits until the client has taken all that was sent, without a limit of its own.
+            # The transport itself waits without a limit until the client has taken all that was sent.
             self._closing = self._loop.call_later(CONNECTION_CLOSE_SECONDS, self._transport.abort)
 
     def memory(self) -> ConnectionMemory:
-        """What this client makes us hold."""
+        """The memory that the store holds for this client."""
         unsent = self._transport.get_write_buffer_size()
         return ConnectionMemory(unsent, self._incomplete_bytes(), self._reads_received, self.paused)
 

@@ -89,7 +89,7 @@ C = TypeVar("C", bound=Reapable)
 
 
 class ConnectionReaper(Generic[C]):
-    """Remembers since when each connection has made no progress."""
+    """Tracks since when each connection has made no progress."""
 
     def __init__(
         self, stalled_seconds: float = CONNECTION_STALLED_SECONDS, max_bytes: int = MAX_CONNECTIONS_MEMORY_BYTES

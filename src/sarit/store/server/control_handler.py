@@ -110,7 +110,7 @@ class ControlHandler:
         return wire.SegmentCreated(c.request_id, name)
 
     async def _seal(self, c: wire.SealSegment) -> wire.Command:
-        with suppress(Sealed):  # success is friendlier than SegmentIsSealed, and no client minds
+        with suppress(Sealed):  # success instead of SegmentIsSealed: all clients accept both
             await self._store.container(c.segment).seal(c.segment)
         return wire.SegmentSealed(c.request_id, c.segment)
 
@@ -235,7 +235,7 @@ class ControlHandler:
 async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> list[int]:
     """Merge sources into target in order; a missing source answers the target's length.  Raises NotFound (target).
 
-    All are in line before the first is waited for: many cost the disk little more than one."""
+    All are queued before the first is awaited: group commit makes many cost little more than one."""
     container = store.container(target)
     lengths: list[int] = []
     durable: list[asyncio.Future[None]] = []

@@ -29,7 +29,7 @@ class TransientSegments:
         return len(self._names)
 
     async def create(self, command: wire.CreateTransientSegment) -> wire.Command | None:
-        """The reply.  A connection that ends before the segment exists does not keep it from being deleted."""
+        """The reply.  The segment is deleted even if the connection ends before it exists."""
         creation = asyncio.ensure_future(self._control.answer(command))
         creation.add_done_callback(self._created)
         return await asyncio.shield(creation)
