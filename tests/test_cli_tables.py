@@ -17,12 +17,13 @@ def test_table_commands(tmp_path):
         again = sarit(node, "table", "create", "shop/stock", "--primary-bytes", "9", "--format", "json")[0]
         assert json.loads(again) == {"table": "shop/stock", "created": False}
         version = sarit(node, "table", "put", "shop/stock", "pear", "7", "--insert")[0].strip()
-        assert "there already" in sarit(node, "table", "put", "shop/stock", "pear", "8", "--insert", code=1)[1]
+        assert "exists already" in sarit(node, "table", "put", "shop/stock", "pear", "8", "--insert", code=1)[1]
         newer = json.loads(
             sarit(node, "table", "put", "shop/stock", "pear", "8", "--version", version, "--format", "json")[0]
         )["version"]
         assert (
-            "not at version" in sarit(node, "table", "put", "shop/stock", "pear", "9", "--version", version, code=1)[1]
+            "does not have version"
+            in sarit(node, "table", "put", "shop/stock", "pear", "9", "--version", version, code=1)[1]
         )
         assert sarit(node, "table", "get", "shop/stock", "pear")[0] == "8\n"
         sarit(node, "table", "put", "shop/stock", "plum", stdin="from\nstdin")
@@ -36,7 +37,10 @@ def test_table_commands(tmp_path):
         lines = sarit(node, "table", "scan", "shop/stock", "--format", "json", "--keys-only")[0].splitlines()
         assert [json.loads(line)["primary"] for line in lines] == ["pear", "plum"]
         assert len(sarit(node, "table", "scan", "shop/stock", "--limit", "1")[0].splitlines()) == 1
-        assert "not at version" in sarit(node, "table", "remove", "shop/stock", "pear", "--version", version, code=1)[1]
+        assert (
+            "does not have version"
+            in sarit(node, "table", "remove", "shop/stock", "pear", "--version", version, code=1)[1]
+        )
         sarit(node, "table", "remove", "shop/stock", "pear", "--version", str(newer))
         assert "has no key pear" in sarit(node, "table", "get", "shop/stock", "pear", code=1)[1]
         rows = json.loads(sarit(node, "table", "list", "shop", "--format", "json")[0])

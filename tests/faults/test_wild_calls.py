@@ -244,23 +244,23 @@ def test_client_that_takes_no_replies_uses_bounded_memory(node) -> None:
                     stream = caller.begin()
                     caller.h2.send_data(stream, message(pb.ScopesRequest()), end_stream=True)
                 caller.flush()
-                callers.append(caller)
+                connected.append(caller)
 
             async def slow() -> None:
                 caller = await Caller.to(node.controller)
                 for _ in range(10):
                     caller.h2.send_data(caller.begin(), struct.pack(">BI", 0, 1 << 20) + bytes(5000))
                 caller.flush()
-                callers.append(caller)
+                connected.append(caller)
 
-            callers: list[Caller] = []
+            connected: list[Caller] = []
             for make in (deaf, slow):
                 assert not [error for error in await many(callers, make) if error is not None]
             await regular.served_again()
             assert node.resident_bytes() - memory < GROWTH_BYTES
             while node.log().count("did not take replies") < callers:
                 await asyncio.sleep(0.1)
-            for caller in callers:
+            for caller in connected:
                 caller.writer.transport.abort()
 
     said = run(node, main)

@@ -41,7 +41,7 @@ class PortMux:
         """The protocol for a new connection."""
         if not self._admission.admits(self._waiting):
             if self._admission.should_report():
-                _log.error("%d connections have sent nothing, the most allowed: new ones are closed", self._waiting)
+                _log.error("%d connections have sent nothing, which is the limit: new ones are closed", self._waiting)
             return ClosedAtOnce()
         self._waiting += 1
         return _ProtocolDetector(self)

@@ -88,7 +88,7 @@ class GrpcListener:
         """The protocol for a new connection."""
         if not self._admission.admits(self._open):
             if self._admission.should_report():
-                _log.error("%d API connections are open, the most allowed: new ones are closed", self._open)
+                _log.error("%d API connections are open, which is the limit: new ones are closed", self._open)
             return ClosedAtOnce()
         self._open += 1
         return _GrpcConnection(self, self._http())

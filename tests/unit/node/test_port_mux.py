@@ -58,7 +58,7 @@ def test_silent_connections_are_bounded(tmp_path, caplog) -> None:
 
     asyncio.run(asyncio.wait_for(main(), 60))
     (line,) = [record.getMessage() for record in caplog.records if "have sent nothing" in record.getMessage()]
-    assert line == f"{SILENT} connections have sent nothing, the most allowed: new ones are closed"
+    assert line == f"{SILENT} connections have sent nothing, which is the limit: new ones are closed"
 
 
 def test_a_first_packet_that_breaks_the_protocol_ends_its_connection_alone(tmp_path):
