@@ -191,7 +191,7 @@ def _measure(repeats: int) -> dict[str, Way]:
 
 
 def _packages(asked: list[str], graph: Graph) -> list[str]:
-    """The packages to look at, the store first.  Exits when there is none of that name."""
+    """The packages to examine, the store first.  Exits when there is none of that name."""
     tops = [name for name in sorted(levels.packages_of(graph)) if name.count(".") == 1]
     wanted = [STORE, *(name for ask in asked for name in (tops if ask == "all" else [ask]))]
     for name in wanted:

@@ -38,7 +38,7 @@ class Node:
         try:
             if (controller := self._ready()) is not None:
                 return controller
-        except BaseException:  # Ctrl-C: whoever does not come in does not go out either, and would leave it running
+        except BaseException:  # Ctrl-C: without `__enter__` there is no `__exit__`, and the node would stay
             self._stop()
             raise
         self._process.wait()

@@ -80,7 +80,7 @@ def main() -> None:
     def until(end: float) -> Callable[[], bool]:
         return lambda: time.monotonic() > end
 
-    # In this order: the client's end is the end of whoever still reads with it.
+    # In this order: closing the client ends its readers.
     with ThreadPoolExecutor(1) as beside, sarit.connect(options.controller) as client:
         create(client, options.stream, options.per_segment)
         watching = beside.submit(watch, client, options.stream)

@@ -1,4 +1,4 @@
-"""A segment store in memory that speaks wire frames, and a controller that goes with it; both with faults to order.
+"""A segment store in memory that speaks wire frames, and a controller for it; both with faults on request.
 
 Only what a client sees: appends with event numbers, reads (parked at the tail), info, seal, truncate, transient
 segments and merges.  It checks what a real store must: event numbers exactly continued per connection, or the
@@ -68,7 +68,7 @@ class FakeStore:
         self._server = None
 
     def speak(self) -> None:
-        """Send the acks held back."""
+        """Send the delayed acks."""
         self.mute.clear()
         for peer, ack in self.held_back:
             peer.send(ack)

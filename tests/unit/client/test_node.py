@@ -1,4 +1,4 @@
-"""The client against a real node: what the fakes cannot vouch for."""
+"""The client against a real node: what the fakes cannot prove."""
 
 import threading
 

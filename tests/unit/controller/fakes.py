@@ -1,9 +1,9 @@
-"""The controller's ports in memory, with faults; and a world with a clock that the test moves.
+"""The controller's ports in memory, with faults; and an environment with a clock that the test advances.
 
-What a store may do to the controller is drawn from here: any call may raise Unavailable before or after it took
-effect, a call may be the last one (Crash), every call gives up its turn of the event loop at both ends.  Tables keep
-the promises of `controller.ports` to the letter: conditions are judged against the state before the batch, versions
-rise across keys, a scan may give fewer entries than asked for.
+The faults of a store: any call may raise Unavailable before or after it took effect, a call may be the last one
+(Crash), and every call yields to the event loop at both ends.  Tables do exactly what `controller.ports` promises and
+no more:  conditions are evaluated on the state before the batch, versions rise across keys, a scan may return fewer
+entries than requested.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class Crash(BaseException):
-    """The controller dies here: nobody catches this."""
+    """The controller dies here: nothing catches this."""
 
 
 class ManualClock:
-    """Both clocks stand still until the test moves them."""
+    """Both clocks stand until the test advances them."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -63,7 +63,7 @@ def fake_env(seed: int = 1) -> Env:
 @dataclass
 class Faults:
     """What happens to the calls of the ports.  `before` and `after` see each call's number and name and may raise;
-    `gate` may hold a call up before it is made."""
+    `gate` may delay a call before it is made."""
 
     before: Callable[[int, str], None] = lambda number, call: None
     after: Callable[[int, str], None] = lambda number, call: None
@@ -94,7 +94,7 @@ def crash_at(number: int, *, after: bool) -> Faults:
 
     if after:
         faults.after = die
-        # Nothing runs on after the crash, whatever was started at the same time.
+        # Nothing continues after the crash, also not what was started at the same time.
         faults.before = lambda at, call: die(at - 1, call)
     else:
         faults.before = die
@@ -217,10 +217,10 @@ class FakeSegments:
         self.created: list[str] = []
         self.measured: dict[str, Rates] = {}  # what stores would have measured
         self.read_bytes = 1 << 30  # the most that one read gives
-        self.moved: list[str] = []  # what was merged somewhere, once for each time
+        self.moved: list[str] = []  # sources of merges, once for each merge
 
     def append(self, segment: str, what: str, length: int = 10) -> None:
-        """What a writer does."""
+        """Append as a writer does."""
         if self._segment(segment).sealed:
             raise Sealed(segment)
         self._segment(segment).parts.append((what, length))

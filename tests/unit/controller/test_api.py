@@ -1,4 +1,4 @@
-"""The API over a loopback socket, on fakes: what the twins' test does not ask, and what goes wrong."""
+"""The API over a loopback socket, on fakes: calls that `test_service.py` does not make, and errors."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def test_commit_reply_includes_outcome_when_requested():
             ways = ((c.commitTransaction, pb.TxnState.COMMITTED), (c.abortTransaction, pb.TxnState.ABORTED))
             for decide, end in ways:
                 txn = (await c.createTransaction(create)).txnId
-                for _ in range(2):  # asked again it is over
+                for _ in range(2):  # asked again: it is complete
                     reply = await decide(txn_request(txn, outcomeWithinMillis=10_000))
                     assert (reply.status, reply.outcome) == (pb.TxnStatus.SUCCESS, end)
                 assert (await c.checkTransactionState(txn_request(txn))).state == end
                 await quiet(c.controller)
             txn = (await c.createTransaction(create)).txnId
             reply = await c.commitTransaction(txn_request(txn))
-            assert reply.SerializeToString() == b""  # as it ever was
+            assert reply.SerializeToString() == b""  # as before
             await quiet(c.controller)
             c.controller.transactions.schedule_completion = lambda name: None
             txn = (await c.createTransaction(create)).txnId
@@ -138,7 +138,7 @@ def test_commit_reply_includes_outcome_when_requested():
 
 
 def test_a_writer_whose_id_is_too_long_for_a_key_is_refused():
-    """Its commit was taken, and could not be carried out: it blocked all later ones of the stream, and its seal."""
+    """Its commit was accepted and could not be executed: it blocked all later commits of the stream, and its seal."""
 
     async def main():
         async with api() as c:

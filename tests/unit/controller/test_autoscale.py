@@ -1,4 +1,4 @@
-"""Streams scale by the rates that their stores tell."""
+"""Streams scale by the rates that their stores report."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_hot_segment_is_split_and_only_once():
         assert world.segments.segments[segment(2, 1)].policy == (2, 100)
         # The request comes again; the segment is not active any more.
         assert not await c.autoscale.evaluate(segment(0))
-        # What the scale brought has not been measured yet.
+        # The new segments have not been measured yet.
         assert not await c.autoscale.evaluate(segment(2, 1))
         world.check()
 

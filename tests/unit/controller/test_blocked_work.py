@@ -1,4 +1,4 @@
-"""Standing work that waits for room, or for a store, holds up none of what makes room."""
+"""Background work that waits for free space, or for a store, does not block the work that frees space."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ STUCK, BROKEN = NAMES[0], NAMES[1]
 
 
 def waiting(owner, name, done):
-    """A method that waits for ever for STUCK, fails for BROKEN, and notes the others."""
+    """A method that waits for ever for STUCK, fails for BROKEN, and records the others."""
 
     async def call(stream):
         if stream == STUCK:
             await asyncio.Event().wait()
         if stream == BROKEN:
-            raise Unavailable("no room")
+            raise Unavailable("no free space")
         done.append(stream)
         return True
 

@@ -1,7 +1,7 @@
-"""Two controllers at once on the same tables, calls that fail before or after they took effect, turns in any order.
+"""Two controllers at once on the same tables, calls that fail before or after they took effect, any order of turns.
 
 Clients draw operations on a few names and repeat those whose outcome they do not know.  What was acknowledged must
-hold; nothing may come back; and when all is quiet, everything that must hold of the records must hold.
+hold, and nothing deleted may return.  When no call is in progress, all invariants of the records must hold.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """A controller dies at every call it makes, before and after the call takes effect; another one finishes.
 
-For each operation: it is done once undisturbed, for the result.  Then it is done again and again, in fresh worlds,
-and dies at the first call, the second, and so on.  A second controller sweeps; nothing is half done then, and
-everything that must hold must hold; then the caller, who never got a reply, asks again.  The result must be the
-undisturbed one.
+Each operation runs once without a fault, which gives the expected result.  Then it runs in fresh worlds, and its
+controller dies at the first call, the second, and so on.  A second controller sweeps: after that nothing is half done
+and all invariants hold.  The caller, which got no reply, repeats its call.  The result must be the expected one.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def group(generation=0, retention=2, streams=(STREAM,)):
 
 
 class Operation:
-    """Make the world, then do the thing; `again` is the same thing asked for a second time."""
+    """Make the world, then execute the operation; `again` is its repetition by the caller."""
 
     def __init__(self, prepare, act, tolerated=()):
         self.prepare, self.act, self.tolerated = prepare, act, tolerated
@@ -88,7 +87,7 @@ async def with_past_transaction(c, w):
 
 
 async def with_many_transactions(c, w):
-    """One to commit of a past epoch, one to commit, one open."""
+    """Transactions: one of a past epoch to commit, one to commit, one open."""
     await with_past_transaction(c, w)
     await begin(c, w, "decided")
     await begin(c, w, "open")
@@ -144,7 +143,7 @@ async def scaling_stream(c, w, *events):
 
 
 async def kept_stream(c, w):
-    """Retention has something to truncate, to take a cut of, and to forget."""
+    """Retention has a stream to truncate, a cut to take, and cuts to remove."""
     await c.scopes.create("s")
     await c.streams.create(STREAM, StreamConfig(retention=BY_SIZE))
     for seconds in (60, 60):
@@ -157,13 +156,13 @@ async def kept_stream(c, w):
 
 
 async def retain(c, w):
-    """Looks until there is nothing more to do: one may leave cuts before the new head to the next."""
+    """Run retention until it finds nothing to do: a round may leave cuts before the new head to the next."""
     for _ in range(3):
         await c.retention.apply(STREAM)
 
 
 async def noted_stream(c, w):
-    """A watermark is due, a writer to be forgotten."""
+    """A watermark is due, and a writer is to be removed."""
     await stream(c, w)
     for writer in ("a", "b"):
         await c.writers.note(STREAM, writer, 1, {0: 1})
@@ -226,7 +225,7 @@ async def undisturbed(operation):
     calls = len(world.tables.faults.calls)
     await world.sweep(controller)
     world.check()
-    assert not world.picture()["hints"]
+    assert not world.picture()["pending"]
     return calls, world.picture()
 
 
@@ -280,7 +279,7 @@ def test_an_open_transaction_of_a_lost_controller_is_aborted_after_its_lease():
         world.pass_time(LEASE / 1000 - 1)
         await second.recovery_sweeper.sweep()
         assert await second.transactions.state(STREAM, world.txns[0]) is TxnState.OPEN
-        # A ping to any controller is seen by all.
+        # A ping to any controller is visible to all.
         await first.transactions.ping(STREAM, world.txns[0], LEASE)
         world.pass_time(2)
         await second.recovery_sweeper.sweep()

@@ -1,4 +1,4 @@
-"""What comes between two looks of one workflow at the records: the second look must not be judged by the first."""
+"""Changes between two reads of the records by one workflow: the second read must not rely on the first."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def retaining():
 
 
 async def five_rounds(world, c):
-    """A minute between two, with 10 bytes more at each."""
+    """Cuts a minute apart, with 10 bytes more at each."""
     for number in range(5):
         world.segments.append(segment(0), f"{number}", 10)
         await c.retention.apply(STREAM)
@@ -110,7 +110,8 @@ def test_reset_group_protects_its_start_from_retention():
 
 @pytest.mark.parametrize("early", [True, False])
 def test_group_created_during_retention_keeps_its_start(early):
-    """Before it looks at the subscribers again, or (with the hint, which comes just before the record) after that."""
+    """Before it reads the subscribers again, or (with the pending-work entry, written just before the record) after
+    that."""
 
     async def main():
         world, c = await retaining()
@@ -220,7 +221,7 @@ def test_times_of_commits_do_not_go_back():
 
 
 def test_pings_do_not_starve_commits():
-    """More transactions than one look shows, one of them pinged between any two looks."""
+    """More transactions than one page holds, one of them pinged between any two pages."""
 
     async def main():
         world, c = await prepared(page=4)

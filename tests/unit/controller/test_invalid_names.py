@@ -180,7 +180,7 @@ def test_unexpected_error_in_one_segment_does_not_stop_autoscaling(caplog):
 
 
 def test_groups_read_only_what_can_be_a_stream():
-    """One whose name no table can hold left a group that nobody could finish, change or delete."""
+    """A stream whose name no table can hold left a group that could not be finished, changed or deleted."""
     for name in (StreamName("s", "u" * 9000), StreamName("s", "t/u"), StreamName("", "u")):
         run(_odd_group(name))
 

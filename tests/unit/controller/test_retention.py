@@ -1,4 +1,4 @@
-"""Retention: cuts taken, streams truncated, on fakes with a clock that the test moves."""
+"""Retention: cuts taken, streams truncated, on fakes with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_failed_retention_is_retried_in_the_next_round():
     async def main():
         world = World()
         c = await world.controller()
-        await kept_stream(c, keeping(RetentionType.TIME, 10**9))  # so long that half an hour passes between two looks
+        await kept_stream(c, keeping(RetentionType.TIME, 10**9))  # so long that half an hour passes between two rounds
         truncate, refusals = c.streams.truncate, ["500 calls wait for it"]
 
         async def busy_once(*arguments):
@@ -220,7 +220,7 @@ def test_recreated_stream_is_not_truncated_at_old_cuts():
 
 
 def test_delayed_update_leaves_stream_in_maintenance_index():
-    """Entered, found to have no policy, removed, and only then given one."""
+    """The entry is added, then removed because the stream has no policy, and only then the stream gets one."""
 
     async def main():
         for call in range(1, 100):

@@ -52,7 +52,7 @@ async def status_of(call):
 
 
 async def pages(ask):
-    """All names, as clients page: until a page is empty."""
+    """All names, requested in pages until one is empty, as clients do."""
     out, token = [], pb.ContinuationToken()
     while True:
         names, token = await ask(token)
@@ -112,7 +112,7 @@ def test_stream_life():
             assert (await c.sealStream(STREAM)).status == u.STREAM_NOT_FOUND
             assert await status_of(c.getCurrentSegments(STREAM)) is Status.NOT_FOUND
             assert await status_of(c.getStreamConfiguration(STREAM)) is Status.NOT_FOUND
-            # Created again, its segments are numbered on.
+            # Created again: its segment numbers continue.
             assert (await c.createStream(config(segments=1))).status == s.SUCCESS
             (only,) = (await c.getCurrentSegments(STREAM)).segmentRanges
             assert only.segmentId.segmentId == 2
@@ -173,7 +173,7 @@ def test_truncation_at_a_cut():
             (only,) = (await c.getCurrentSegments(STREAM)).segmentRanges
             assert await truncate({only.segmentId.segmentId: 0}) == u.SUCCESS
             reply = await c.getSegmentsImmediatelyFollowing(pb.SegmentId(streamInfo=STREAM, segmentId=0))
-            assert len(reply.segments) == 1  # answered for a segment that is gone
+            assert len(reply.segments) == 1  # the answer for a deleted segment
             assert (await c.isStreamCutValid(pb.StreamCut(streamInfo=STREAM, cut={0: 1, 1: 1}))).response
 
     run(main())

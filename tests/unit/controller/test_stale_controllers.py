@@ -63,7 +63,7 @@ SLEEPERS = {
 
 
 class Sleep:
-    """Holds one call up until it is woken."""
+    """Delays one call until it is released."""
 
     def __init__(self, call: int) -> None:
         self.call = call
@@ -94,7 +94,7 @@ async def life_goes_on(c, world) -> int:
 
 
 async def sleep_at(name: str, call: int) -> bool:
-    """One life; False when the operation has no such call."""
+    """One run; False when the operation has no such call."""
     prepare, act = SLEEPERS[name]
     world = World()
     sleep, dreams = Sleep(call), Faults()
@@ -113,7 +113,7 @@ async def sleep_at(name: str, call: int) -> bool:
     sleep.woken.set()
     with suppress(SaritError):
         outcome = await sleeper
-        if name == "begin":  # who got a transaction can use it
+        if name == "begin":  # a caller that got a transaction can use it
             assert {s.segment for s in outcome[1]} <= (await second.streams.epoch(STREAM, 0)).ids
     await quiet(first)
     for controller in (first, second):
@@ -156,7 +156,8 @@ def test_every_operation_is_tested_with_a_delayed_controller():
 
 
 def test_recreated_group_keeps_its_stream():
-    """Its state is in there: who slept through its deletion must not delete the next one's."""
+    """It holds the state of the group: a controller suspended during its deletion must not delete that of the next
+    group."""
 
     async def main():
         state = StreamName("s", "_RGg")
@@ -193,7 +194,7 @@ def test_recreated_group_keeps_its_stream():
 
 
 def test_segment_numbers_continue_after_a_stale_read():
-    """Read: there never was such a stream.  Meanwhile there was one, and it is gone."""
+    """It read that the stream never existed.  Meanwhile one was created and deleted."""
 
     async def main():
         world = World()

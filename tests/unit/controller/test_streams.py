@@ -1,4 +1,4 @@
-"""Streams on fakes: long histories, successors before seals, truncation, tags, what a failed call leaves."""
+"""Streams on fakes: long histories, successors before seals, truncation, tags, the state after a failed call."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_queries_cross_chunks_of_a_long_history():
             if s not in await c.streams.active(STREAM):
                 assert all(s.segment in before for _, before in followers)
                 assert {creation_epoch(f.segment) for f, _ in followers} == {creation_epoch(s.segment) + 1}
-        # The head is epoch 0 still, though it left the record.
+        # The head is still epoch 0, which is not in the record any more.
         assert streams.head(record) == {packed(0): 0, packed(1): 0}
         tail = {s.segment: 0 for s in record.current.segments}
         assert await c.streams.segments_between(STREAM, {}, tail) == sorted(everything)

@@ -1,4 +1,4 @@
-"""Transactions on fakes: order, epochs that have passed, leases, what is remembered and for how long."""
+"""Transactions on fakes: order, epochs that have passed, leases, which completed ones are retained and for how long."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def test_commits_are_merged_in_the_order_they_were_decided():
 
 
 def test_commit_order_holds_for_decisions_during_a_scan():
-    """Between its looks at the table one is decided that it saw open, and then one behind that, new to it."""
+    """Between two reads of the table, one is decided that was read as open, and then a later one that was not read
+    yet."""
 
     async def main():
         world, c = await prepared(1)
@@ -97,18 +98,18 @@ def test_transactions_of_a_past_epoch_are_rolled_in_between():
             await c.transactions.commit(STREAM, txn, "", 1)
         later(STREAM)
         await quiet(c)
-        # Segment 0 lived on: it took its parts itself.  Segment 1 was stood in for by a copy of epoch 2.
+        # Segment 0 is still active: its parts were merged into it.  A copy of epoch 2 took the parts of segment 1.
         assert parts(world, segment(0)) == ["a", "b", "c", "d"]
         assert parts(world, segment(1)) == ["before"]
         assert parts(world, segment(1, 2)) == ["a", "b"]
         assert world.segments.segments[segment(1, 2)].sealed
         record = (await c.catalog.require(STREAM)).record
         active = [SegmentId.unpack(s.segment) for s in record.current.segments]
-        # "c" and "d" were of epoch 1, of which there are copies: these take their parts, without another roll.
+        # "c" and "d" are of epoch 1, which has copies: these take their parts, without another roll.
         assert active == [SegmentId(0, 0), SegmentId(3, 2), SegmentId(3, 3)]
         assert parts(world, segment(2, 1)) == ["between"]
         assert parts(world, segment(2, 3)) == parts(world, segment(3, 3)) == ["c", "d"]
-        # A reader of the upper half meets them in this order.
+        # A reader of the upper half gets them in this order.
         chain, at = [], SegmentId(0, 1).packed
         while True:
             chain.append(str(SegmentId.unpack(at)))
@@ -163,7 +164,7 @@ def test_transaction_outcome_is_stored_for_a_while(monkeypatch):
 
 
 def test_latest_outcomes_are_found_without_reading_all():
-    """Those of ten minutes are kept: a hundred thousand, perhaps."""
+    """Those of ten minutes are retained: perhaps 100,000."""
 
     async def main():
         world, c = await prepared(1)
@@ -271,7 +272,7 @@ def test_outcome_without_worker_returns_at_once():
 
 
 def test_commit_into_missing_segment_is_retried_with_pauses():
-    """Somebody deleted it by the wire protocol: the node tried again at once, without end, and did little else."""
+    """It was deleted by the wire protocol: the node retried at once, without end, and did little else."""
 
     async def main():
         world, c = await prepared(1)

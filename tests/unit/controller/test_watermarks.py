@@ -1,4 +1,4 @@
-"""Watermarks: from writers' notes to the mark stream, on fakes with a clock that the test moves."""
+"""Watermarks: from writers' notes to the mark stream, on fakes with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def test_idle_writer_is_removed_after_timeout():
         for time in (2, 3, 4, 5):
             await c.writers.note(STREAM, "a", time, {0: time})
             await run_round(world, c)
-        # b was seen first at 10 s, with the round at 40 s it was silent for 30 s.
+        # b was found first at 10 s: at the round at 40 s it was idle for 30 s.
         assert [mark[0] for mark in marks(world)] == [1, 4, 5]
         rows = await c.catalog.stream_records(STREAM, keys.WRITERS)
         assert [key[-1:] for key, _ in rows] == [b"a"]
-        await c.writers.note(STREAM, "b", 1, {0: 1})  # back, and behind: it holds the others up again
+        await c.writers.note(STREAM, "b", 1, {0: 1})  # it is back with an earlier time: watermarks wait for it again
         await c.writers.note(STREAM, "a", 6, {0: 6})
         await run_round(world, c)
         assert len(marks(world)) == 3
@@ -108,7 +108,7 @@ def test_the_attribute_names_where_the_newest_begins():
         assert begin == sum(length for _, length in stored.parts[:2])
         at, newest = last_entry(raw[begin:])
         assert (at, newest.lower) == (0, 3)
-        # A controller that died before it moved the attribute: the next one reads on, in small pieces too.
+        # A controller died before it moved the attribute: the next one continues to read, in small pieces too.
         stored.attributes.clear()
         world.segments.read_bytes = 11
         second = await world.controller()
@@ -181,7 +181,8 @@ def test_across_a_scale_and_for_transactions():
 
 
 def test_the_times_of_transactions_that_span_a_scale():
-    """Two of one writer and one of another are rolled in together; others write behind them before a mark is made."""
+    """Two transactions of one writer and one of another are rolled in together; others write after them before the
+    watermark."""
 
     async def main():
         world = World()

@@ -1,4 +1,4 @@
-"""A controller on fakes, what it has stored made readable, and what must hold of it whenever nothing is going on."""
+"""A controller on fakes, a readable form of its records, and their invariants while no call is in progress."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class World:
         self.controllers: list[Controller] = []
 
     async def controller(self, faults: Faults | None = None) -> Controller:
-        """Another controller, without its sweeper: tests sweep.  `faults`: what its calls alone meet."""
+        """Another controller, without its recovery sweeper: tests sweep.  `faults`: for its calls alone."""
         tables, segments = self.tables, self.segments
         if faults is not None:
             tables, segments = copy.copy(tables), copy.copy(segments)
@@ -69,14 +69,14 @@ class World:
         return controller
 
     def arm(self, faults: Faults) -> None:
-        """From now on calls meet these faults."""
+        """Inject these faults into calls from now on."""
         self.tables.faults = self.segments.faults = faults
 
     def pass_time(self, seconds: float) -> None:
         self.env.clock.seconds += seconds  # type: ignore[attr-defined]
 
     async def sweep(self, controller: Controller, seconds: float = 10.0) -> None:
-        """What the sweeper does in a while."""
+        """One round of the recovery sweeper."""
         await controller.recovery_sweeper.sweep()
         self.pass_time(seconds)
         await controller.recovery_sweeper.sweep()
@@ -89,7 +89,7 @@ class World:
     # -- what is stored ---------------------------------------------------------------------------
 
     def scopes(self) -> dict[str, dict[bytes, bytes]]:
-        """The tables of the scopes there are."""
+        """The tables of all scopes."""
         out = {}
         for key, value in self.tables.tables[keys.SCOPES_TABLE].items():
             record = codec.decode_scope(value.value)
@@ -99,7 +99,7 @@ class World:
 
     def picture(self) -> dict[str, Any]:
         """Everything, without times and random ids, to compare two worlds."""
-        out: dict[str, Any] = {"segments": {}, "hints": sorted(self.tables.tables[keys.WORK_TABLE])}
+        out: dict[str, Any] = {"segments": {}, "pending": sorted(self.tables.tables[keys.WORK_TABLE])}
         for scope, entries in self.scopes().items():
             for key, value in entries.items():
                 kind = key[:2] if key[:2] != b"o/" else b"o/" + key.split(b"/")[2]
@@ -113,7 +113,7 @@ class World:
         return out
 
     def half_done(self) -> list[str]:
-        """What was begun and is not finished; creations, which are finished by who asks for the thing, left out."""
+        """Unfinished work; without creations, which the next query of their object finishes."""
         out = []
         for scope, entries in self.scopes().items():
             for key, value in entries.items():
@@ -127,7 +127,7 @@ class World:
     # -- what must hold ---------------------------------------------------------------------------
 
     def check(self, *, orphans: bool = False) -> None:
-        """All that must hold between calls.  `orphans`: empty segments of lost creations are let pass."""
+        """The invariants between calls.  `orphans`: empty segments of lost creations are permitted."""
         owned: set[str] = set()
         for scope, entries in self.scopes().items():
             for key, value in entries.items():
@@ -198,7 +198,7 @@ def _all_epochs(entries: dict[bytes, bytes], stream: str) -> list[Epoch]:
 
 
 async def quiet(controller: Controller) -> None:
-    """Wait until no transaction is being ended in the background."""
+    """Wait until no transaction is being completed in the background."""
     for _ in range(1000):
         if not controller.transactions.workers._workers:
             return

@@ -6,7 +6,7 @@ def test_refusals_are_reported_once_until_a_tenth_is_free():
     assert admission.admits(19)
     assert not admission.admits(20)
     assert [admission.should_report() for _ in range(3)] == [True, False, False]
-    assert admission.admits(19)  # one left, the next comes: that is no news
+    assert admission.admits(19)  # one left and the next came: nothing is logged
     assert not admission.admits(20)
     assert not admission.should_report()
     assert admission.admits(17)

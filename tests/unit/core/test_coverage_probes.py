@@ -1,4 +1,4 @@
-"""Marks reach those who listen, and nobody else."""
+"""Coverage probes notify their listeners only."""
 
 from __future__ import annotations
 

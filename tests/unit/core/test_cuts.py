@@ -1,4 +1,4 @@
-"""Stream cuts against the bytes and the text of the Java client, and against what is no stream cut."""
+"""Stream cuts against the bytes and the text of the Java client, and invalid stream cuts."""
 
 import base64
 import gzip

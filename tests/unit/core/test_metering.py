@@ -1,4 +1,4 @@
-"""When rates call for a split or a merge."""
+"""Which rates lead to a split or a merge."""
 
 from __future__ import annotations
 

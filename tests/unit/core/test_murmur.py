@@ -1,4 +1,4 @@
-"""Places of primary keys, as the published Java client computes them (naming.md par. 3)."""
+"""Positions of primary keys in the key space, as the published Java client computes them (naming.md par. 3)."""
 
 import mmh3
 import pytest

@@ -1,4 +1,4 @@
-"""The real world behind the ports: files, workers and sockets of this machine."""
+"""The real implementations of the ports: files, workers and sockets of this machine."""
 
 from __future__ import annotations
 

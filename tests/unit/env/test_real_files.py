@@ -1,4 +1,4 @@
-"""The machine's files: what passes the page cache and what does not, what is durable when a call returns."""
+"""The machine's files: O_DIRECT and buffered writes, and what is durable when a call returns."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_background_writes_use_direct_io_from_a_smaller_size(tmp_path, files, mo
     file.pwrite([b"a" * size], 0)
     assert cached == []
     file.pwrite([b"b" * (size - 4096)], size)
-    file.pwrite_durably([b"c" * size], 2 * size - 4096)  # the log's: who appends waits for the copy, too
+    file.pwrite_durably([b"c" * size], 2 * size - 4096)  # the log's: appends wait for the copy, too
     assert cached == [size - 4096, size]
     assert files.open(f"{tmp_path}/a", "read").pread(4 * size, 0) == b"a" * size + b"b" * (size - 4096) + b"c" * size
 
@@ -200,7 +200,7 @@ def test_a_failed_durable_write_is_not_tried_in_another_way(tmp_path, files, cal
 
 
 def test_scans_use_direct_io(tmp_path, files, monkeypatch) -> None:
-    """In pieces, so that the disk takes the syncs of others in between; what is short is asked for again."""
+    """In pieces, so that the disk serves other syncs in between; a short read is continued."""
     real, asked = os.preadv, []
 
     def short(fd: int, into: list[memoryview], offset: int) -> int:

@@ -1,4 +1,4 @@
-"""Memory of large reads: used again, and never while anybody holds what was read."""
+"""Memory of large reads: it is reused, but never while a view of it exists."""
 
 import threading
 

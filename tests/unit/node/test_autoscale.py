@@ -1,4 +1,4 @@
-"""A whole node whose minutes are fractions of a second: streams scale by their load while everybody goes on."""
+"""A whole node whose minutes are fractions of a second: streams scale by their load under running clients."""
 
 import asyncio
 
@@ -68,7 +68,7 @@ class Load:
 
 
 async def active_rates(controller):
-    """What each active segment takes."""
+    """The rate of each active segment."""
     active = await controller.streams.active(NAME)
     return await controller.segments.rates([NAME.segment(SegmentId.unpack(s.segment)) for s in active])
 

@@ -1,4 +1,4 @@
-"""A node listens at one address of its host, with both its ports, and tells clients that one."""
+"""A node listens at one address of its host, with both its ports, and advertises that address."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ from sarit.node.standalone import open_node
 
 @pytest.mark.parametrize("order", [(socket.AF_INET6, socket.AF_INET), (socket.AF_INET, socket.AF_INET6)])
 def test_localhost_resolves_to_one_address(order, tmp_path, monkeypatch) -> None:
-    """The API listened at ::1, too, where the store did not: clients that tried that first found half a node."""
+    """The API listened at ::1, too, but the store did not: clients that tried ::1 first failed at the store."""
     real = socket.getaddrinfo
     addresses = {socket.AF_INET6: ("::1", 0, 0, 0), socket.AF_INET: ("127.0.0.1", 0)}
 

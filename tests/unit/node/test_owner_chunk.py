@@ -1,4 +1,4 @@
-"""Whose chunks these are: one node's, and the same place every time."""
+"""Chunks belong to one node, and the storage is the same at every start."""
 
 import asyncio
 
@@ -26,7 +26,7 @@ def test_first_node_writes_owner_chunk_and_finds_it_again():
     storage = holding()
     claim(storage)
     claim(storage, written=True, new=False)
-    claim(storage, new=False)  # it ended before it noted that it had
+    claim(storage, new=False)  # it ended before it recorded that
     assert bytes(storage.chunks[OWNER_CHUNK]).decode() == MINE
 
 
@@ -46,7 +46,7 @@ def test_new_node_refuses_storage_with_unowned_chunks():
     with pytest.raises(Invalid, match="not this node's"):
         claim(storage)
     assert OWNER_CHUNK not in storage.chunks
-    claim(storage, new=False)  # a node from before there were marks
+    claim(storage, new=False)  # a node of a release without ownership tokens
 
 
 def test_foreign_names_in_storage_are_ignored():

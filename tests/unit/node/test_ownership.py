@@ -1,4 +1,4 @@
-"""What a node makes of its long-term storage when it starts."""
+"""How a starting node claims its long-term storage."""
 
 import asyncio
 import shutil
@@ -76,7 +76,7 @@ def test_another_directory_is_refused_every_time(tmp_path):
 
 
 class Dies(MemoryChunks):
-    """The process ends when it writes a start's mark: `before` or after that is there."""
+    """The process ends while it writes its ownership token: `before` the token is stored, or after."""
 
     def __init__(self, chunks, *, before):
         super().__init__()
@@ -161,7 +161,7 @@ def test_late_ownership_token_does_not_lock_out_the_owner(tmp_path):
     storage = MemoryChunks()
     start(tmp_path, storage)
     late = Lost(storage)
-    start(tmp_path, late)  # its mark is on its way, and reported as failed
+    start(tmp_path, late)  # its token is in flight, and reported as failed
     start(tmp_path, late)
     (first, _), (second, _) = late.lost
     storage.chunks[first] = late.lost[0][1]
@@ -171,7 +171,7 @@ def test_late_ownership_token_does_not_lock_out_the_owner(tmp_path):
 
 
 class Lost(Dies):
-    """A start's mark is kept back and reported as failed."""
+    """The write of an ownership token is delayed and reported as failed."""
 
     def __init__(self, chunks):
         super().__init__(chunks, before=False)
@@ -195,7 +195,7 @@ def test_stale_listing_admits_owner_and_refuses_copy(tmp_path):
     storage.faults.stale = 0
     start(original, storage)
     start(original, storage)
-    storage.faults.stale = 3  # what it shows is older than all that the directory holds
+    storage.faults.stale = 3  # its content is older than all that the directory holds
     start(original, storage)
     newest = copy(original, tmp_path / "newest")
     storage.faults.stale = 0

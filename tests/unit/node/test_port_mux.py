@@ -62,7 +62,7 @@ def test_silent_connections_are_bounded(tmp_path, caplog) -> None:
 
 
 def test_a_first_packet_that_breaks_the_protocol_ends_its_connection_alone(tmp_path):
-    """What came behind the frame that nobody reads filled the buffer: the node gave bytes to no room for ever."""
+    """Bytes after a frame that nobody reads filled the buffer: the node received into an empty buffer for ever."""
 
     async def main() -> None:
         async with serving(tmp_path) as port:

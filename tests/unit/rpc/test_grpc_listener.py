@@ -1,4 +1,4 @@
-"""What is written in one turn of the loop leaves as one write; who is silent, or gone, keeps no place."""
+"""Data of one turn of the loop is sent in one write; idle and dead connections are ended."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def listener_with_short_timeouts(monkeypatch, greeting=0.05, quiet=0.05, p
 
 @pytest.mark.parametrize("said", [b"", b"PRI * HTTP/2.0"])
 def test_connection_without_http2_preface_is_closed(said, monkeypatch, caplog) -> None:
-    """Such connections kept all places of the API for ever."""
+    """Such connections occupied all connections of the API for ever."""
 
     async def main() -> None:
         async with listener_with_short_timeouts(monkeypatch) as (listener, port):
@@ -105,7 +105,7 @@ def test_connection_without_http2_preface_is_closed(said, monkeypatch, caplog) -
 
 
 def test_connection_that_answers_no_ping_is_closed(monkeypatch, caplog) -> None:
-    """One whose machine went without a word, or whose path did: it answers no ping."""
+    """A client whose machine or path failed without notice: it answers no ping."""
 
     async def main() -> None:
         async with listener_with_short_timeouts(monkeypatch, greeting=0.2) as (listener, port):

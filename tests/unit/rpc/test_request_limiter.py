@@ -61,7 +61,7 @@ def test_pieces_of_large_requests_count_while_they_arrive():
         with pytest.raises(GRPCError) as error:
             await waiting
         assert error.value.status is Status.DEADLINE_EXCEEDED
-        assert await limiter.receive(Stream(whole)) == SCOPE  # what was given up is not counted any more
+        assert await limiter.receive(Stream(whole)) == SCOPE  # cancelled requests are not counted any more
         assert repr(limiter) == "<RequestLimiter, 0 calls, 0 bytes of unfinished requests>"
 
     asyncio.run(main())

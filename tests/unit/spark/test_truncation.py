@@ -1,4 +1,4 @@
-"""Data truncated away under a query: it fails and says so, or goes on with what is left, and with all of that."""
+"""Data truncated away under a query: it fails with an error, or continues with all that is left."""
 
 from __future__ import annotations
 

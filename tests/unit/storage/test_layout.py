@@ -59,7 +59,7 @@ class Layout(RuleBasedStateMachine):
         self.collect()
 
     def collect(self):
-        """Chunks are deleted by who compacts, when that is done: until then what was planned can be read."""
+        """The compaction deletes its old chunks at its end: until then a planned read succeeds."""
         for name in self.garbage:
             del self.chunks[name]
         self.garbage.clear()

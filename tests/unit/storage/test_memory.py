@@ -1,4 +1,4 @@
-"""The storage twin misbehaves when asked."""
+"""The storage in memory injects faults on request."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Append blocks: what is stored is what the client meant, in the Java and the Rust way, and rules are rules."""
+"""Append blocks: the stored bytes of blocks by Java's and by the Rust client, and the protocol's rules."""
 
 import gc
 import random
@@ -148,7 +148,7 @@ def test_small_append_is_not_tracked_by_garbage_collection(ways):
         else:
             append = assembler.block_end(payload)
     assert append.parts == (b"x" * 1000,)
-    gc.collect()  # a tuple of what cannot be in a cycle is left out from the first look on
+    gc.collect()  # the first collection untracks a tuple of objects that cannot be in a cycle
     assert [gc.is_tracked(held) for held in (append.parts, *append.parts)] == [False, False]
 
 
@@ -159,7 +159,7 @@ def test_a_large_append_is_not_copied():
 
 
 def _java_blocks(events, size, chance):
-    """Send events as Java's CommandEncoder does: blocks of a fixed size, an event split or padding behind them."""
+    """Send events as Java's CommandEncoder does: blocks of a fixed size, an event split or padding after them."""
     frames, at, number = [], 0, 0
     while at < len(events):
         block, end, count = b"", b"", 0

@@ -1,4 +1,4 @@
-"""Commands against the bytes of the published Java client, and against bytes that nobody should send."""
+"""Commands against the bytes of the published Java client, and against invalid bytes."""
 
 import dataclasses
 import random

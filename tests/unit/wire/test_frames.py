@@ -1,4 +1,5 @@
-"""The frame reader: the same frames however the bytes arrive, nothing copied that is large, no claim believed."""
+"""The frame reader: the same frames however the bytes arrive, no copies of large payloads, no trust in claimed
+lengths."""
 
 import random
 import struct

@@ -47,7 +47,7 @@ def test_call_cancelled_while_the_connection_is_lost_raises_cancelled() -> None:
     async def main(client: ControllerClient) -> None:
         calling = asyncio.ensure_future(client.call(lost, None))
         await asyncio.sleep(0)  # it runs,
-        await asyncio.sleep(0)  # its call begins: what is called soon comes next
+        await asyncio.sleep(0)  # its call begins: callbacks scheduled now run next
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling

@@ -1,4 +1,4 @@
-"""Framing against the plainest implementation there is."""
+"""Framing against a simple reference implementation."""
 
 import random
 

@@ -71,7 +71,7 @@ async def test_normal_block_end_and_close_consume_all_that_was_handed_out(local)
 
 @on_node
 async def test_failed_read_consumes_what_was_handed_out_before(local):
-    """Whoever asks for the next is done with the last, also when the asking fails."""
+    """A reader that requests the next events has processed the last, also when the request fails."""
     await local.client.create_stream("s/t")
     events = await fill(local.client, "s/t", 20)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)

@@ -1,4 +1,4 @@
-"""What single updates make of a group's state, as minutes (client_behaviour.md par. 6)."""
+"""The effects of single updates on a group's state, as scripts (client_behaviour.md par. 6)."""
 
 import pytest
 

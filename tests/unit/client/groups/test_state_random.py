@@ -1,4 +1,5 @@
-"""The state of a group under every order of what readers do, against a model of what is unread (invariants 26, 27).
+"""The state of a group under random orders of its readers' updates, against a model of the unread events (invariants
+26, 27).
 
 A stream of the model scales by itself: each segment knows its successors.  Readers read, release, complete, pass
 checkpoints, leave and are lost with or without a position.  At every step each segment is in one place, and what is

@@ -160,7 +160,7 @@ async def test_readers_continue_through_compaction_and_lost_connections(local):
 
 @on_node
 async def test_replaced_reader_raises_conflict_after_a_compaction(local):
-    """It may have slept through all of it; the segments of the later reader of its name are not its own."""
+    """It may have been suspended all the time; the segments of a later reader of its name are not its own."""
     await local.client.create_stream("s/t")
     (event,) = await fill(local.client, "s/t", 1)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)

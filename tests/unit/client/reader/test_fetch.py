@@ -1,4 +1,4 @@
-"""Requests of one segment against a store that answers as it likes, in any order."""
+"""Requests of one segment against a store that answers anything, in any order."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Scaling by hand: plans, and writers and readers that go on through it under load."""
+"""Manual scaling: plans, and writers and readers that continue under load."""
 
 import asyncio
 import random

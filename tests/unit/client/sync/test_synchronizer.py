@@ -1,4 +1,5 @@
-"""The state synchronizer: everybody has the same state, decisions are taken from the newest, history is forgotten."""
+"""The state synchronizer: all processes have the same state, decisions use the newest state, and history is
+compacted."""
 
 import asyncio
 import itertools

@@ -1,4 +1,4 @@
-"""A table against a dict, through the public client on a node, whatever is done in whatever order."""
+"""A table against a dict, through the public client on a node, in random order of operations."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What becomes of changes whose replies are lost: a store that does or does not do them, and then hangs up."""
+"""Changes whose replies are lost: the store executes them or not, and then closes the connection."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The partitioner: written segments, sticky segments, mixed intakes, through scales that it meets half done."""
+"""The partitioner: written segments, sticky segments, mixed intakes, through unfinished scales."""
 
 from __future__ import annotations
 

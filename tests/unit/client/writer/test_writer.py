@@ -1,4 +1,4 @@
-"""The event writer on a store that fails as ordered."""
+"""The event writer on a store with injected faults."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Random lives of a stream: what splits, merges, even replacements and rolled-in transactions make of its epochs."""
+"""Random histories of a stream: its epochs after splits, merges, even replacements and rolled-in transactions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sarit.core.keyspace import KeyRange
 
 
 def scaled(current: Epoch, draw) -> Epoch:
-    """A run of neighbours gives way to any number of segments."""
+    """A run of neighbours is replaced by any number of segments."""
     count = len(current.segments)
     first = draw(st.integers(0, count - 1))
     last = draw(st.integers(first, min(count - 1, first + 3)))

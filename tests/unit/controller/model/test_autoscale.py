@@ -1,4 +1,4 @@
-"""Which segments give way to which ranges."""
+"""Which segments are replaced by which ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of records: both ways, golden, cut short, of a newer version."""
+"""The bytes of records: round trips, golden bytes, truncated bytes, a newer version."""
 
 from __future__ import annotations
 
@@ -147,6 +147,6 @@ def test_the_state_can_be_read_without_decoding():
 
 
 def test_a_plain_stream_is_small():
-    """100,000 streams and as many watermark streams are kept: bytes count."""
+    """Records of 100,000 streams and as many watermark streams are stored: their size matters."""
     record = StreamRecord(State.ACTIVE, StreamConfig(), 1 << 41, 0, (first_epoch(1, 0, 1 << 41),))
     assert len(codec.encode_stream(record)) < 100

@@ -150,7 +150,7 @@ def test_bytes_between_two_cuts(drawn):
     assert size >= 0
     assert bytes_between(known, one, one, {}) == 0
     whole = [epoch for epoch in epochs if set(other) <= epoch.ids or set(one) <= epoch.ids]
-    if len(whole) == 2:  # both are cuts of an epoch each: every byte before, in any segment, counts once
+    if len(whole) == 2:  # each is a cut of one epoch: every byte before it, in any segment, counts once
 
         def before(cut):
             return sum(lengths[s] for s in segments_before(known, cut)) + sum(cut.values())

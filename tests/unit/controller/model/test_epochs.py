@@ -1,4 +1,4 @@
-"""Epochs tile the key space, numbers go up, and who follows whom is one acyclic graph seen from both sides."""
+"""Epochs tile the key space, numbers rise, and successors and predecessors are one acyclic graph."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_successors_and_predecessors_are_mutual_and_acyclic(epochs):
             assert creation_epoch(follower.segment) > creation_epoch(segment)
             for predecessor in predecessors:
                 assert follower.segment in [f.segment for f, _ in follows[predecessor]]
-    # Whoever is not active has successors that cover it, and only overlapping ones.
+    # An inactive segment has successors that cover it, and only overlapping ones.
     for segment, followers in follows.items():
         if segment in epochs[-1].ids:
             assert followers == []

@@ -1,4 +1,4 @@
-"""Where a stream may begin: by hand, and against the promises for any cuts at all."""
+"""Where retention truncates a stream: examples, and the guarantees for arbitrary cuts."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_there_are_never_too_many_cuts():
 
 @st.composite
 def histories_of_cuts(draw):
-    """A stream that scales, cuts of its epochs as time goes by, and where its readers are."""
+    """A stream that scales, cuts of its epochs over time, and positions of its readers."""
     epochs = draw(histories(5))
     taken, time, size, offset = [], 0, 0, 0
     for epoch in epochs:
@@ -129,7 +129,7 @@ def test_the_promises_hold_for_any_cuts(drawn, kind, limit, data):
         return tail.time_ms - cut.time_ms if kind is RetentionType.TIME else tail.size - cut.size
 
     too_late = [cut for cut in taken if retained(cut) < limit]
-    for cut in too_late:  # what the minimum keeps is kept: such a cut is at or behind the new beginning
+    for cut in too_late:  # the minimum is retained: such a cut is at or after the new beginning
         assert follows(known, got, cut.cut)
     over = [cut for cut in taken if maximum and retained(cut) > maximum]
     if over:

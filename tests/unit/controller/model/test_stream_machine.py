@@ -1,7 +1,7 @@
-"""A stream's record through its life, with its segments and transactions, step by step.
+"""A stateful test of a stream's record, with its segments and transactions.
 
-Commands are given when nothing is pending; a step's effects are carried out in part, or twice, before the record that
-follows is stored, as controllers that die leave it.
+Commands are given when nothing is pending.  The effects of a step are executed in part, or twice, before the next
+record is stored: that is the state after a controller died.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Stream(RuleBasedStateMachine):
         self.record_epochs()
 
     def record_epochs(self):
-        """Every epoch there was."""
+        """All epochs, past and present."""
         for epoch in self.record.epochs:
             if not self.epochs or epoch.number > self.epochs[-1].number:
                 assert not self.epochs or epoch.number == self.epochs[-1].number + 1
@@ -140,13 +140,13 @@ class Stream(RuleBasedStateMachine):
     @precondition(lambda self: self.ready() and self.txns)
     @rule(data=st.data())
     def commit(self, data):
-        """Merged in place while its epoch is active, rolled in else."""
+        """Merged in place while its epoch is active, rolled in otherwise."""
         txn = data.draw(st.sampled_from(sorted(self.txns)))
         number, past_segments = self.txns[txn]
         past = self.epochs[number]
         targets = stand_ins(self.record.current, past)
         if self.record.state is State.SEALED:
-            return  # it would have been ended before
+            return  # it would have ended before
         if len(targets) == len(past.segments):
             for part, target in targets.items():
                 self.carry_out(streams.merge(NAME, part, [txn], target))
@@ -176,7 +176,7 @@ class Stream(RuleBasedStateMachine):
     @precondition(lambda self: self.record.pending)
     @rule(data=st.data())
     def part_of_a_step(self, data):
-        """Somebody begins the step and dies."""
+        """A controller begins the step and dies."""
         step = streams.step(NAME, self.record, self.record.epochs)
         effects = [effect for stage in step.stages for effect in stage]
         for effect in effects[: data.draw(st.integers(0, len(effects)))]:
@@ -200,7 +200,7 @@ class Stream(RuleBasedStateMachine):
             self.committed.add(txn)
 
     def carry_out(self, effect):
-        """As `controller/runner.py` has the store do it."""
+        """Execute it as `controller/runner.py` does at the store."""
         match effect:
             case CreateSegment(segment):
                 assert segment not in self.deleted, "a name was used twice"
@@ -273,7 +273,7 @@ class Stream(RuleBasedStateMachine):
                 assert not epochs or segment not in epochs[0].ids or successors(epochs, segment)
 
     def teardown(self):
-        """In the end the stream can be sealed and deleted, and nothing of it stays."""
+        """At the end the stream can be sealed and deleted, and nothing of it remains."""
         if not hasattr(self, "record"):
             return
         for _ in range(10):
