@@ -1,7 +1,7 @@
 """Limits the rate at which a node reads chunks, so that a reader of a backlog does not delay appends.
 
 A reader that catches up takes all of a small machine (docs/decisions/0305).  The limiter holds the latency of appends
-at a target by AIMD on the read rate, evaluated every READ_LIMIT_INTERVAL_SECONDS:
+at a target by multiplicative increase and decrease (MIMD) of the read rate, every READ_LIMIT_INTERVAL_SECONDS:
 
 - While no appends arrive, reads are unlimited.
 - When appends begin, reads start at the minimum rate.
@@ -43,7 +43,7 @@ READ_TO_APPEND_RATIO: Final = 2
 # Fewer groups of appends than this in an interval, with hardly one in flight at a time, are no load to protect.
 _LOAD_GROUPS: Final = 10
 _LOAD_IN_FLIGHT: Final = 0.1
-# AIMD: the factor after harm, and the growth per interval without harm, which rises by the step up to the maximum.
+# MIMD: the factor after harm, and the growth per interval without harm, which rises by the step up to the maximum.
 _DECREASE: Final = 0.7
 _INCREASE_STEP: Final = 0.001
 _MAX_INCREASE: Final = 0.05

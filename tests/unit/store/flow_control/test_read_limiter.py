@@ -1,4 +1,4 @@
-"""The rate limiter of chunk reads: AIMD on the read rate, with the latency of appends as the target."""
+"""The rate limiter of chunk reads: MIMD on the read rate, with the latency of appends as the target."""
 
 import asyncio
 from dataclasses import dataclass
