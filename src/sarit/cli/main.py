@@ -46,7 +46,7 @@ class _Nouns(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            sys.stdout = None  # else flushing it at exit fails the process
+            sys.stdout = None  # otherwise flushing it at exit fails the process
             return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -53,7 +53,7 @@ class Interrupts:
 
     def __exit__(self, *_: object) -> None:
         self._again = True
-        if not self.asked:  # else the command is ending, and a wrapper may still forward the signal
+        if not self.asked:  # otherwise the command is ending, and a wrapper may still forward the signal
             signal.signal(signal.SIGINT, self._before or signal.SIG_DFL)  # type: ignore[arg-type]
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:

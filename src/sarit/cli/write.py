@@ -72,7 +72,7 @@ def write(
         except OSError:  # the pipe is closed or the disk is full: report first what ended the writing
             if stopped is None:
                 raise
-            sys.stdout = None  # else flushing it at exit fails the process
+            sys.stdout = None  # otherwise flushing it at exit fails the process
     if isinstance(stopped, KeyboardInterrupt):
         end_interrupted()
     if stopped is not None:

@@ -163,7 +163,7 @@ def _say(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError:  # the process that started the node has closed the pipe; clients are still served
-        sys.stdout = None  # else flushing it at exit fails the process
+        sys.stdout = None  # otherwise flushing it at exit fails the process
 
 
 async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, nodes: list[Node]) -> None:

@@ -157,7 +157,7 @@ class SegmentStore:
         try:
             await asyncio.gather(*opening)
         except BaseException:
-            await _cancel(opening)  # else one could open after `stop`
+            await _cancel(opening)  # otherwise one could open after `stop`
             raise
         self._spawn(self._watch_disk())
 
@@ -270,7 +270,7 @@ class SegmentStore:
                 return
             except (SaritError, OSError) as error:
                 _log.warning("container %d cannot recover yet: %s", failed.number, error)
-            except Exception:  # log it now: nobody awaits this task
+            except Exception:  # log it now: this task is not awaited
                 _log.critical("container %d cannot recover: internal error", failed.number, exc_info=True)
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_REOPEN_SECONDS)

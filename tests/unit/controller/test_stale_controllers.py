@@ -34,7 +34,7 @@ from tests.unit.controller.test_crashes import (
 )
 from tests.unit.controller.world import STREAM, World, config, halves, quiet, run
 
-SLEEPERS = {
+DELAYED = {
     "create": (scope, lambda c, w: c.streams.create(STREAM, config(3, ("a",)))),
     "create again": (empty_scope, lambda c, w: c.streams.create(STREAM, config(3, ("a",)))),
     "update": (stream, lambda c, w: c.streams.update(STREAM, config(3, ("b",)))),
@@ -62,20 +62,20 @@ SLEEPERS = {
 }
 
 
-class Sleep:
+class DelayedCall:
     """Delays one call until it is released."""
 
     def __init__(self, call: int) -> None:
         self.call = call
-        self.suspended, self.woken = asyncio.Event(), asyncio.Event()
+        self.reached, self.released = asyncio.Event(), asyncio.Event()
 
     async def gate(self, number: int) -> None:
         if number == self.call:
-            self.suspended.set()
-            await self.woken.wait()
+            self.reached.set()
+            await self.released.wait()
 
 
-async def life_goes_on(c, world) -> int:
+async def recreate_stream(c, world) -> int:
     """Delete the stream and create it again, as users do; a transaction is open on the new one."""
     with suppress(SaritError):
         await c.scopes.create("s")
@@ -93,26 +93,26 @@ async def life_goes_on(c, world) -> int:
     return txn
 
 
-async def sleep_at(name: str, call: int) -> bool:
+async def run_delayed_at(name: str, call: int) -> bool:
     """One run; False when the operation has no such call."""
-    prepare, act = SLEEPERS[name]
+    prepare, act = DELAYED[name]
     world = World()
-    sleep, dreams = Sleep(call), Faults()
-    first = await world.controller(dreams)
+    delay, faults = DelayedCall(call), Faults()
+    first = await world.controller(faults)
     await prepare(first, world)
-    dreams.calls.clear()
-    dreams.gate = sleep.gate
-    sleeper = asyncio.ensure_future(act(first, world))
-    waiter = asyncio.ensure_future(sleep.suspended.wait())
-    await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-    if not sleep.suspended.is_set():
+    faults.calls.clear()
+    faults.gate = delay.gate
+    delayed = asyncio.ensure_future(act(first, world))
+    waiter = asyncio.ensure_future(delay.reached.wait())
+    await asyncio.wait([delayed, waiter], return_when=asyncio.FIRST_COMPLETED)
+    if not delay.reached.is_set():
         waiter.cancel()
         return False
     second = await world.controller()
-    txn = await life_goes_on(second, world)
-    sleep.woken.set()
+    txn = await recreate_stream(second, world)
+    delay.released.set()
     with suppress(SaritError):
-        outcome = await sleeper
+        outcome = await delayed
         if name == "begin":  # a caller that got a transaction can use it
             assert {s.segment for s in outcome[1]} <= (await second.streams.epoch(STREAM, 0)).ids
     await quiet(first)
@@ -140,11 +140,11 @@ async def check_the_new(c, world, txn) -> None:
     world.check(orphans=True)
 
 
-@pytest.mark.parametrize("name", SLEEPERS)
+@pytest.mark.parametrize("name", DELAYED)
 def test_delayed_controller_does_no_harm_when_it_resumes(name):
     async def main():
         call = 1
-        while await sleep_at(name, call):
+        while await run_delayed_at(name, call):
             call += 1
         assert call > 2
 
@@ -152,7 +152,7 @@ def test_delayed_controller_does_no_harm_when_it_resumes(name):
 
 
 def test_every_operation_is_tested_with_a_delayed_controller():
-    assert len(SLEEPERS) >= len([name for name in OPERATIONS if "group" not in name and "table" not in name]) - 5
+    assert len(DELAYED) >= len([name for name in OPERATIONS if "group" not in name and "table" not in name]) - 5
 
 
 def test_recreated_group_keeps_its_stream():
@@ -163,15 +163,15 @@ def test_recreated_group_keeps_its_stream():
         state = StreamName("s", "_RGg")
         for call in range(1, 30):
             world = World()
-            sleep, dreams = Sleep(call), Faults()
-            first = await world.controller(dreams)
+            delay, faults = DelayedCall(call), Faults()
+            first = await world.controller(faults)
             await group_and_stream(first, world)
-            dreams.calls.clear()
-            dreams.gate = sleep.gate
-            sleeper = asyncio.ensure_future(first.groups.delete("s", "g", "id"))
-            waiter = asyncio.ensure_future(sleep.suspended.wait())
-            await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-            if not sleep.suspended.is_set():
+            faults.calls.clear()
+            faults.gate = delay.gate
+            delayed = asyncio.ensure_future(first.groups.delete("s", "g", "id"))
+            waiter = asyncio.ensure_future(delay.reached.wait())
+            await asyncio.wait([delayed, waiter], return_when=asyncio.FIRST_COMPLETED)
+            if not delay.reached.is_set():
                 waiter.cancel()
                 assert call > 5
                 return
@@ -181,9 +181,9 @@ def test_recreated_group_keeps_its_stream():
             await second.groups.create("s", "g", dataclasses.replace(group(), group_id="new"))
             (s,) = await second.streams.active(state)
             world.segments.append(state.segment(SegmentId.unpack(s.segment)), "state")
-            sleep.woken.set()
+            delay.released.set()
             with suppress(SaritError):
-                await sleeper
+                await delayed
             assert (await second.groups.find("s", "g")).group_id == "new"
             (same,) = await second.streams.active(state)
             assert same == s
@@ -198,20 +198,20 @@ def test_segment_numbers_continue_after_a_stale_read():
 
     async def main():
         world = World()
-        sleep, dreams = Sleep(3), Faults()  # before the batch that makes the stream
-        first = await world.controller(dreams)
+        delay, faults = DelayedCall(3), Faults()  # before the batch that makes the stream
+        first = await world.controller(faults)
         await scope(first, world)
-        dreams.calls.clear()
-        dreams.gate = sleep.gate
-        sleeper = asyncio.ensure_future(first.streams.create(STREAM, config(1)))
-        await sleep.suspended.wait()
-        assert [call.split()[0] for call in dreams.calls] == ["tables.get", "tables.get"]
+        faults.calls.clear()
+        faults.gate = delay.gate
+        delayed = asyncio.ensure_future(first.streams.create(STREAM, config(1)))
+        await delay.reached.wait()
+        assert [call.split()[0] for call in faults.calls] == ["tables.get", "tables.get"]
         second = await world.controller()
         await second.streams.create(STREAM, config(3))
         await second.streams.seal(STREAM)
         await second.streams.delete(STREAM)
-        sleep.woken.set()
-        await sleeper
+        delay.released.set()
+        await delayed
         assert [s.segment for s in await first.streams.active(STREAM)] == [3]
 
     run(main())
@@ -224,27 +224,27 @@ def test_scope_with_concurrent_creation_keeps_its_numbers():
         refused = 0
         for call in range(1, 100):
             world = World()
-            sleep, dreams = Sleep(call), Faults()
-            first = await world.controller(dreams)
+            delay, faults = DelayedCall(call), Faults()
+            first = await world.controller(faults)
             await empty_scope(first, world)
-            dreams.calls.clear()
-            dreams.gate = sleep.gate
-            sleeper = asyncio.ensure_future(first.scopes.delete("s"))
-            waiter = asyncio.ensure_future(sleep.suspended.wait())
-            await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-            if not sleep.suspended.is_set():
+            faults.calls.clear()
+            faults.gate = delay.gate
+            delayed = asyncio.ensure_future(first.scopes.delete("s"))
+            waiter = asyncio.ensure_future(delay.reached.wait())
+            await asyncio.wait([delayed, waiter], return_when=asyncio.FIRST_COMPLETED)
+            if not delay.reached.is_set():
                 waiter.cancel()
                 assert refused > 3
                 return
             second = await world.controller()
             with suppress(NotFound):
                 await second.streams.create(StreamName("s", "u"), config(1))
-            sleep.woken.set()
+            delay.released.set()
             if not world.scopes().get("s"):
-                await sleeper
+                await delayed
                 continue
             with pytest.raises(Exists):
-                await sleeper
+                await delayed
             refused += 1
             await second.streams.create(STREAM, config(2))
             made = {STREAM.segment(SegmentId.unpack(s.segment)) for s in await second.streams.active(STREAM)}
@@ -259,24 +259,24 @@ def test_delayed_controller_leaves_no_records_of_a_deleted_stream(name):
     async def main():
         for call in range(1, 100):
             world = World()
-            sleep, dreams = Sleep(call), Faults()
-            first = await world.controller(dreams)
+            delay, faults = DelayedCall(call), Faults()
+            first = await world.controller(faults)
             await OPERATIONS[name].prepare(first, world)
-            dreams.calls.clear()
-            dreams.gate = sleep.gate
-            sleeper = asyncio.ensure_future(OPERATIONS[name].act(first, world))
-            waiter = asyncio.ensure_future(sleep.suspended.wait())
-            await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-            if not sleep.suspended.is_set():
+            faults.calls.clear()
+            faults.gate = delay.gate
+            delayed = asyncio.ensure_future(OPERATIONS[name].act(first, world))
+            waiter = asyncio.ensure_future(delay.reached.wait())
+            await asyncio.wait([delayed, waiter], return_when=asyncio.FIRST_COMPLETED)
+            if not delay.reached.is_set():
                 waiter.cancel()
                 assert call > 3
                 return
             second = await world.controller()
             await second.streams.seal(STREAM)
             await second.streams.delete(STREAM)
-            sleep.woken.set()
+            delay.released.set()
             with suppress(SaritError):
-                await sleeper
+                await delayed
             assert not [key for key in world.scopes()["s"] if key.startswith(b"o/")], f"suspended at call {call}"
             await second.scopes.delete("s")
             assert world.segments.segments == {}

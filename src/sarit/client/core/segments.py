@@ -102,7 +102,7 @@ async def tail_cut(session: Session, stream: StreamName) -> StreamCut:
             return await _sealed_end(session, stream)
         segments = [found.segment for found in ranges]
         infos = await segment_infos(session, stream, segments)
-        if len(infos) == len(segments):  # else the stream was scaled (or deleted) between the two requests
+        if len(infos) == len(segments):  # otherwise the stream was scaled (or deleted) between the two requests
             return StreamCut(stream, {segment: info.end_offset for segment, info in infos.items()})
 
 

@@ -84,7 +84,7 @@ class Checkpoints:
         return made
 
     def without(self, names: frozenset[str]) -> Checkpoints:
-        """Forget these checkpoints."""
+        """Remove these checkpoints."""
         return replace(
             self,
             names=tuple(name for name in self.names if name not in names),
@@ -93,7 +93,7 @@ class Checkpoints:
         )
 
     def since(self, name: str) -> Checkpoints:
-        """Forget the checkpoints before `name`; nothing changes when it is not known."""
+        """Remove the checkpoints before `name`; nothing changes when it is not known."""
         if name not in self.names:
             return self
         before = self.names[: self.names.index(name)]

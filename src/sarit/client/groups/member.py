@@ -21,7 +21,7 @@ has handed out counts as consumed, so its positions are exact.  A round is a row
 A round that hands out a checkpoint ends there: acquiring would change what the checkpoint is to record.
 
 Invariant: with automatic checkpoints, a segment is completed or released right after a checkpoint only, as in Java.
-The user may store positions at checkpoints alone, and nobody else may continue after a position that is not stored.
+The user may store positions at checkpoints alone, and no other reader may continue after a position that is not stored.
 So that successors need not wait for the next regular checkpoint, a reader at the end of a segment, or with too many
 segments, begins a checkpoint early.  Without automatic checkpoints nothing waits: a call for the next event says that
 the events before it are consumed.
@@ -105,7 +105,7 @@ def next_checkpoint(state: GroupState, reader: str, automatic_due: bool) -> tupl
 
 
 class Timers:
-    """When a reader's turn comes (pure); all times are seconds of the monotonic clock.
+    """When a round of a reader is due (pure); all times are seconds of the monotonic clock.
 
     A delay begins when its cause is first seen, and ends when the cause is gone; evaluating it again does not restart
     it."""
@@ -129,7 +129,7 @@ class Timers:
         self._checkpoint_at = now + state.config.checkpoint_ms / 1000
 
     def released(self) -> None:
-        """Segments were released.  They are unassigned now, and we leave them to others for the whole delay."""
+        """Segments were released.  They are unassigned now; for the whole delay only other readers acquire them."""
         self._release_at = self._unassigned_since = None
 
     def acquired(self) -> None:
@@ -146,7 +146,7 @@ class Timers:
         return early and now >= self._last_checkpoint + GROUP_EARLY_CHECKPOINT_SECONDS
 
     def release_due(self, state: GroupState, now: float) -> bool:
-        """Whether it is our turn to release segments."""
+        """Whether this reader is due to release segments."""
         if not assignment.to_release(state, self._reader):
             self._release_at = None
             return False
@@ -155,7 +155,7 @@ class Timers:
         return now >= self._release_at
 
     def acquire_due(self, state: GroupState, now: float) -> bool:
-        """Whether it is our turn to acquire segments."""
+        """Whether this reader is due to acquire segments."""
         if not state.unassigned:
             self._unassigned_since = self._acquire_at = None
             return False
@@ -342,7 +342,7 @@ class Member:
         self._timers.checkpoint_written(self._state(), self._clock.monotonic())
 
     async def _publish(self) -> None:
-        """Report the last checkpoint to the controller, when retention follows it and nobody has reported it yet."""
+        """Report the last checkpoint to the controller, when retention follows it and no reader has reported it yet."""
         state = self.shared.state
         checkpoints = state.checkpoints
         if state.config.retention != Retention.AUTOMATIC or checkpoints.published or checkpoints.last is None:

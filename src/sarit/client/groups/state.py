@@ -188,7 +188,7 @@ class CreateCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class ClearCheckpointsBefore:
-    """Checkpoints before this one are forgotten."""
+    """Checkpoints before this one are removed."""
 
     checkpoint: str
 

@@ -125,14 +125,14 @@ class ReadWindow:
         return bool(self._outstanding) and self._outstanding[0] is request
 
     def refused(self, request: ReadRequest) -> None:
-        """`request` was refused: forget it and the requests after it."""
+        """`request` was refused: drop it and the requests after it."""
         if request in self._outstanding:
             while self._outstanding.pop() is not request:
                 pass
         self._max_outstanding = 1
 
     def restart(self) -> None:
-        """The connection was lost: forget the first unanswered request and all after it."""
+        """The connection was lost: drop the first unanswered request and all after it."""
         answered: deque[ReadRequest] = deque()
         for request in self._outstanding:
             if request.data is None:

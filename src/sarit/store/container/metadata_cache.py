@@ -196,7 +196,7 @@ class MetadataCache:
         found = segment.attributes.get(key)
         if found is None:
             stored: bytes | None = None
-            if segment.committed:  # else the index holds nothing of it: save the round trip to its thread
+            if segment.committed:  # otherwise the index holds nothing of it: save the round trip to its thread
                 (stored,) = await self._index.get([keys.attribute_key(segment.id, key)])
                 found = segment.attributes.get(key)
             if found is None:

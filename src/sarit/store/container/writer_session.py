@@ -246,7 +246,7 @@ class WriterSession:
             else:
                 self.refuse(append, error)
 
-        if container.failure is None:  # else its charge was removed, and nobody would remove this one
+        if container.failure is None:  # otherwise its charge was removed, and nobody would remove this one
             container.budget.report(container.number, container.state.dirty)
         try:
             container.group_commit.add(operation, done)

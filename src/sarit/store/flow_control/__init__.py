@@ -1,1 +1,1 @@
-"""What slows whom down, and how load is measured."""
+"""Flow control: the memory budget, gates and rate limiters, and load meters."""

@@ -1,9 +1,9 @@
 """The append gate of one container: appends that wait while the node is over its append limit.
 
 Theory of operation.  The gate is closed while the node is over its limit (`MemoryBudget.over_append_limit`) or appends
-are in the gate's `queue`.  A session reads both before each append: attributes, no call.  While the gate is closed,
-the session hands the append to `throttle`, and its acknowledgement waits with it: writers slow down, none is refused,
-nothing is lost.
+are in the gate's `queue`.  A session reads both before each append: attributes, no call.  While the gate is closed, the
+session hands the append to `throttle`, and its acknowledgement waits with it: writers slow down, and no append is
+refused or lost.
 
 - Order.  The gate is one queue, first in, first out, for all sessions of the container.  As long as one append is in
   the queue the gate is closed for the later ones too, also when the node is below its limit again: otherwise a later
@@ -16,7 +16,7 @@ nothing is lost.
   which refuses them.  A sweep scans the whole queue, maybe a million appends, and clients often give up together:
   sweeps are APPEND_GATE_SWEEP_SECONDS apart.
 - The end.  The gate of a container that failed is open for good: nothing would release it, and the container
-  refuses whatever comes.
+  refuses every append.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class AppendGate:
             while self.queue and not self._budget.over_append_limit:
                 session, append, expected_offset = self.queue.popleft()
                 session.submit(append, expected_offset)
-        finally:  # over the limit again, or a bug in an answer: without this nobody would release the rest
+        finally:  # over the limit again, or a bug in an answer: without this the rest would stay throttled
             if self.queue:
                 self._budget.notify_below_append_limit(self._below_limit)
 

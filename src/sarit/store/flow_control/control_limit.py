@@ -1,7 +1,7 @@
 """Control operations wait, too, while memory or the log's disk space runs out: creations, attributes, user tables.
 
-They continue for a while after appends are throttled, so that slow long-term storage or a nearly full disk stops
-nobody's control plane.  But what no checkpoint covers stays in memory and in the log, whatever it is.  So they wait
+They continue for a while after appends are throttled, so that slow long-term storage or a nearly full disk does
+not stop the control plane.  But any change that no checkpoint covers stays in memory and in the log.  So they wait
 
 - while the node holds a quarter more than the append limit (`MemoryBudget.over_control_limit`), and
 - while the log's file is more than half full and the disk has no space for the next one (`short_of_space`): a log that
@@ -92,7 +92,7 @@ class ControlLimit:
             self._budget.notify_below_control_limit(self.recheck)  # notified once only, and this was not enough
 
     def fail(self) -> None:
-        """The container failed: nobody waits any more."""
+        """The container failed: end all waits."""
         self._failed = True
         self._wake()
 

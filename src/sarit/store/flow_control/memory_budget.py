@@ -64,7 +64,7 @@ class DirtyBytes:
             self.charged_bytes += length + BLOCK_OVERHEAD_BYTES
 
     def remove_block(self, length: int) -> None:
-        """A block is in a chunk or in the index, or nobody will read it again."""
+        """A block is in a chunk or in the index, or will not be read again."""
         self.append_bytes -= length
         self.append_blocks -= 1
         self.charged_bytes -= length + BLOCK_OVERHEAD_BYTES
@@ -201,8 +201,8 @@ class MemoryBudget:
         self.over_append_limit = self._disk_full or self.charged_bytes >= self.max_dirty_bytes
         if self.over_append_limit and not was_over and self.on_over_append_limit is not None:
             self.on_over_append_limit()
-        # Waiters are notified of each release that ends below the limit, not only of the crossing: nobody who
-        # began to wait between two reports can miss it.
+        # Waiters are notified of each release that ends below the limit, not only of the crossing: a caller that began
+        # to wait between two reports does not miss it.
         if fell and not self.over_append_limit:
             waiting, self._below_append_limit = self._below_append_limit, {}
             for callback in waiting:

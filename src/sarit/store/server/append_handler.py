@@ -152,7 +152,7 @@ class AppendHandler:
             session.close()
             return
         self._connection.send(encode(wire.AppendSetup(command.request_id, segment, session.writer, session.last)))
-        if self._sessions.get(session.writer) is session:  # else it is replaced, and its successor has the appends
+        if self._sessions.get(session.writer) is session:  # otherwise it is replaced, and its successor has the appends
             self._take_pending(session, segment)
 
     def _take_pending(self, session: WriterSession, segment: str) -> None:
@@ -209,7 +209,7 @@ class AppendHandler:
         missing = self._ended[append.writer_id]
         if missing is not None:
             self._connection.send(encode(wire.NoSuchSegment(append.request_id, missing, "", -1)))
-        # else the client has its answer, and sets the writer up again
+        # otherwise the client has its answer, and sets the writer up again
 
     # -- ReplySink ----------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class AppendHandler:
         elif isinstance(error, Conflict):
             self._connection.send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
         elif isinstance(error, Sealed | NotFound):
-            if self._sessions.get(writer) is session:  # else it ended, and the client has its answer
+            if self._sessions.get(writer) is session:  # otherwise it ended, and the client has its answer
                 session.append_refused()
                 self._end(session, None)
                 offset = number if isinstance(error, Sealed) else -1
