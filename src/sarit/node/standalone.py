@@ -118,7 +118,7 @@ def bound_address(host: str) -> str:
 
 
 async def open_node(config: NodeConfig, env: Env) -> Node:
-    """A node on real disks, not started yet.  The directory is claim."""
+    """A node on real disks, not started yet.  The directory is claimed."""
     from sarit.index.sqlite import SqliteIndexProvider
     from sarit.log.local import LocalLogProvider
     from sarit.storage.open import open_storage

@@ -162,11 +162,11 @@ class _GrpcConnection(asyncio.Protocol):
         self._liveness_timer = asyncio.get_running_loop().call_later(seconds, self._check_liveness)
 
     def _check_liveness(self) -> None:
-        """End a connection that never began, or whose client is gone; else check again later."""
+        """End a connection that never began, or whose client is gone; otherwise check again later."""
         if self._ended:
             return
         if self._inner.connection.is_closing():
-            self._transport.abort()  # else the transport waits until the client has taken all bytes, perhaps for ever
+            self._transport.abort()  # otherwise it waits until the client has taken all bytes
         elif not self._speaks_http2:
             self._end(f"did not begin to speak HTTP/2 for {GRPC_FIRST_BYTES_SECONDS:.0f} s")
         elif self._received:
