@@ -287,12 +287,12 @@ class KilledReader:
             self._process.kill()
 
     async def until(self, events: int) -> None:
-        """Wait until it has read so many."""
+        """Wait until it has read this number of events."""
         while self._events < events:
             await asyncio.sleep(0.05)
 
     async def _listen(self, process: asyncio.subprocess.Process, reports: int | None) -> None:
-        """Take so many reports; drop what follows the last one."""
+        """Take this number of reports; drop what follows the last one."""
         assert process.stdout is not None
         rows: list[list[int]] = []
         begun = now()

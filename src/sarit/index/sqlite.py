@@ -107,7 +107,7 @@ def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={MAX_INDEX_WAL_FILE_BYTES}")
         connection.execute("BEGIN IMMEDIATE")
-        _rewrite_wal(files, f"{path}-wal")  # under SQLite's write lock: nobody else writes to it
+        _rewrite_wal(files, f"{path}-wal")  # under SQLite's write lock: there is no other writer
         if fresh:
             _create(connection)
         connection.execute("UPDATE owner SET epoch=epoch+1")

@@ -45,7 +45,7 @@ def test_undelivered_event_is_found() -> None:
 
 
 def checkpoint(cut: dict[int, int], a: int, b: int) -> list[str]:
-    """Readers a and b reached it after so many deliveries in total."""
+    """Readers a and b reached it after this number of deliveries in total."""
     made = DeliveryHistory()
     made.graph.follows(1, [0])
     for at in range(len(RIGHT) + 1):

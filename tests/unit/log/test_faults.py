@@ -48,7 +48,7 @@ def test_failed_sync_or_write_ends_the_log_and_recovered_frames_survive(fault, s
         await log.close()
         assert not changed, "nothing is written after a failure"
         machine.disk.on_change = None
-        log = await provider(machine).open(1)  # the same machine: the cache is what it was
+        log = await provider(machine).open(1)  # the same machine: its page cache is unchanged
         found = await frames(log)
         assert found == expected(range(1, len(found) + 1))
         assert len(found) >= 5 + failed
@@ -279,7 +279,7 @@ def test_full_disk_fails_appends_after_timeout_and_log_opens_on_reserve() -> Non
         machine = Machine(capacity_bytes=6 * FILE_BYTES)
         log = await provider(machine).open(1)
         await write(log, range(1, 3), 6000)
-        machine.disk.capacity_bytes = machine.disk.used_bytes()  # somebody else took the rest
+        machine.disk.capacity_bytes = machine.disk.used_bytes()  # another process took the rest
         acked, full = 2, None
         while full is None:
             try:

@@ -24,7 +24,7 @@ def test_watermark_on_full_disk_does_not_fail_the_log(idle: bool) -> None:
         await asyncio.sleep(1)  # the reserve is made
         await write(log, range(1, FILLING))
         await asyncio.sleep(0.1)  # and so is the next file
-        machine.disk.capacity_bytes = machine.disk.used_bytes()  # somebody else took the rest
+        machine.disk.capacity_bytes = machine.disk.used_bytes()  # another process took the rest
         if idle:
             await asyncio.sleep(3 * LOG_WATERMARK_SECONDS)
             await append(log, FILLING, payload_of(FILLING))

@@ -1,6 +1,6 @@
 """Random histories of the local log against a list: appends, truncations, restarts, kills and power cuts.
 
-What was acknowledged is there; what was queued when the process ended may be, from its beginning on and without gaps.
+Acknowledged frames are present.  Of the frames queued when the process ended, any first part may be present.
 """
 
 from __future__ import annotations

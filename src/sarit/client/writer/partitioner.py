@@ -77,7 +77,8 @@ class KeyRanges(Generic[L]):
             end = high
         if end != 1.0:
             raise Corrupt(f"the stream's segments end at {end}, not at 1.0")
-        # Neighbours of one appender, which a merge leaves, become one range: if it is all there is, it is `only`.
+        # Neighbours of one appender, which a merge leaves, become one range: if it is the only one, its appender is
+        # `only`.
         joined: list[tuple[float, float, L]] = []
         for low, high, appender in ranges:
             if joined and joined[-1][2] is appender:

@@ -41,7 +41,8 @@ def release(state, reader):
 
 
 def consumed(state, turns: int = 40):
-    """Everybody does what is due, the one that waits the shortest first; until nothing moves.  How much moved."""
+    """Each reader does what is due, the one with the shortest delay first, until nothing moves.  Returns the number of
+    moves."""
     moved = 0
     for _ in range(turns):
         before = state.assigned

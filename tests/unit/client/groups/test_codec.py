@@ -87,7 +87,7 @@ def test_positions_and_checkpoints_have_the_bytes_of_java():
         f"000002000000002a02{name_0}0a{name_1}fffffffffffffffe"
         f"010000004102{name_0}00000000000000003fe0000000000000{name_1}bff0000000000000bff0000000000000"
     )
-    # Java's map has the other order; what it says is the same.
+    # Java's map has the other order, and the same content.
     java = Position.from_bytes(
         bytes.fromhex(
             f"000002000000002a02{name_1}fffffffffffffffe{name_0}0a"

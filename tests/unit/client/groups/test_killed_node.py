@@ -1,4 +1,4 @@
-"""A node is killed while a group reads: its readers go on, and every event is read once."""
+"""A node is killed while a group reads: its readers continue, and every event is read once."""
 
 import threading
 import time

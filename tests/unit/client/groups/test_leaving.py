@@ -30,7 +30,7 @@ WAYS = [
 @pytest.mark.parametrize("before", range(3), ids=["at once", "after an event", "after a batch of seven"])
 @pytest.mark.parametrize("way", range(4), ids=["an event", "a batch", "a batch of seven", "arrow"])
 def test_unprocessed_events_are_read_again_after_an_error(before, way, tmp_path):
-    """An error, or Ctrl-C, in a reader's block counted up to 10,000 events as read that nobody had done."""
+    """After an error, or Ctrl-C, in a reader's block up to 10,000 events counted as read that were not processed."""
 
     @on_node
     async def test(local):

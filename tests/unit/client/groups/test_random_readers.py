@@ -85,7 +85,7 @@ def test_every_event_counts_once_under_random_actions(seed, checkpoint, tmp_path
 
 @on_node
 async def test_live_reader_declared_offline_raises_conflict(local):
-    """Its segments are others' now: it hands nothing more out, not even to a reader that took its name."""
+    """Its segments are assigned to other readers: it hands out nothing more, also when a later reader has its name."""
     await local.client.create_stream("s/t")
     events = await fill(local.client, "s/t", 2000)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)

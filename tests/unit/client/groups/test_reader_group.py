@@ -155,7 +155,7 @@ async def test_stream_cuts_are_silent_and_pending_checkpoints_are_bounded(local)
     cuts = await group.stream_cuts()
     assert list(cuts.values()) == [await local.client.stream_cut_tail("s/t")]
     assert worker.checkpoints == []
-    await worker.die()  # nobody passes checkpoints any more
+    await worker.die()  # no reader passes checkpoints any more
     for name in ("a", "b", "c"):
         with pytest.raises(Unavailable, match="within"):
             await group.checkpoint(name, timeout=0.01)
@@ -223,7 +223,7 @@ async def test_failed_close_can_be_repeated(local):
     await reader.close()
     state = await group._shared.fetch()
     assert (state.readers, state.unassigned) == ((), third.position.offsets)
-    reader._shared.update = None  # it has left: nobody is asked
+    reader._shared.update = None  # it has left: no reader is asked
     await reader.close()
     lost = await group.reader("lost")
     answers.append(Unavailable("the store is away"))
@@ -231,7 +231,7 @@ async def test_failed_close_can_be_repeated(local):
     with pytest.raises(Unavailable):
         await lost.close()
     await local.client.close()
-    await lost.close()  # there is nobody to ask any more
+    await lost.close()  # there is no reader to ask any more
 
 
 @on_node

@@ -28,7 +28,7 @@ async def until_read(workers, count: int) -> None:
 
 @on_node
 async def test_cuts_contain_a_pending_merge_and_a_reset_reads_the_rest(local):
-    """One predecessor is read to its end and nobody's, the other is not: the cut must cover both."""
+    """One predecessor is read to its end and unassigned, the other is not: the cut must cover both."""
     await local.client.create_stream("s/t", segments=2)
     events = await fill(local.client, "s/t", 200)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
@@ -56,7 +56,8 @@ async def test_cuts_contain_a_pending_merge_and_a_reset_reads_the_rest(local):
 
 @on_node
 async def test_no_cut_exists_between_two_scales(local):
-    """One segment is not read to its end; beside it a reader has gone on, and a merged one waits (seed 4220569625)."""
+    """One segment is not read to its end; beside it a reader has continued, and a merged one waits (seed
+    4220569625)."""
     await local.client.create_stream("s/t", segments=2)
     await fill(local.client, "s/t", 200)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)

@@ -50,7 +50,7 @@ async def handed_out(reader, group, checkpoint: str) -> asyncio.Task:
 
 
 async def nothing(reader, timeout: float, **options) -> None:
-    """A read gives nothing, and not late."""
+    """A read returns nothing, and in time."""
     async with asyncio.timeout(5):
         assert await reader.read(timeout) is None
         assert await reader.read_batch(timeout=timeout) is None
@@ -59,7 +59,7 @@ async def nothing(reader, timeout: float, **options) -> None:
 
 @on_node
 async def test_read_returns_at_its_timeout_while_the_store_is_unavailable(local):
-    """It waited for as long as the store was away."""
+    """It waited as long as the store was unavailable."""
     group, reader, left, asking = await at_a_checkpoint(local)
     away = Away(reader)
     for timeout in (0.0, 0.01, 0.01):
@@ -149,7 +149,7 @@ async def test_to_ask_for_no_events_is_refused(local):
 
 @on_node
 async def test_failure_of_the_heartbeat_task_is_raised_by_read(local):
-    """An error that was not foreseen was logged, and the reader learned of no segment and no checkpoint ever after."""
+    """An unexpected error was logged, and after it the reader got no segment and no checkpoint any more."""
     await local.client.create_stream("s/t")
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     reader = await group.reader("one")

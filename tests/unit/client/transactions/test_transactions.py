@@ -1,4 +1,4 @@
-"""Transactions on a real node: all or nothing, unseen before, whatever happens meanwhile."""
+"""Transactions on a real node: all or nothing, invisible before the commit, also under faults."""
 
 import asyncio
 import uuid

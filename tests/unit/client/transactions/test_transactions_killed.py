@@ -1,4 +1,4 @@
-"""Transactions on a node that is killed and restarted: each is seen whole or not at all, as reported to its writer."""
+"""Transactions on a node that is killed and restarted: each is read whole or not at all, as reported to its writer."""
 
 import threading
 

@@ -59,7 +59,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_deletion_and_truncation_release_throttled_appends_at_once(change):
-    """They waited for the next report of any kind: without long-term storage, for ever."""
+    """The appends waited for the next report of any kind: without long-term storage, for ever."""
 
     async def main():
         async with exhausted() as store:
@@ -96,7 +96,7 @@ def test_released_append_is_refused_after_the_acknowledgements_of_the_frame_that
 
 
 def test_failed_container_has_no_charge():
-    """A chunk written during the failure charged the container's memory again, and nobody took it off."""
+    """A chunk written during the failure charged the container's memory again, and the charge was never removed."""
 
     async def main():
         storage = SlowChunks()

@@ -79,7 +79,7 @@ def test_callback_that_raises_does_not_stop_other_replies():
         assert len(first.replies.acknowledgements) == len(second.replies.acknowledgements) == 1
         assert first.replies.errors == [None]
         assert woken == [None, None]
-        # Somebody may have got no reply, so the container must fail.
+        # A client may have got no reply, so the container must fail.
         assert isinstance(container.failure, Bug)
         assert bugs == [container.failure]
         await recovered(store, container)

@@ -34,7 +34,7 @@ def test_extents_read_during_commit_are_not_used(reload):
         async def slowly(batch):
             await commit(batch)
             committed.set()
-            await notified.wait()  # the index has committed, the event loop does not know yet
+            await notified.wait()  # the index has committed; the event loop is not notified yet
 
         container.index.commit = slowly
         checkpoint = asyncio.ensure_future(opened.flusher.checkpoint())

@@ -1,8 +1,8 @@
-"""The state of a container against plain bytes: what is in flight, what is durable, and what the log gives back.
+"""The state of a container against plain bytes: what is in flight, what is durable, and what the log returns.
 
-Operations are checked at once, and become durable in their order, some at a time.  Beside the state stand two simple
-models, one of everything accepted and one of what is durable; and a second state that replays the durable operations
-from their bytes, as recovery does: it must be equal.
+Operations are checked at once, and become durable in their order, some at a time.  The test has two simple models, one
+of everything accepted and one of what is durable; and a second state that replays the durable operations from their
+bytes, as recovery does: it must be equal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ names, writers, keys = st.sampled_from(NAMES), st.sampled_from(WRITERS), st.samp
 
 @dataclass
 class Plain:
-    """A segment as its users see it."""
+    """The expected segment."""
 
     data: bytes = b""
     start: int = 0

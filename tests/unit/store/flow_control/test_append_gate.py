@@ -48,7 +48,7 @@ async def throttled_client(server, container, *segments):
 
 
 def test_throttled_appends_of_a_closed_connection_are_refused():
-    """A client that reconnects sends it again: the queue grew with each connection, without a bound."""
+    """A client that reconnects sends the append again: the queue grew with each connection, without a bound."""
 
     async def main():
         async with over_limit() as (server, container):
@@ -90,7 +90,7 @@ def test_sweep_keeps_the_order_of_open_sessions():
 
 
 def test_decreasing_event_number_among_throttled_appends_ends_the_connection():
-    """When it came, the append before it had no number yet: what it repeats of that one was stored twice."""
+    """When it was received, the append before it had no number yet: the events that both contain were stored twice."""
 
     async def main():
         async with over_limit() as (server, container):
@@ -109,7 +109,8 @@ def test_decreasing_event_number_among_throttled_appends_ends_the_connection():
 
 
 def test_many_closed_connections_cause_one_sweep():
-    """Each scanned the whole queue: with a million throttled, the node stalled when many clients gave up."""
+    """Each end scanned the whole queue: with a million throttled appends, the node stalled when many clients gave
+    up."""
 
     async def main():
         async with over_limit() as (server, container):

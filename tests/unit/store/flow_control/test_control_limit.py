@@ -127,7 +127,8 @@ def test_control_operation_that_waits_too_long_raises_unavailable(change, monkey
 
 
 def test_disk_filled_by_table_updates_is_freed_by_a_checkpoint():
-    """They were accepted until the log failed for lack of a file, and could not be opened for the same reason."""
+    """They were accepted until the log failed for lack of a file, and for the same reason it could not be opened
+    again."""
 
     async def main():
         machine = Machine(1, capacity_bytes=12 * FILE_BYTES)

@@ -55,7 +55,7 @@ class Rig:
         await writer.wait_for_replies()
 
     async def minutes(self, count: float, rate: float, name=SEGMENT) -> None:
-        """Run for so many minutes at so many events a second."""
+        """Run for `count` minutes at `rate` events a second."""
         for _ in range(round(count * 60 / TIMES.interval)):
             if rate:
                 await self.write(round(rate * TIMES.interval), name)

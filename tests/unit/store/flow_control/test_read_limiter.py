@@ -73,7 +73,7 @@ class Machine:
     def read(self, seconds, readers=1, reads_per_place=0):
         """Read for `seconds`; returns bytes a second over the last half.
 
-        `reads_per_place`: one reader that moves to the next place after so many reads."""
+        `reads_per_place`: one reader that moves to the next place after this number of reads."""
 
         async def main():
             began, half, total, count = self.clock.now, None, 0, 0

@@ -170,7 +170,7 @@ def hold(logs):
 
 
 def test_segment_deletion_ends_the_session_that_owns_the_writer():
-    """The connection that set it up before learns it by its next append."""
+    """The connection that set it up before is notified by the reply to its next append."""
 
     async def main():
         async with serving() as server:

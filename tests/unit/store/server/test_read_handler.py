@@ -87,7 +87,7 @@ async def evicted(store):
 
 
 def test_tail_read_waits_on_the_segment_object_in_memory_when_it_parks():
-    """While its client took no replies, the segment was evicted: appends went to another object and woke nobody."""
+    """While its client took no replies, the segment was evicted: appends went to another object and woke no reader."""
 
     async def main():
         store, connection = await parked_read()

@@ -42,7 +42,7 @@ class DelayedFrames:
 
 
 def test_set_up_answers_the_latest_number_though_its_attribute_was_evicted(monkeypatch):
-    """Its attribute leaves memory while its set-up waits for the appends of others in flight."""
+    """Its attribute is evicted while its set-up waits for appends in flight."""
     monkeypatch.setattr(metadata, "MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT", 4)
 
     async def come_and_go(store, numbers):
