@@ -191,7 +191,7 @@ def test_containers_do_not_share_anything(world):
 
 def test_close_writes_queued_frames_and_refuses_later_ones(world):
     if world.kind == "memory":
-        pytest.skip("the twin has no queue to finish: its delay is the disk's")
+        pytest.skip("the fake has no queue to finish: its delay is the disk's")
 
     async def main():
         log = await world.provider().open(1)

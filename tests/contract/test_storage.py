@@ -22,12 +22,12 @@ def s3(tmp_path_factory):
         yield server
 
 
-@pytest.fixture(params=["twin", "directory", "memory", "s3"])
+@pytest.fixture(params=["fake", "directory", "memory", "s3"])
 def opened(request, tmp_path):
     """An async context manager that opens the same storage at each use."""
     kind = request.param
-    if kind == "twin":
-        twin = MemoryChunks()
+    if kind == "fake":
+        fake = MemoryChunks()
     elif kind == "directory":
         url, environ = (tmp_path / "chunks" / "deep").as_uri(), {}
     elif kind == "memory":
@@ -38,7 +38,7 @@ def opened(request, tmp_path):
 
     @asynccontextmanager
     async def open_it():
-        storage = twin if kind == "twin" else await open_storage(url, real_env(), environ)
+        storage = fake if kind == "fake" else await open_storage(url, real_env(), environ)
         try:
             yield storage
         finally:
@@ -158,8 +158,8 @@ def test_chunks_outlive_the_handle(opened):
 
 
 def test_a_closed_storage_is_unavailable(opened):
-    if opened.kind == "twin":
-        pytest.skip("the twin is the disk itself: it has nothing to close")
+    if opened.kind == "fake":
+        pytest.skip("the fake is the disk itself: it has nothing to close")
 
     async def main():
         async with opened() as storage:

@@ -2,7 +2,7 @@
 
 A key is one letter for the kind of record, then the segment id (8 bytes, big-endian, so that byte order is numeric
 order), then what identifies the record within its kind.  So all records of one kind of one segment are adjacent: a scan
-lists them and a range delete drops them.  docs/formats/index.md has the layout with an example in bytes for each.
+lists them and a range delete drops them.  docs/formats/sqlite-index.md has the layout, with an example for each.
 
     s <id>                segment record            (encoded in store/container/segment.py)
     n <name>              segment id, 8 bytes

@@ -15,7 +15,7 @@ handle lives.  (3) After a failed sync the page cache shows commits that the dis
 commit in the WAL for durable.  So opening writes the WAL again and syncs it before it uses or copies anything in it.
 (4) This module opens files without `Env.files`; it is never simulated.
 
-Format: `application_id` and `user_version` of the file are checked (docs/formats/index.md).
+Format: `application_id` and `user_version` of the file are checked (docs/formats/sqlite-index.md).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ Warnings.  (1) Two extents may name the same chunk; it is garbage only when no e
 hold an extent that was dropped, and finds its chunk deleted; it then loads the extents again.  (3) Nothing here is
 durable: the caller commits the records of added and removed extents in the same batch as the segment's record.
 
-The record of an extent in a chunk (docs/formats/index.md) is `>B Q Q` (version, length, offset in the chunk) and the
-chunk's name; the record of an inlined extent is its bytes.
+The record of an extent in a chunk (docs/formats/sqlite-index.md) is `>B Q Q` (version, length, offset in the chunk)
+and the chunk's name; the record of an inlined extent is its bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,18 @@
-"""Tier 2: long-term storage of immutable chunks."""
+"""Tier 2: long-term storage of immutable chunks.
+
+What a backend must know:
+
+- *Create if absent.*  A write never replaces a chunk: two owners may write at once, and the loser must see Exists.  Use
+  the storage's conditional put (`If-None-Match: *`) or a link, not a check before the write.
+- *Unknown outcomes.*  A write that failed may have happened, or happen later.  The caller takes another name, records
+  the first one as garbage, and sweeps again after LATE_WRITES_SECONDS.
+- *Stale listings.*  A listing may omit new chunks and show deleted ones.  Sweeps repeat, and `delete` of a missing
+  chunk succeeds.  Reads by name are not stale: a chunk is readable when its write has returned.
+- *Names.*  No name is the folder of another one (`a` and `a/b`), so names may be paths of a file system.  A listing of
+  the folder `c1` does not show `c10/x`.
+- *The rate limiter* is awaited once for each piece, before the piece is written.  Storage on another machine than the
+  log ignores it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller API end to end: grpclib in memory, on a segment store of twins."""
+"""The controller API end to end: grpclib in memory, on a segment store of in-memory fakes."""
 
 import asyncio
 from contextlib import asynccontextmanager

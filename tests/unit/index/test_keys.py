@@ -14,7 +14,7 @@ HEAD = "0000000000000102"
 ids = st.integers(0, keys.MAX_SEGMENT_ID)
 numbers = st.integers(0, (1 << 63) - 1)
 
-# Vectors of docs/formats/index.md.
+# Vectors of docs/formats/sqlite-index.md.
 GOLDEN = [
     (keys.segment_key(ID), "73" + HEAD),
     (keys.name_key("s/é"), "6e732fc3a9"),

@@ -197,7 +197,7 @@ def test_truncate_drops_extents_wholly_below(offset, left):
 
 
 def test_golden_records():
-    """The vectors of docs/formats/index.md."""
+    """The vectors of docs/formats/sqlite-index.md."""
     extent = Extent(4096, 1_000_000, "c0/1/a", 512)
     golden = bytes.fromhex("01" + "00000000000f4240" + "0000000000000200" + "63302f312f61")
     assert extent.record() == golden

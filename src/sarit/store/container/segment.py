@@ -295,7 +295,7 @@ class Segment:
             assert not self.tail or (at == self.length and self.tail[0].offset <= max(self.flushed, self.start)), self
 
     def record(self) -> bytes:
-        """The applied state as stored in the index (docs/formats/index.md)."""
+        """The applied state as stored in the index (docs/formats/sqlite-index.md)."""
         assert self.start <= self.length, self  # before the write; `load_segment` checks after the read
         name = self.name.encode()
         return (
