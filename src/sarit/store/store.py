@@ -97,6 +97,7 @@ async def open_container(
         await log.close()
         if index is not None:
             await index.close()
+        budget.forget(number)  # a container that had served had reported its charge
         raise
 
 

@@ -1,10 +1,11 @@
-"""A failed container is opened again even when its log or index cannot be closed."""
+"""A failed container is opened again even when its log or index cannot be closed; one that cannot be holds nothing."""
 
 import asyncio
 
 import pytest
 
-from sarit.core.errors import Unavailable
+from sarit.core.errors import Corrupt, Unavailable
+from sarit.store import store as store_module
 from tests.unit.store.harness import World, Writer, read_all
 
 NAME = "scope/stream/0.#epoch.0"
@@ -43,6 +44,32 @@ def test_container_reopens_after_close_fails(part):
             await asyncio.sleep(0.01)
         assert closed == ["log", "index"]
         assert await read_all(store, NAME) == b"kept"
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_container_that_cannot_be_opened_has_no_charge(monkeypatch):
+    """Its charge throttled the appends of all other containers for ever."""
+
+    async def main():
+        store = await World().start()
+        container = store.container(NAME)
+        await container.create(NAME)
+        tried = asyncio.Event()
+
+        async def damaged(container):
+            assert store.budget.charged_bytes, "what was replayed is charged by then"
+            tried.set()
+            raise Corrupt("made to fail")
+
+        monkeypatch.setattr(store_module, "delete_transients", damaged)
+        container.fail(Unavailable("made to fail"))
+        async with asyncio.timeout(5):
+            await tried.wait()
+            while len(store._tasks) > 1:  # the reopening ends; the disk watch stays
+                await asyncio.sleep(0)
+        assert not store.budget.charged_bytes
         await store.stop()
 
     asyncio.run(main())
