@@ -79,6 +79,7 @@ class Catalog:
 
     async def _in_scope(self, scope: str, call: Callable[[str], Awaitable[T]]) -> T:
         """`call` on the scope's table.  Raises NotFound when the scope does not exist."""
+        # Used without asking: the incarnation is part of the table's name, so a stale name finds no table.
         table = self._scopes.get(scope)
         if table is not None:
             try:
@@ -111,6 +112,7 @@ class Catalog:
         self, scope: str, prefix: bytes, after: bytes = b"", limit: int = 0
     ) -> list[tuple[bytes, TableValue]]:
         """Up to `limit` (else PAGE) records with a prefix, after the key `after`; fewer only at the end."""
+        # The smallest key behind `after` is `after` and a zero byte.
         start = max(prefix, after + b"\0") if after else prefix
         end = keys.after_prefix(prefix)
         return await self._in_scope(scope, lambda table: self._scan_all(table, start, end, limit or PAGE))

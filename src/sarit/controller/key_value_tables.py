@@ -80,6 +80,7 @@ class KeyValueTables:
                 if found is None:
                     raise NotFound(f"table {scope}/{table} does not exist")
                 deleting = codec.encode_table(replace(found[0], state=State.DELETING))
+                # Before the record: after a crash behind the update, the sweeper finds the deletion by this entry.
                 await self._catalog.index_pending(entry)
                 with suppress(Conflict):
                     await self._catalog.update(scope, [TableUpdate(keys.table_key(table), deleting, found[1])])
@@ -109,6 +110,7 @@ class KeyValueTables:
             updates = [TableUpdate(keys.table_key(table), None, version)]
             if record.state is State.DELETING:
                 await self._runner.run([DeleteSegment(segment) for segment in segments])
+                # The number outlives the table: a later table of the name never uses a segment name twice.
                 number = codec.encode_number(record.first_number + record.partitions)
                 updates.append(TableUpdate(keys.number_key(table + TABLE_SUFFIX), number, NO_VERSION))
             else:
@@ -116,6 +118,7 @@ class KeyValueTables:
                 await self._runner.run([CreateTable(segment, length) for segment in segments])
                 active = codec.encode_table(replace(record, state=State.ACTIVE))
                 updates = [TableUpdate(keys.table_key(table), active, version)]
+            # Read again in any case: this call stored the record, or another controller was first.
             with suppress(Conflict):
                 await self._catalog.update(scope, updates)
         raise _contended(scope, table)

@@ -67,6 +67,7 @@ class EffectRunner:
         segments = self.segments
         match effect:
             case CreateSegment(segment, scale_type, rate, rollover, fresh):
+                # Executed before, here or by another controller: segment names are never used twice.
                 with suppress(Exists):
                     await segments.create(
                         segment, scale_type=scale_type, target_rate=rate, rollover_bytes=rollover, fresh=fresh
@@ -108,6 +109,7 @@ async def for_each_bounded(items: Sequence[T], work: Callable[[T], Awaitable[Non
 
     One item that waits for long delays none of the next ones.  An error does not end work that was started, but the
     remaining items may not be started: `work` must handle the errors it expects."""
+    # One iterator for all: each item is taken exactly once.
     left = iter(items)
 
     async def some() -> None:
@@ -142,6 +144,7 @@ class KeyedLocks(Generic[K]):
     @asynccontextmanager
     async def hold(self, key: K) -> AsyncIterator[None]:
         """Hold the lock of `key`.  Raises Unavailable when too many wait for it."""
+        # No await before `append`: the entry cannot be deleted in between.
         lock, users = self._held.setdefault(key, (asyncio.Lock(), []))
         if len(users) >= MAX_CALLS_PER_NAME:
             raise Unavailable(f"{len(users)} calls wait for the same stream, reader group or table: try again")

@@ -75,6 +75,7 @@ class Streams:
                 if stream is not None:
                     record = self.catalog.decoded(name, stream).record
                     ours = record.state is State.CREATING and record.config == config
+                    # Another call left it half done: complete that first, whoever began it.
                     if record.state in (State.CREATING, State.DELETING):
                         await self._complete_pending(name)
                     if record.state is State.DELETING:
@@ -83,12 +84,14 @@ class Streams:
                         return
                     raise Exists(f"stream {name} exists")
                 record, updates = self._creation(name, config, number)
+                # In the same batch: no crash leaves a new stream without its watermark stream.
                 if mark and mark[0] is None:
                     updates += self._creation(streams.mark_of(name), StreamConfig(), mark[1])[1]
                 try:
                     versions = await self.catalog.update(name.scope, updates)
                 except Conflict:
                     continue
+                # The record is the intention: after a crash here the client's next call, or a query, completes it.
                 await self._execute_steps(name, record, versions[0])
                 return
         raise _contended(name)
@@ -132,11 +135,13 @@ class Streams:
 
         def decide(record: StreamRecord, _: Epochs) -> StreamRecord:
             changed = streams.scale(record, replaced, ranges, self._env.clock.wall_ms())
+            # Replaced at each attempt.  Without work it is a repeated scale: the last epoch is the answer.
             planned[:] = changed.work.epochs or changed.epochs[-1:]
             return changed
 
         await self.change(name, decide)
         epoch = planned[0]
+        # Without the segments that continue from the epoch before.
         brought = [s for s in epoch.segments if SegmentId.unpack(s.segment).epoch == epoch.number]
         return epoch.number - 1, tuple(sorted(brought, key=lambda s: s.segment))
 
@@ -166,6 +171,7 @@ class Streams:
             if found.record.state is State.DELETING:  # begun by an earlier call, perhaps by this client
                 await self._complete_pending(name)
                 return
+        # Outside the lock, which `change` takes itself.
         await self.change(name, lambda record, _: streams.delete(record))
 
     async def change(
@@ -192,6 +198,8 @@ class Streams:
                     return record
                 entry = keys.pending_stream_key(name)
                 if changed.pending:
+                    # Before the record: after a crash behind the update, the sweeper finds the work by this entry.
+                    # A conflict may leave it stale, which does no harm.
                     await self.catalog.index_pending(entry)
                 updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(changed), version)]
                 updates += _tag_updates(name, record, changed)
@@ -234,6 +242,7 @@ class Streams:
     async def ready(self, name: StreamName) -> StreamRecord:
         """The record of a stream whose segments exist.  Raises NotFound."""
         found = await self.catalog.require(name)
+        # Only then may segments be missing: a later epoch becomes current after its segments were created.
         if found.record.state is State.CREATING:
             settled = await self.complete_pending(name)
             if settled is None:
@@ -298,16 +307,19 @@ class Streams:
             try:
                 if step.drain:
                     drained, version = await self.drain(name, Found(record, version))
+                    # A roll is pending now: it is executed before the seal.
                     if drained != record:
                         record = drained
                         continue
                 lengths: Lengths = {}
+                # Stages in order, the effects of one in any order.  After a crash all of them are executed again.
                 for stage in step.stages:
                     lengths |= await self._run(name, stage, version)
                 if step.then is None:
                     await self._forget(name, record, version)
                     return None
                 updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(step.then), version)]
+                # In one batch with the record: the transactions end and the chunk appears when the epochs do.
                 updates += await self._companion_updates(name, step, lengths)
                 record, version = step.then, (await self.catalog.update(name.scope, updates))[0]
             except Conflict:  # another controller completed this step, perhaps more
@@ -352,6 +364,7 @@ class Streams:
             version = (await self.catalog.update(name.scope, [unchanged, *removals]))[0]
         updates = [
             TableUpdate(keys.stream_key(name.stream), None, version),
+            # The number outlives the stream: a later stream of the name never uses a segment name twice.
             TableUpdate(keys.number_key(name.stream), codec.encode_number(streams.next_number(record)), NO_VERSION),
         ]
         updates += (TableUpdate(keys.tag_key(tag, name.stream), None, NO_VERSION) for tag in record.config.tags)

@@ -53,6 +53,7 @@ class AutoScale:
         """Evaluate requests, for ever."""
         while True:
             await self._wake.wait()
+            # Cleared before requests are taken: one that comes during an evaluation sets it again.
             self._wake.clear()
             while self._requests:
                 segment = next(iter(self._requests))
@@ -77,11 +78,13 @@ class AutoScale:
             return False
         names = [name.segment(SegmentId.unpack(s)) for s in near]
         rates = dict(zip(near, await self._segments.rates(names), strict=True))
+        # Before `change`, which takes the stream's lock and completes pending work.
         if autoscale.plan(found.record, identity.packed, rates, self._times) is None:
             return False
         planned: list[autoscale.Plan] = []
 
         def decide(record: StreamRecord, _: object) -> StreamRecord:
+            # After a conflict `change` calls this again, with the newest record.
             planned.clear()
             plan = autoscale.plan(record, identity.packed, rates, self._times)
             if plan is None:

@@ -76,6 +76,7 @@ class MaintenanceLoop:
     async def _maintain_retention(self, entry: tuple[StreamName, int]) -> None:
         name, version = entry
         now = self._env.clock.monotonic()
+        # A stream not seen before is due at once.
         if now < self._next_due.get(name, now):
             return
         try:
@@ -121,6 +122,7 @@ class MaintenanceLoop:
             return
         now = self._env.clock.monotonic()
         seen = self._unneeded.get((kind, name))
+        # Written again since: a call may be about to need it, so the grace starts again.
         if seen is None or seen[0] != version:
             self._unneeded[kind, name] = (version, now)
         elif now - seen[1] >= RECOVERY_GRACE_SECONDS:

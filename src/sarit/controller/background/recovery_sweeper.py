@@ -103,6 +103,7 @@ class RecoverySweeper:
 
     async def _recover_other(self, key: bytes, version: int) -> None:
         if self._age(key, 0) >= RECOVERY_GRACE_SECONDS:
+            # The version was read before the work: an entry that was written again since then stays.
             await self._complete_pending(key)
             await self._catalog.remove_pending_if_unchanged(key, version)
 
@@ -129,6 +130,7 @@ class RecoverySweeper:
                 await self._catalog.remove_pending_if_unchanged(key, version)
             return
         age = self._age(key, record.renewal)
+        # Decided: no grace.  Another controller may be at work too; one of the two gets Conflict and reads again.
         if record.state is not TxnState.OPEN:
             self._transactions.schedule_completion(name)
         elif age * 1000 >= record.lease_ms:

@@ -95,6 +95,7 @@ def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRec
     config.retention.check()
     count, wanted = len(record.current.segments), config.scaling.min_segments
     changed = replace(record, config=config)
+    # More segments than the minimum are the work of automatic scaling: these stay.
     if count < wanted or (config.scaling.type is ScaleType.FIXED and count != wanted):
         return _plan(changed, even_replacement(record.current, wanted, now_ms))
     if _metering(config) != _metering(record.config):
@@ -135,6 +136,7 @@ def truncate(record: StreamRecord, epochs: Sequence[Epoch], cut: Mapping[int, in
     before = head(record)
     if not cuts.follows(known, before, cut):
         raise Invalid("the stream is already truncated beyond this cut")
+    # Segments before the present head were deleted by earlier truncations.
     alive = set(known) - set(cuts.segments_before(known, before))
     deleted = [segment for segment in cuts.segments_before(known, cut) if segment in alive]
     return replace(record, head=dict(cut), work=Work(WorkKind.TRUNCATE, tuple(deleted)))
@@ -167,6 +169,7 @@ def head(record: StreamRecord) -> cuts.Cut:
 
 def next_number(record: StreamRecord) -> int:
     """The first segment number that a stream of this name may use after this one."""
+    # Segments of a planned epoch may exist, though it was never published.
     planned = [highest_number(epoch) for epoch in record.work.epochs]
     return max([highest_number(record.current), *planned]) + 1
 
@@ -181,6 +184,7 @@ def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Ste
     work, current = record.work, record.current
     if record.state is State.CREATING:
         return Step((_creations(name, record, [current]),), replace(record, state=State.ACTIVE))
+    # Before any work: what a planned epoch has created is deleted with the rest.
     if record.state is State.DELETING:
         return Step(_deletions(name, record, epochs), None)
     done = replace(record, work=NO_WORK)
@@ -196,6 +200,7 @@ def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Ste
     if work.kind is WorkKind.POLICY:
         policy = _metering(record.config)
         return Step((tuple(SetPolicy(_segment(name, s.segment), *policy) for s in current.segments),), done)
+    # After all work: a roll during the seal is published before the active segments are sealed.
     if record.state is State.SEALING:
         seals = tuple(SealSegment(_segment(name, s.segment)) for s in current.segments)
         return Step((seals,), replace(record, state=State.SEALED), drain=True)
@@ -205,11 +210,14 @@ def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Ste
 def _publish(stages: Stages, record: StreamRecord) -> Step:
     """Make the planned epochs the latest ones; sealing what they replace is the next work."""
     planned = record.work.epochs
+    # Sealed only after the new epoch is current: a writer that meets the seal finds successors.
     old = replaced_by(record.current, planned[-1])
     epochs: tuple[Epoch, ...] = record.epochs + planned
     spilled: tuple[Epoch, ...] = ()
     if len(epochs) > EPOCHS_PER_CHUNK or sum(len(e.segments) for e in epochs) > SEGMENTS_PER_CHUNK:
+        # The chunk is stored in one batch with this record: no epoch is ever in neither.
         epochs, spilled = planned[-1:], epochs[:-1]
+    # An empty head means the start of the first epoch in the record.  That epoch changes here: write the head out.
     begins = head(record) if spilled else record.head
     published = replace(record, epochs=epochs, work=Work(WorkKind.SEAL, tuple(old)), head=begins)
     return Step(stages, published, spilled=spilled, committed=record.work.transactions)
@@ -230,6 +238,7 @@ def _rolling(name: StreamName, record: StreamRecord) -> Stages:
     targets = {SegmentId.unpack(s.segment).number: s.segment for s in work.epochs[0].segments}
     merges = tuple(merge(name, p, work.transactions, targets[SegmentId.unpack(p).number]) for p in work.segments)
     seals = tuple(SealSegment(_segment(name, copy.segment)) for copy in created_in(work.epochs[0]))
+    # The targets exist before the merges.  They are sealed after all of them, so a sealed target means: all merged.
     return (_creations(name, record, work.epochs), merges, seals)
 
 

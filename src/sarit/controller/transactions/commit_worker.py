@@ -73,9 +73,11 @@ class CommitWorker:
 
     async def wait_for_batch(self, seconds: float) -> Outcomes:
         """The outcomes of the batch under way; empty when it does not end within `seconds`."""
+        # Taken before the wait: `end_batch` puts a new future in its place.
         batch = self.batch
         self.waiting += 1
         try:
+            # asyncio.wait does not cancel the future at the timeout: other calls wait for it, too.
             await asyncio.wait([batch], timeout=seconds)
         finally:
             self.waiting -= 1
@@ -83,6 +85,7 @@ class CommitWorker:
 
     def end_batch(self) -> None:
         """Wake the calls that wait for this batch."""
+        # Replaced before it is resolved: a call that comes from now on waits for the next batch.
         done, self.batch = self.batch, asyncio.get_running_loop().create_future()
         outcomes, self.outcomes = self.outcomes, {}
         done.set_result(outcomes)
@@ -122,6 +125,7 @@ class CommitWorkers:
         conflicts = 0  # in a row
         try:
             while True:
+                # Before the batch reads: a decision that comes while it runs sets the flag again.
                 worker.rerun = False
                 # Nobody waits for these removals: they run with the next batch; the sweeper removes the rest.
                 entries, worker.ended_entries = worker.ended_entries, []
@@ -137,9 +141,12 @@ class CommitWorkers:
                     _log.warning("transactions of %s cannot be completed yet: %s", name, error)
                     await asyncio.sleep(COMMIT_RETRY_SECONDS)
                     more = True
+                # No await between this test and the `del` below: a decision before it sets `rerun`, a later one
+                # finds no worker and starts one.
                 if not (more or worker.rerun or worker.ended_entries):
                     return
         finally:
+            # Calls that wait wake up, find no worker, and read the state themselves.
             del self._workers[name]
             worker.end_batch()
 
@@ -165,7 +172,9 @@ class CommitWorkers:
             await self._streams.complete_pending(name)
             return True
         aborts = [entry for entry in live if entry[1].state is TxnState.ABORTING]
+        # Each change raises the version of the stream's record: the next one names the version returned here.
         found = await self._complete_aborts(name, found, aborts)
+        # The ends are stored: these outcomes are final.
         worker.outcomes.update((txn, TxnState.ABORTED) for txn, _, _ in aborts)
         batch = transactions.next_batch(due, COMMITS_AT_ONCE)
         if not batch:
@@ -183,6 +192,7 @@ class CommitWorkers:
                 return streams.roll(record, past, ids, now)
 
             await self._streams.change(name, roll)
+        # Entries go after the transactions have ended: a crash before leaves stale ones, which the sweeper removes.
         worker.ended_entries += (keys.pending_transaction_key(name, txn) for txn in ids)
         return True
 
@@ -198,6 +208,7 @@ class CommitWorkers:
         try:
             live, _ = await self.live(name)
             gone = [TableUpdate(keys.transaction_key(name.stream, txn), None, NO_VERSION) for txn, _, _ in live]
+            # A condition: a stream of this name that is created in between must not lose its transactions.
             no_stream = TableUpdate(keys.stream_key(name.stream), None, NOT_EXISTS)
             await self._catalog.update(name.scope, [no_stream, *gone])
         except NotFound:  # the scope was deleted, too
@@ -228,10 +239,12 @@ class CommitWorkers:
             found = await self._complete_aborts(name, found, [e for e in live if e[1].state is TxnState.ABORTING])
             batch = transactions.next_batch(due, COMMITS_AT_ONCE)
             if not batch:
+                # Aborts are complete now, or the order of the commits was not final yet: read again.
                 continue
             merged = await self._merge(name, found, batch)
             if merged is None:
                 past = await self._epoch_of(name, found.record, batch)
+                # The caller executes this as pending work of the record; after it the stream is drained again.
                 rolled = streams.roll(found.record, past, [txn for txn, _, _ in batch], self._env.clock.wall_ms())
                 return await self._update(name, Found(rolled, found.version), [])
             await self._catalog.remove_pending([keys.pending_transaction_key(name, txn) for txn, _, _ in batch])
@@ -258,6 +271,7 @@ class CommitWorkers:
                     (keys.transaction_of(key), codec.decode_transaction(value.value), value.version)
                     for key, value in rows
                 )
+            # One read is one snapshot: the order is final at once.
             if reads <= 1:
                 return LiveTransactions(out, out)
             if newest is not None:
@@ -267,12 +281,15 @@ class CommitWorkers:
     async def _merge(self, name: StreamName, found: Found, batch: Sequence[Live]) -> Found | None:
         """Merge transactions into the active segments and store that they ended; None when their epoch has passed."""
         past = await self._epoch_of(name, found.record, batch)
+        # The active segment that stands in for each part; with fewer than there are parts, a roll is needed.
         targets = stand_ins(found.record.current, past)
         if len(targets) < len(past.segments):
             return None
         ids = [txn for txn, _, _ in batch]
         merges = [streams.merge(name, part, ids, target) for part, target in targets.items()]
         try:
+            # Merges come before the stored ends.  After a crash in between they are repeated: a source that is missing
+            # was merged before.
             lengths = await self._runner.merge(merges)
         except (Sealed, NotFound):
             raise Conflict(f"stream {name} was scaled or sealed in between") from None
@@ -293,6 +310,7 @@ class CommitWorkers:
         for txn, record, version in aborting:
             epochs = await self._catalog.epochs(name, found.record, record.epoch)
             if epochs:
+                # Segments first: once the record is gone, nothing finds them any more.
                 await self._runner.run([DeleteSegment(part) for part in parts_of(name, epochs[0].segments, txn)])
             state = transactions.next_state(record.state, Event.COMPLETE)
             updates += completion_updates(name, txn, state, self._env.clock.wall_ms(), version)

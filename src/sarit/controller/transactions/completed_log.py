@@ -77,13 +77,17 @@ class CompletedTransactionLog:
         if since < _PRUNE_AFTER:
             self._since_prune[name] = since
             if len(self._since_prune) > MAX_STREAMS_COUNTED_FOR_PRUNING:
+                # The stream counted longest ago loses its count: its old outcomes stay a little longer.
                 self._since_prune.popitem(last=False)
             return
         prefix, limit = keys.of_stream(name.stream, keys.COMPLETED_BY_TIME), 10 * _PRUNE_AFTER
+        # The oldest ones, since keys are in order of time; ten times as many as come between two prunes, so that a
+        # backlog shrinks.
         rows = await self._catalog.scan(name.scope, prefix, limit=limit)
         latest = keys.completed_by_time_key(
             name.stream, max(0, self._env.clock.wall_ms() - COMPLETED_TRANSACTION_MS), 0
         )
+        # The newest ones stay whatever their age: `latest` lists them.
         old = [key for key, _ in rows[:-MAX_LISTED_TRANSACTIONS] if key < latest]
         updates = [TableUpdate(key, None, NO_VERSION) for key in old]
         updates += (TableUpdate(keys.completed_key(name.stream, keys.transaction_of(k)), None, NO_VERSION) for k in old)
@@ -130,11 +134,14 @@ async def commit_time_updates(
         if len(record.writer.encode()) > MAX_WRITER_ID_BYTES:
             continue  # accepted by an earlier release: no key can hold it, and it must not block later commits
         before = notes.get(record.writer)
+        # At equal times the later merge counts: its position is the later one.
         if before is None or before.time <= record.timestamp:
+            # The length of each target after the part of this transaction, in bytes.
             position = {segment: behind[at] for segment, behind in lengths.items()}
             notes[record.writer] = WriterRecord(record.timestamp, position)
     if not notes:
         return []
+    # Before the note is stored: without an entry no round would make a watermark of it.
     await catalog.index_for_maintenance(keys.WATERMARK_INDEX, name)
     wanted = [keys.writer_key(name.stream, writer) for writer in notes]
     known = await catalog.get(name.scope, wanted)

@@ -61,6 +61,7 @@ class Transactions:
         epoch = stream.current
         record = transactions.begin(epoch.number, lease_ms, self._env.clock.wall_ms())
         txn = transactions.transaction_id(epoch.number, self._env.random.bytes(12))
+        # Entry, record, segments, in this order: after a crash anywhere in between, the sweeper finds what exists.
         await self._catalog.index_pending(keys.pending_transaction_key(name, txn), fresh=True)
         key = keys.transaction_key(name.stream, txn)
         began = TableUpdate(key, codec.encode_transaction(record), NOT_EXISTS, fresh=True)
@@ -70,8 +71,10 @@ class Transactions:
         # A seal first changes the record, then reads the transactions.  We write the transaction, then read the record:
         # one of the two sees the other.
         found = await self._catalog.find(name)
+        # The first number identifies the stream: it may have been deleted and created again.
         same = found is not None and found.record.first_number == stream.first_number
         if found is None or not same or found.record.state is not State.ACTIVE:
+            # Best effort: when it fails, the sweeper aborts the transaction at the end of its lease.
             with suppress(SaritError):
                 await self._runner.run([DeleteSegment(part) for part in parts_of(name, epoch.segments, txn)])
                 await self.abort(name, txn)
@@ -99,6 +102,7 @@ class Transactions:
 
     async def abort_if_expired(self, name: StreamName, txn: int, renewal: int) -> bool:
         """Abort, unless it was renewed since `renewal`; whether it was aborted.  Raises NotFound, Conflict."""
+        # A ping since the sweeper's read has raised `renewal`: then nothing changes.
         changed = await self._change(name, txn, lambda r: transactions.abort(r) if r.renewal == renewal else r)
         if aborting := changed.state is TxnState.ABORTING:
             self.schedule_completion(name)
@@ -146,6 +150,7 @@ class Transactions:
         try:
             await self._change(name, txn, decide)
         except NotFound:
+            # It ended or never began.  A client repeats a decision whose reply was lost: that must succeed here, too.
             state = await self.state(name, txn)
             if state is TxnState.UNKNOWN:
                 raise
@@ -164,6 +169,7 @@ class Transactions:
                 raise NotFound(f"stream {name} has no transaction {txn:032x}")
             record = codec.decode_transaction(value.value)
             changed = decide(record)
+            # Nothing to write: a repeated decision, or an expiry that a ping forestalled.
             if changed == record:
                 return record
             try:
