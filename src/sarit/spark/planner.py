@@ -109,6 +109,7 @@ class StreamPlanner:
             position = advanced
 
     def _limited(self, position: Position, states: Mapping[SegmentId, SegmentState]) -> Position:
+        # A segment without a state was deleted: it stays where it is.
         ends = {segment: states[segment].end if segment in states else at for segment, at in position.items()}
         # Segments take turns: the next event of one goes first, however small its share, even if it is larger than the
         # whole limit.  So no segment starves because others always have data.
@@ -138,6 +139,7 @@ class StreamPlanner:
         backlog = {segment: ends[segment] - position[segment] for segment in position}
         if max_bytes is not None and sum(backlog.values()) <= max_bytes:
             return ends
+        # First one event of the segment whose turn it is, whatever its size.
         after, _ = skip_events(self._access, Range(first, position[first], ends[first]), 1)
         taken = after - position[first]
         position = {**position, first: after}
@@ -145,6 +147,7 @@ class StreamPlanner:
         budget -= taken if max_bytes is not None else 1
         if budget <= 0:
             return position
+        # Then what is left of the limit is divided; what a segment does not use goes to the next ones.
         allowances = split_budget(backlog, budget)
         bounded, spare = dict(ends), 0
         for segment, allowance in allowances.items():

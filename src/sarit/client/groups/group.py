@@ -194,6 +194,8 @@ class ReaderGroup:
         Returns the new generation.  Raises Invalid (cuts of other streams)."""
         for _ in range(generations.MAX_ATTEMPTS):
             state = await self._shared.fetch()
+            # Three writes: the flag in the state, the configuration at the controller, the new state of the group.
+            # After a crash behind the second, the heartbeat of a reader does the third.
             wanted = await self._wanted(state, to, config)
             if not await self._shared.update(
                 lambda newest, seen=state.config: [UpdatingConfig(True)] if newest.config == seen else []  # type: ignore[misc]
@@ -204,6 +206,7 @@ class ReaderGroup:
             try:
                 generation = await calls.update(self._session, *self._shared.name, wanted)
             except Conflict:
+                # Another change was first at the controller: begin its generation if nobody has, then try again.
                 await generations.adopt_generation(self._session, self._shared)
                 continue
             await generations.begin_generation(self._session, self._shared, replace(wanted, generation=generation))

@@ -91,10 +91,12 @@ class Heartbeat:
                     await self._finish_config_change(state, now)
                     await self._remove_failed_readers(state)
                 backoff.reset()
+                # Every write wakes every reader of the group: the pause bounds the fetches, more so in a large group.
                 await asyncio.sleep(min(GROUP_FETCH_PAUSE_SECONDS * len(state.assigned), MAX_GROUP_FETCH_PAUSE_SECONDS))
             except Unavailable as error:
                 await backoff.wait(error)
             finally:
+                # After errors, too: the reader decides itself whether a round is due.
                 self._wake()
 
     def _heartbeat_interval_seconds(self, state: GroupState) -> float:
@@ -124,6 +126,7 @@ class Heartbeat:
 
         def decide(newest: GroupState) -> list[Update]:  # a heartbeat in between saves its reader
             return [
+                # No positions of it are known: its segments continue where its last checkpoint was.
                 RemoveReader(reader, {})
                 for reader, count in failed.items()
                 if reader in newest.assigned and newest.heartbeats.get(reader, 0) == count

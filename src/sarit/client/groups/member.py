@@ -167,6 +167,7 @@ class Timers:
     def next_round_at(self, state: GroupState, now: float, any_ended: bool) -> float:
         """When the next round is due if nothing changes until then."""
         times = [now + state.config.refresh_ms / 1000]
+        # Called to start or end the delays, not for the results.
         self.acquire_due(state, now)
         self.release_due(state, now)
         if self._acquire_at is not None:
@@ -178,6 +179,7 @@ class Timers:
                 times.append(early)
             if self._release_at is not None:
                 times.append(max(early, self._release_at))
+        # With automatic checkpoints a segment is released only after one.
         elif self._release_at is not None and not state.config.checkpoint_ms:
             times.append(self._release_at)
         return max(min(times), now)
@@ -259,6 +261,7 @@ class Member:
         automatic = bool(self._state().config.checkpoint_ms)
         for step in ROUNDS[self._handed_out is not None, automatic]:
             await self._steps[step]()
+            # The user gets the checkpoint before this reader acquires more.
             if step is Step.CHECKPOINT and self._handed_out is not None:
                 break
         self._update_sources()
@@ -286,6 +289,7 @@ class Member:
         state = self._state()
         owned = state.assigned[self.reader]
         for segment in self._sources.segments:
+            # Released, or assigned to another reader after we were declared offline.
             if segment not in owned:
                 self._sources.remove(segment)
         for segment, offset in owned.items():
@@ -301,11 +305,13 @@ class Member:
         self._handed_out = None
 
     async def _pass_checkpoint(self, checkpoint: str) -> None:
+        # Nothing is handed out while a round runs, so these are still our positions when the update is written.
         positions = dict(self._positions())
 
         def decide(state: GroupState) -> list[Update]:
             if state.checkpoints.next_for(self.reader) is None or self.reader not in state.assigned:
                 return []
+            # Passed or removed meanwhile: nothing to write.
             if self.reader not in state.checkpoints.pending.get(checkpoint, ()):
                 return []
             return [CheckpointReader(checkpoint, self.reader, positions)]
@@ -334,8 +340,10 @@ class Member:
         name = _uuid_text(self._session.env.random.bytes(16))
 
         def decide(state: GroupState) -> list[Update]:
+            # Another reader was first: nothing to begin.
             if state.checkpoints.pending or self.reader not in state.assigned:
                 return []
+            # Nothing is pending here, so only completed checkpoints are cleared.
             return [CreateCheckpoint(name), ClearCheckpointsBefore(name)]
 
         await self.shared.update(decide)
@@ -352,6 +360,7 @@ class Member:
                 await calls.release(self._session, *self.shared.name, state.config, cut)
             except SaritError as error:
                 log.warning("group %s: the cut read of %s was not released: %s", self.shared.name, cut.stream, error)
+        # Also after an error above: the next checkpoint reports a later cut.
         await self.shared.write(CheckpointPublished(True))
 
     # -- segments -----------------------------------------------------------------------------------
@@ -367,6 +376,7 @@ class Member:
     async def _complete(self, segment: GroupSegment) -> None:
         successors: dict[GroupSegment, frozenset[GroupSegment]] = {}
         ranges: dict[GroupSegment, KeyPart | None] = {}
+        # A segment with an end in the configuration has no successors in this group.
         if segment not in self.shared.state.ends:
             controller, stream = self._session.controller, segment.stream
             for found in await self._session.with_retry(lambda: controller.successors(stream, segment.segment)):
@@ -391,6 +401,7 @@ class Member:
         def decide(state: GroupState) -> list[Update]:
             if not self._may_transfer(state):
                 return []
+            # A segment assigned in the newest state alone has no position here yet.
             chosen = [s for s in assignment.to_release(state, self.reader) if s in positions]
             released: list[Update] = [ReleaseSegment(self.reader, s, positions[s]) for s in chosen]
             return [*released, self.distance(state)] if released else []

@@ -243,6 +243,7 @@ class GroupReader:
 
     async def _next(self, timeout: float | None, arrow: bool = False) -> Any:
         """Events not handed out yet (or a record batch); a checkpoint; None at the end, or after `timeout`."""
+        # The call for the next event says that the last one was processed.
         self._handed_out_offset = None
         member = self._require_member()
         clock = self._session.env.clock
@@ -259,8 +260,10 @@ class GroupReader:
             found = self._take(arrow)
             if found is not None:
                 return found
+            # Taking may have found the end of a segment, which a round completes.
             if member.due():
                 continue
+            # An ended segment must be completed first: it may have successors.
             if member.at_end and not self._sources.ended:
                 return None
             left = member.seconds_until_due()
@@ -285,6 +288,7 @@ class GroupReader:
             task = self._session.background.spawn(_outcome(member.manage), f"round of reader {self.name}")
             self._member_task = task
         left = None if end is None else max(0.0, end - self._session.env.clock.monotonic())
+        # It leaves the task running at the timeout, and when the caller is cancelled: no round ends in the middle.
         await asyncio.wait((task,), timeout=left)
         if not task.done():
             return None
@@ -329,6 +333,7 @@ class GroupReader:
             self._wake.set_result(None)
 
     async def _wait(self, seconds: float) -> None:
+        # No await since the last test found nothing: no notification is lost before the future is in place.
         self._wake = self._session.loop.create_future()
         await asyncio.wait((self._wake,), timeout=seconds)
 
@@ -339,6 +344,7 @@ class GroupReader:
 
         Raises Unavailable: the reader may still be in the group, with its segments; close it again."""
         if self._member is not None:
+            # Kept before anything can fail: after an error, `close` can be called again.
             self._leaving = self._member, dict((position or self.position()).offsets)
             await self._stop(Invalid(f"reader {self.name} is closed"))
             self._session.register(self)  # until it is removed from the group's state
@@ -349,6 +355,7 @@ class GroupReader:
             offsets = dict(position.offsets)
 
         def leave(state: GroupState) -> list[Update]:
+            # A later reader of the same name must stay.
             same = self.name in state.assigned and member.is_current(state)
             return [RemoveReader(self.name, offsets)] if same else []
 

@@ -326,8 +326,10 @@ def _complete(state: GroupState, update: SegmentCompleted) -> GroupState:
         raise Conflict(f"{update.segment} is not assigned to reader {update.reader}, which completes it")
     future = dict(state.future)
     for successor, predecessors in update.successors.items():
+        # Each predecessor of a merged segment reports it: it enters the future once.
         if state.owner(successor) is None and successor not in state.unassigned:
             future.setdefault(successor, predecessors)
+    # Successors that wait for nothing more can begin.
     done = frozenset((update.segment,))
     future = {segment: predecessors - done for segment, predecessors in future.items()}
     begun = [segment for segment, predecessors in future.items() if not predecessors]
@@ -347,6 +349,7 @@ def _complete(state: GroupState, update: SegmentCompleted) -> GroupState:
 def _checkpoint_reader(state: GroupState, update: CheckpointReader) -> GroupState:
     state = replace(state, checkpoints=state.checkpoints.passed(update.checkpoint, update.reader, update.positions))
     owned = state.assigned.get(update.reader)
+    # At a silent checkpoint users store nothing: a lost reader's segments must not continue there.
     if owned is None or is_silent(update.checkpoint):
         return state
     now = {segment: update.positions.get(segment, offset) for segment, offset in owned.items()}

@@ -197,6 +197,7 @@ class Membership:
         backoff = self._session.backoff()
         try:
             while True:
+                # The least pause between two rounds, however often the list changes.
                 await asyncio.sleep(self.lease_seconds / MEMBERSHIP_POLLS_PER_LEASE)
                 pause = max(0.0, self._heartbeat_due - self._session.env.clock.monotonic())
                 try:
@@ -214,8 +215,10 @@ class Membership:
         """Fetch the list, remove failed members, send a heartbeat or join when that is due."""
         async with self._lock:
             await self._shared.fetch()
+            # Before the write: others count the lease from when they see it, later.  So this member stops first.
             now = self._session.env.clock.monotonic()
             failed = self._failure_detector.observe(self._shared.state.heartbeats, now)
+            # A member never removes itself.
             failed.pop(self._number or 0, None)
             self._detect_removal()
             due = self.name is not None and (self._number is None or now >= self._heartbeat_due)
@@ -233,6 +236,7 @@ class Membership:
 
     def _due_updates(self, current: MembershipList, failed: dict[int, int]) -> list[bytes]:
         """The updates that are due: failed members leave, then this one sends a heartbeat or joins."""
+        # A heartbeat since the observation saves its member.
         gone = {number for number, heartbeats in failed.items() if current.heartbeats.get(number) == heartbeats}
         updates = [membership_list.leave(number) for number in sorted(gone)]
         self._join_requested = False

@@ -278,6 +278,7 @@ class RevisionedStream:
         try:
             await truncate_segment(self.session, self.stream, self.segment, revision.offset)
         except Truncated as error:
+            # Otherwise the stream is truncated that far already, and nothing is left to do.
             if error.start_offset < revision.offset:
                 raise
 

@@ -165,6 +165,7 @@ class StateSynchronizer(Generic[S]):
                     if isinstance(entry, bytes):
                         self._current, complete = (self._initial(entry), revision), True
                         self._initial_offset = revision.offset
+                    # Updates before the first initial state, or after entries that were truncated, are skipped.
                     elif self._current is not None and complete:
                         self._current = (self._apply_all(self._current[0], revision, entry), revision)
                 break
@@ -196,7 +197,9 @@ class StateSynchronizer(Generic[S]):
             await self._fetch()
             if self._current is not None:
                 return False
+            # Decoded before it is written: what cannot be decoded must never get into the stream.
             first = self._initial(state)
+            # On the condition that nothing was ever written: of several processes one succeeds.
             written = await self.stream.write_conditionally(Revision(0), encode_initial(state))
             if written is not None:
                 self._current, self._initial_offset = (first, written), written.offset
@@ -248,6 +251,7 @@ class StateSynchronizer(Generic[S]):
         """Pause after many writes without a break, for the time of a few: others can read and write in it."""
         ended = self._clock.monotonic()
         took = ended - began
+        # Without a break: it began within the time of one write after the last one.
         self._consecutive_writes = self._consecutive_writes + 1 if began - self._last_write_ended <= took else 1
         self._last_write_ended = ended
         if self._consecutive_writes >= WRITES_BEFORE_PAUSE:
@@ -278,6 +282,7 @@ class StateSynchronizer(Generic[S]):
                 return revision
             if 0 < conflicts < YIELDING_CONFLICTS:  # the process that has tried longer goes first
                 await asyncio.sleep(MAX_CONFLICT_PAUSE_SECONDS * self.stream.session.env.random.random())
+            # The refused condition proves that there is a newer entry: one request reads it.
             await self._fetch(news=True)
         raise Conflict(f"{self.stream.stream}: other processes wrote first {MAX_CONFLICTS} times")
 
@@ -304,6 +309,7 @@ class StateSynchronizer(Generic[S]):
 
     async def _truncate_history(self, before: Revision) -> None:
         """Set the mark before a new initial state, and truncate at the previous mark."""
+        # The mark before the truncation: at every moment an initial state follows the mark.
         old = await self.stream.get_mark()
         if old is None or old < before:
             await self.stream.compare_and_set_mark(old, before)
@@ -373,6 +379,7 @@ class StateFollower(Generic[S]):
             self.failure = failure or Invalid(f"{self.shared.stream.stream} was closed here")
         if self._more is not None:
             self._more.cancel()
+            # Nobody awaits the task any more: its exception must not be reported as lost.
             self._more.add_done_callback(_retrieve_exception)
             self._more = None
         self.notify()

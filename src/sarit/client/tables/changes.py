@@ -156,6 +156,7 @@ def coalescible(waiting: Iterable[Batch]) -> int:
         if count and (batch.removes != removes or items > MAX_BATCH_KEYS or size > MAX_COALESCED_BYTES):
             break
         conditional = batch.conditional
+        # A key repeats within a request only while all its changes are unconditional.
         if count and any(item.key in keys and (conditional or keys[item.key]) for item in batch.items):
             break
         removes = batch.removes

@@ -59,6 +59,7 @@ class Partition:
         Fails with Conflict, NotFound (the table was deleted), Invalid, or Unavailable: it may have been applied."""
         done: asyncio.Future[Versions] = asyncio.get_running_loop().create_future()
         self._changes.append((batch, done))
+        # One task, one request at a time: the changes of a partition keep their order.
         if not self._changing:
             self._changing = True
             self._session.background.spawn(self._execute_changes(), f"changes of {self._name}")
@@ -117,12 +118,14 @@ class Partition:
             connection = await self._connect()
             try:
                 return await self._attempt([batch], connection)
+            # The store that replied applied nothing: the outcome is no less certain.
             except _Moved as error:
                 await backoff.wait(error)
             except Unavailable as error:
                 uncertain = True
                 await backoff.wait(error)
             except Conflict as error:
+                # The lost attempt may itself have changed the version.
                 if uncertain:
                     raise Unavailable(
                         f"table {self._table}: a reply was lost and the key has changed: read it"
@@ -162,6 +165,7 @@ class Partition:
         """Version and value of a key; NOT_EXISTS and b"" when absent.  Fails with NotFound, Unavailable, too."""
         answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
         self._reads.append((key, answer))
+        # Rounded up.  Keys that come while all readers wait share their next requests.
         wanted = -(-len(self._reads) // KEYS_PER_READ)
         if self._readers < min(wanted, MAX_READS_AT_ONCE):
             self._readers += 1
@@ -186,6 +190,7 @@ class Partition:
                         answer.set_result((entry.version, bytes(entry.value)))
         finally:
             self._readers -= 1
+            # The last reader fails what is queued; another one would still serve it.
             left = (*group, *self._reads) if not self._readers else group
             for _, answer in left:
                 if not answer.done():

@@ -95,7 +95,7 @@ def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRec
     config.retention.check()
     count, wanted = len(record.current.segments), config.scaling.min_segments
     changed = replace(record, config=config)
-    # More segments than the minimum are the work of automatic scaling: these stay.
+    # Unless the number is fixed, segments above the minimum stay: scaling made them.
     if count < wanted or (config.scaling.type is ScaleType.FIXED and count != wanted):
         return _plan(changed, even_replacement(record.current, wanted, now_ms))
     if _metering(config) != _metering(record.config):
