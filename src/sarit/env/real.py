@@ -70,6 +70,7 @@ class RealWorker:
         self._wake_scheduled = False
         self._closed = False
         self._ended = asyncio.Event()
+        # A daemon: the interpreter does not wait for it at exit.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
@@ -87,6 +88,7 @@ class RealWorker:
         future: asyncio.Future[T] = self._loop.create_future()
 
         def done(result: T | None, error: BaseException | None) -> None:
+            # The caller was cancelled.  The call ran to its end all the same.
             if future.done():
                 return
             if error is not None:
@@ -102,6 +104,7 @@ class RealWorker:
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
+        # Set by `_deliver` as the last result: every callback has run by then.
         await self._ended.wait()
         self._thread.join()
 
@@ -163,6 +166,7 @@ class RealNetwork:
         Accepted sockets inherit the options of the listening one, and the window scale is agreed
         at the handshake: so the options are set there, before `listen`."""
         loop = asyncio.get_running_loop()
+        # IPv4 where the name has both.
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         listener = socket.socket(family, kind, protocol)
@@ -182,6 +186,7 @@ class RealNetwork:
         """Open a connection."""
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.create_connection(factory, host, port)
+        # After the handshake, so the buffers do not raise the window scale, unlike in `serve`.
         sock = transport.get_extra_info("socket")
         if sock is not None:
             _tune(sock)
@@ -207,6 +212,7 @@ def _big_buffers_allowed() -> bool:
     a size disables that tuning: then it is better not to set one."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            # Each direction has a maximum of its own (rmem_max, wmem_max).
             probe.setsockopt(socket.SOL_SOCKET, option, SOCKET_BUFFER_BYTES)
             if probe.getsockopt(socket.SOL_SOCKET, option) < SOCKET_BUFFER_BYTES:
                 return False

@@ -52,6 +52,7 @@ class RealFile:
         self._fd = os.open(path, _FLAGS[mode], 0o644)
         if mode == "scan":
             with suppress(OSError):
+                # Refused by file systems without O_DIRECT: the reads go through the page cache then.
                 self._set_direct_io(True)
             if not self._direct_io:
                 self._read_ahead()
@@ -62,6 +63,7 @@ class RealFile:
     def pread(self, length: int, offset: int) -> bytes:
         """At most `length` bytes from `offset`; shorter at the end of the file only."""
         data = os.pread(self._fd, length, offset)
+        # The common case: one call, no join.
         if len(data) == length or not data:
             return data
         pieces = [data]
@@ -78,6 +80,7 @@ class RealFile:
         """As `pread`, of a file opened with "scan", into memory that only the result refers to."""
         if length <= 0:
             return b""
+        # Widened to whole blocks on both sides, as O_DIRECT requires; the result is a view of what was asked for.
         before = offset % DISK_BLOCK_BYTES
         size = before + length + -(before + length) % DISK_BLOCK_BYTES
         memory = _memory.take(size)
@@ -100,6 +103,7 @@ class RealFile:
             if not count:
                 break
             if self._direct_io and count % DISK_BLOCK_BYTES:
+                # A read that ends within a block, at the end of the file: complete.
                 if offset + got >= self.size():
                     break
                 self._set_direct_io(False)  # a short read within a block: the rest cannot be read directly
@@ -119,6 +123,7 @@ class RealFile:
             if size >= direct_bytes and not self._direct_io_refused and self._write_blocks(parts, offset, size):
                 return size
             self._set_direct_io(False)
+        # Through the page cache: memory and lengths of the parts need no alignment.
         total = 0
         for at in range(0, len(parts), _MAX_PARTS_PER_WRITE):
             total += self._write_group(parts[at : at + _MAX_PARTS_PER_WRITE], offset + total, 0)
@@ -127,6 +132,7 @@ class RealFile:
     def pwrite_durably(self, parts: Sequence[Buffer], offset: int) -> int:
         """`pwrite` and `datasync`, as one system call if they are not large or many (docs/decisions/0306)."""
         size = self._checked_size(parts, offset)
+        # More parts would take several calls, and each would sync.
         if self._syncs_writes and size < DIRECT_WRITE_BYTES and len(parts) <= _MAX_PARTS_PER_WRITE:
             self._set_direct_io(False)
             try:
@@ -147,6 +153,7 @@ class RealFile:
 
     def _write_group(self, group: Sequence[Buffer], offset: int, flags: int) -> int:
         size = sum(map(len, group))
+        # May write less than asked for, on a full disk for example; the next call then gets the error.
         written = os.pwritev(self._fd, group, offset, flags)
         while written < size:
             count = os.pwritev(self._fd, _after(group, written), offset + written, flags)
@@ -157,6 +164,7 @@ class RealFile:
 
     def _write_blocks(self, parts: Sequence[Buffer], offset: int, size: int) -> bool:
         """Write with O_DIRECT from aligned memory.  False, with nothing written, where that is not supported."""
+        # O_DIRECT needs aligned memory, which the parts are not: copy them piece by piece.
         staging = _staging()
         total = filled = 0
         try:
@@ -174,6 +182,7 @@ class RealFile:
                         filled = 0
             self._write_staged(staging, filled, offset + total)
         except OSError as error:
+            # EINVAL after a piece was written is a real error, not a missing feature.
             if error.errno != errno.EINVAL or total:
                 raise
             self._direct_io_refused = True  # direct writes are not supported here; nothing was written
@@ -187,6 +196,7 @@ class RealFile:
         while written < size:
             count = os.pwrite(self._fd, staging[written:size], offset + written)
             if written + count < size:
+                # The next write must begin at a block: write the part of a block once more.
                 count -= count % DISK_BLOCK_BYTES
             if count <= 0:
                 raise OSError(errno.EIO, "the write made no progress", self.path)
@@ -222,6 +232,7 @@ class RealFile:
     def lock(self) -> bool:
         """Take an exclusive lock for the life of this file."""
         try:
+            # flock belongs to the open file, not to the process: a second opening in this process is refused, too.
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -229,6 +240,7 @@ class RealFile:
 
     def close(self) -> None:
         """Release the descriptor; closing twice is harmless."""
+        # First: by a second `close` the number may belong to another file.
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -288,20 +300,24 @@ class RealFiles:
         """
         unknown = []
         at = os.path.abspath(path)
+        # Known directories are checked, too: an operator may have removed one.
         while at != "/" and not (at in self._durable and os.path.isdir(at)):
             unknown.append(at)
             at = os.path.dirname(at)
+        # From the top down: each is synced in its parent before anything is made in it.
         for directory in reversed(unknown):
             try:
                 os.mkdir(directory)
             except OSError:  # it exists, the file system is read-only, or permission is denied
                 if not os.path.isdir(directory):
                     raise
+                # A parent above the data directory may not be readable; it was there before.
                 with suppress(PermissionError):
                     self.sync_dir(os.path.dirname(directory))
             else:
                 self.sync_dir(os.path.dirname(directory))
             if len(self._durable) >= MAX_DURABLE_DIRECTORIES:
+                # Forgetting costs a sync for each directory, nothing else.
                 self._durable.clear()
             self._durable.add(directory)
 

@@ -36,9 +36,11 @@ class ReadMemory:
         """`size` bytes, aligned to pages, exclusive until the last view of them is gone.
 
         They may contain earlier data."""
+        # A smaller read would leave most of a piece unused; a larger one does not fit.
         if not READ_BLOCK_BYTES // 2 < size <= READ_BLOCK_BYTES:
             return memoryview(_new(size))
         try:
+            # Without a test first: another thread could take the last one in between.
             memory = self._spares.pop()
         except IndexError:
             memory = _new(READ_BLOCK_BYTES)

@@ -103,12 +103,14 @@ def meta_key(name: str) -> bytes:
 
 def kind_range(kind: bytes) -> tuple[bytes, bytes]:
     """All records of a kind."""
+    # The next letter is above every key of this kind, however long.
     return kind, bytes((kind[0] + 1,))
 
 
 def segment_range(kind: bytes, segment: int) -> tuple[bytes, bytes]:
     """All records of a kind of one segment."""
     assert 0 <= segment <= MAX_SEGMENT_ID, segment
+    # Numbers are big-endian and of fixed length, so the next id is above every key of this segment.
     return _ONE.pack(kind, segment), _ONE.pack(kind, segment + 1)
 
 
@@ -120,11 +122,13 @@ def offset_range(kind: bytes, segment: int, start: int, end: int) -> tuple[bytes
 def entry_range(segment: int, start: bytes = b"", end: bytes | None = None) -> tuple[bytes, bytes]:
     """A table's entries with start <= key (< end)."""
     first, last = segment_range(ENTRY, segment)
+    # Table keys vary in length and end their record's key, so they sort by their bytes.
     return first + start, last if end is None else first + end
 
 
 def after(key: bytes) -> bytes:
     """The least key above `key`: where a scan continues."""
+    # Nothing sorts between a key and the same key with a zero byte.
     return key + b"\0"
 
 

@@ -58,6 +58,7 @@ class _Table:
 
     def apply(self, batch: WriteBatch) -> None:
         keys, values = self.keys, self.values
+        # The order that `WriteBatch` defines.
         for start, end in batch.range_deletes:
             first, last = bisect_left(keys, start), bisect_left(keys, end)
             for key in keys[first:last]:
@@ -114,11 +115,13 @@ class MemoryIndex:
             try:
                 await self._pause()
             except BaseException:
+                # A cancelled commit may take effect, as one of SQLite may: its thread goes on.
                 self._interrupted(batch)
                 raise
             if self._dead_reason:
                 self._interrupted(batch)
                 self._require()
+            # Again after the pause: another owner may have opened the index in between.
             if self._table.epoch != self._epoch:
                 raise Fenced("the index was opened by another owner")
             if self._faults.fail_before > 0:
@@ -189,6 +192,7 @@ class MemoryIndexes:
         table = self._tables.setdefault(container, _Table())
         before = self._open.get(container)
         if before is not None:
+            # A copy: the new owner's commits must not show through the old handle.
             before.fenced(_Table(dict(table.values), list(table.keys)))
         table.epoch += 1
         index = MemoryIndex(table, self.faults)

@@ -82,7 +82,10 @@ def map_error(error: sqlite3.Error, doing: str) -> SaritError:
 
 
 def _connect(path: str) -> sqlite3.Connection:
+    # No implicit transactions (isolation level None).  sqlite3 refuses a connection on another thread than the one
+    # that made it, so each is made on its worker.
     connection = sqlite3.connect(path, timeout=INDEX_LOCK_TIMEOUT_SECONDS, isolation_level=None)
+    # Negative: KiB instead of pages.
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     connection.execute("PRAGMA synchronous=FULL")
     return connection
@@ -99,20 +102,26 @@ def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
         version, application = _pragma(connection, "user_version"), _pragma(connection, "application_id")
         if version > SCHEMA_VERSION and application == APPLICATION_ID:
             raise Invalid(f"index {path} is of format {version}; this version of Sarit reads up to {SCHEMA_VERSION}")
+        # No table and no marks: a new file, or one whose creation a crash undid.  `_create` is part of one transaction
+        # with its marks, so there is nothing in between.
         fresh = version == 0 and application == 0 and _pragma(connection, "schema_version") == 0
         if not fresh and (version != SCHEMA_VERSION or application != APPLICATION_ID):
             raise Invalid(f"{path} is not an index of Sarit")
+        # SQLite does not raise: it answers the mode that it uses.
         if _pragma(connection, "journal_mode=WAL") != "wal":
             raise Unavailable(f"the file system of {path} does not support SQLite's WAL mode")
+        # Else SQLite would copy the WAL inside a commit, which clients wait for (`_copy_wal`).
         connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={MAX_INDEX_WAL_FILE_BYTES}")
         connection.execute("BEGIN IMMEDIATE")
         _rewrite_wal(files, f"{path}-wal")  # under SQLite's write lock: there is no other writer
         if fresh:
             _create(connection)
+        # The fence: every commit of an earlier owner compares this number in its own transaction.
         connection.execute("UPDATE owner SET epoch=epoch+1")
         (epoch,) = connection.execute("SELECT epoch FROM owner").fetchone()
         connection.execute("COMMIT")
+        # After COMMIT: SQLite does not copy the WAL inside a transaction.
         _empty_wal(connection)
         return connection, epoch
     except BaseException:
@@ -130,6 +139,7 @@ def _rewrite_wal(files: Files, wal: str) -> None:
     file = files.open(wal, "write")
     try:
         at = 0
+        # The read comes from the page cache.  The write of the same bytes makes their pages dirty again.
         while piece := file.pread(INDEX_REWRITE_BYTES, at):
             file.pwrite([piece], at)
             at += len(piece)
@@ -172,13 +182,16 @@ def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[bytes
     at = 0
     one_statement = len(keys) <= KEYS_PER_QUERY[0]
     if not one_statement:
+        # One statement is a snapshot by itself; several need a transaction.
         connection.execute("BEGIN")
     try:
         while at < len(keys):
             left = len(keys) - at
+            # The smallest query that takes all keys that are left, or the largest there is.
             size = next((size for size in reversed(KEYS_PER_QUERY) if size >= left), KEYS_PER_QUERY[0])
             requested: list[bytes | None] = list(keys[at : at + size])
             count = len(requested)
+            # NULL equals no key: the columns that pad the query come back empty and are cut off.
             requested.extend([None] * (size - count))
             found.extend(connection.execute(_QUERIES[size], requested).fetchone()[:count])
             at += count
@@ -191,13 +204,17 @@ def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[bytes
 def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> int:
     """Commit a batch.  Returns about how many bytes it added to the WAL.  Raises Fenced."""
     connection.execute("BEGIN IMMEDIATE")
+    # IMMEDIATE took the write lock: the epoch cannot rise between this check and COMMIT.
     (owner,) = connection.execute("SELECT epoch FROM owner").fetchone()
     if owner != epoch:
+        # The caller rolls back.
         raise Fenced(f"the index was opened by another owner (epoch {owner}, ours is {epoch})")
+    # Range deletes, deletes, puts: the order that `WriteBatch` defines.
     for span in batch.range_deletes:
         connection.execute(_DELETE_RANGE, span)
     _in_statements(connection, _DELETES, sorted(batch.deletes), 1)
     flat: list[bytes] = []
+    # Sorted: neighbours of the B-tree are written one after the other.
     for row in sorted(batch.puts.items()):
         flat.extend(row)
     _in_statements(connection, _UPSERTS, flat, 2)
@@ -208,6 +225,7 @@ def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> int
 
 def _in_statements(connection: sqlite3.Connection, statements: dict[int, str], values: list[bytes], width: int) -> None:
     at = 0
+    # From the largest statement to that of one row, so no value is left over.
     for size in ROWS_PER_STATEMENT:
         step = size * width
         while len(values) - at >= step:
@@ -248,6 +266,7 @@ class SqliteIndex:
         self._require()
         future: asyncio.Future[list[bytes | None]] = asyncio.get_running_loop().create_future()
         self._waiting.append((keys, future))
+        # While a read is in progress, the keys of all callers accumulate for the next one.
         if not self._reading:
             self._read()
         return await future
@@ -274,9 +293,11 @@ class SqliteIndex:
             try:
                 return _apply(connection, self._epoch, batch)
             except BaseException as error:
+                # Set here on the thread, before the next queued commit runs its check above.
                 if isinstance(error, sqlite3.Error) and isinstance(map_error(error, ""), (Dead, Corrupt)):
                     self._dead_reason = self._dead_reason or "dead after a failed commit"
                 with suppress(sqlite3.Error):
+                    # Suppressed: after some errors SQLite has rolled back by itself, and this fails.
                     connection.execute("ROLLBACK")
                 raise
 
@@ -284,6 +305,7 @@ class SqliteIndex:
         self._wal_bytes += added  # after the await: other commits may have added theirs
         if self._wal_bytes >= INDEX_WAL_COPY_BYTES and not self._dead_reason:
             self._wal_bytes = 0
+            # On the writer's thread: commits that are made meanwhile queue behind the copy.
             self._writer.submit(self._copy_wal, lambda _, __: None)
 
     async def close(self) -> None:
@@ -296,6 +318,7 @@ class SqliteIndex:
             if not future.done():
                 future.set_exception(Unavailable("the index is closed"))
         self._waiting.clear()
+        # The writer last: SQLite copies the WAL when the last connection to a database closes.
         for worker, connection in ((self._reader, self._read_connection), (self._writer, self._write_connection)):
             if connection is not None:
                 with suppress(sqlite3.Error):
@@ -320,6 +343,7 @@ class SqliteIndex:
                 error = map_error(error, f"get from {self._path}")
             at = 0
             for requested, future in batch:
+                # The caller was cancelled; the others of the batch get their values.
                 if future.done():
                     pass
                 elif error is not None:
@@ -338,6 +362,7 @@ class SqliteIndex:
         if self._dead_reason:
             return
         try:
+            # PASSIVE waits for nobody: what a reader still needs stays in the WAL for a later copy.
             self._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
             if isinstance(map_error(error, ""), (Dead, Corrupt)):
@@ -370,6 +395,7 @@ class SqliteIndexProvider:
         try:
             await writer.run(lambda: files.make_dirs(self._directory))
             await index.start()
+            # The database may be new: its name must be durable before anything relies on it.
             await writer.run(lambda: files.sync_dir(self._directory))
         except OSError as error:
             await index.close()

@@ -67,6 +67,7 @@ class LogFileAllocator:
         The last recycled file is reserved for the first file of an epoch (`opening`), so that the log can be opened
         on a full disk.  Raises OSError; one of NO_SPACE_ERRNOS leaves everything as it was."""
         sequence = self._take_sequence()
+        # The sequence number is lost if this fails.  Readers permit gaps.
         header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(LOG_SALT_BYTES))
         recycled = len(self.recycled) > (not opening)
         source = self.recycled.pop() if recycled else self._allocate(sequence)
@@ -75,21 +76,25 @@ class LogFileAllocator:
         path = self._path(sequence, LOG)
         file = self._files.open(source, "blocks")
         try:
+            # A recycled file may stem from a run with smaller files.
             if file.size() < self._file_bytes:
                 file.allocate(self._file_bytes)
             group = GroupEncoder(header, LOG_BLOCK_BYTES)
             for record in carried:
                 group.add(FRAME, record.epoch, record.number, base, [record.payload])
             position = LOG_BLOCK_BYTES + group.finish()
+            # Header and copies become durable together, before the name: a `.log` file without a valid header is rot.
             file.pwrite([header.block(), *group.parts], 0)
             file.datasync()
             self._files.rename(source, path)
             recycled = False  # it has its new name: it must not return to the list
             self._files.sync_dir(self._directory)
+            # Copies may have made it longer than other files.
             capacity = max(file.size(), self._file_bytes)
         except OSError as error:
             file.close()
             if recycled and error.errno in NO_SPACE_ERRNOS:
+                # Not renamed yet, so it can be used for the next attempt.
                 self.recycled.append(source)
             raise
         return WritableFile(file, path, header, capacity, position, carried[0].number if carried else None)
@@ -118,6 +123,7 @@ class LogFileAllocator:
             recycled.append(f"{path.rpartition('.')[0]}.{RECYCLED}")
             self._files.rename(path, recycled[-1])
         self._files.sync_dir(self._directory)
+        # Only now may `make` overwrite them: the second order above.
         self.recycled.extend(recycled)
 
     @property
@@ -127,6 +133,7 @@ class LogFileAllocator:
 
     def release_recycled(self) -> None:
         """Remove all recycled files, except the one that the next opening needs.  Raises OSError."""
+        # Without a sync: a file that a crash brings back is a recycled file still.
         while len(self.recycled) > 1:
             self._files.remove(self.recycled.pop(0))
 

@@ -55,6 +55,7 @@ class LogFileManager:
     def prepare(self, durable: int) -> None:
         """Make the next file, unless that is in progress; `durable` is the last frame known durable."""
         self._durable = durable
+        # With the retry timer set, the disk was full a moment ago: the timer makes the next attempt.
         if self._making or self._stopped or self._retry_timer is not None:
             return
         self._making = True
@@ -85,6 +86,7 @@ class LogFileManager:
     def stop_waiting(self) -> None:
         """The log is being closed: fail frames that wait for space, now and from now on."""
         self._closing = True
+        # Without a retry timer an attempt is in progress: `_made` decides when it returns.
         if self._space_timer is not None and self._retry_timer is not None:
             self._fail_out_of_space()
 
@@ -108,6 +110,7 @@ class LogFileManager:
             if self._space_timer is not None:
                 self._space_timer.cancel()
                 self._space_timer = None
+            # Also after `stop`: the log closes the file's descriptor with its own.
             self._on_made(file)
             self.reserve()
         elif self.short_of_space:
@@ -120,6 +123,7 @@ class LogFileManager:
 
     def _retry(self) -> None:
         if self._retry_timer is not None:
+            # Called by the timer, or earlier because files were recycled.
             self._retry_timer.cancel()
             self._retry_timer = None
             self.prepare(self._durable)

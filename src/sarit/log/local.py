@@ -63,16 +63,20 @@ def open_files(
     files.make_dirs(directory)
     lock = files.open(directory, "read")
     try:
+        # Before the first byte is read: what is read below must not change any more.
         if not lock.lock():
             raise Unavailable(f"another process owns the log in {directory}")
         listing = list_files(files, directory, container)
         tail = find_tail(files, listing.logs)
         maker = LogFileAllocator(files, env.random, directory, container, file_bytes, max_recycled)
+        # Counts recycled and unfinished files, too: a sequence number is never used twice.
         maker.next_sequence = listing.last_sequence + 1
         maker.discard(listing.unfinished)
         if listing.recycled:
             files.sync_dir(directory)  # a crash may have preceded the sync: their old names must not return
             maker.recycled.extend(listing.recycled)
+        # The fence.  Base: frames of earlier epochs above it are void once this file has its name.  Those up to the end
+        # are in it as copies, synced with the header, so all frames up to the end are durable then.
         file = maker.make(listing.last_epoch + 1, tail.durable, tail.end, tail.carried, opening=True)
     except BaseException:
         lock.close()
@@ -97,10 +101,12 @@ class LocalLogProvider:
 
     async def open(self, container: int) -> LocalLog:
         """Open in a new, durably recorded epoch.  Raises Corrupt, Unavailable."""
+        # One opening at a time: the second one finds the first one's log in `_owners` and fences it.
         async with self._opening.setdefault(container, asyncio.Lock()):
             before = self._owners.pop(container, None)
             if before is not None:
                 before.fence()
+                # Waits for calls in progress at most: the queue of a fenced log fails.  Its lock is free then.
                 await before.close()
             # A cancellation must not interrupt the opening: its thread would finish it and hold the lock.
             opening = asyncio.ensure_future(self._open(container))
@@ -140,6 +146,7 @@ class LocalLog:
         self._opened = opened
         self._loop = asyncio.get_running_loop()
         self._worker = worker
+        # The carried frames count as durable: they were synced with the first file of this epoch.
         self._writer = LogWriter(self._name, opened.file.header.epoch, opened.file, opened.end)
         self._last = opened.end
         self._any_appended = False
@@ -149,7 +156,9 @@ class LocalLog:
         self._closed = False
         self._ended = False
         self._closing: asyncio.Future[None] | None = None
+        # Set after each commit, for `_close`.
         self._progress = asyncio.Event()
+        # Files that are not written any more, oldest first.
         self._files = deque(opened.logs)
         self._watermark_timer: asyncio.TimerHandle | None = None
         self._last_at_timer = 0
@@ -157,6 +166,7 @@ class LocalLog:
         self._file_manager = LogFileManager(
             self._name, file_manager, opened.maker, opened.file.header, self._file_made, self._end
         )
+        # No frame is in them, so replay does not need them.
         if opened.empty:
             self._file_manager.recycle([log.path for log in opened.empty])
         self._file_manager.reserve()
@@ -176,6 +186,7 @@ class LocalLog:
 
         The next window is read and checked while the caller works on this one."""
         file = self._opened.file
+        # The carried frames are read from the current file: the originals are above its base, thus void.
         current = LogFile(file.path, file.header, file.position, file.first, self._opened.end)
         windows = replay(self._env.files, [*self._opened.logs, current], after, self._opened.end)
         coming: Awaitable[list[Frame] | None] | None = self._next_window(windows)
@@ -189,6 +200,7 @@ class LocalLog:
             raise Unavailable(f"{self._name} cannot be read: {error}") from error
         finally:
             if coming is not None:
+                # The caller stopped early.  The read goes on; its error, if any, concerns nobody.
                 asyncio.ensure_future(coming).add_done_callback(_ignore)
 
     def _next_window(self, windows: Iterator[list[Frame]]) -> Awaitable[list[Frame] | None]:
@@ -205,6 +217,7 @@ class LocalLog:
             # Only the first frame may skip numbers: a log restored without its files continues after the checkpoint.
             assert number > self._last, f"frame {number} after {self._last}"
             assert not self._any_appended, f"frame {number} after {self._last}"
+        # A failed log takes the frame as well.  The next commit fails it, after those queued before it.
         self._any_appended = True
         self._last = number
         writer = self._writer
@@ -219,16 +232,19 @@ class LocalLog:
     def _finished(self, outcome: Outcome | None, error: BaseException | None) -> None:
         """A commit has returned: start the next one, prepare files, then report the frames in order."""
         assert outcome is not None, error
+        # Before the callbacks: a truncation in one of them sees these files.
         self._files.extend(outcome.closed)
         if outcome.error is not None:
             self._failed = True
             self._file_manager.stop()
         elif outcome.needs_file and self._writer.next_file is None:
+            # Checked again: the file may have been made since the commit found none.  Then the next branch commits.
             self._file_manager.require_file(self._writer.durable)
         elif self._writer.queue and not self._writer.submitted and not self._ended:
             self._submit_commit()  # before the callbacks: the disk should not wait for the event loop
         if outcome.frames and not self._failed:
             self._arm_watermark()
+            # The thread may be in the next commit already: what is read here is then newer, which does no harm.
             if self._writer.next_file is None and self._writer.file.position * 2 > self._writer.file.capacity:
                 self._file_manager.prepare(self._writer.durable)
         self._progress.set()
@@ -249,6 +265,7 @@ class LocalLog:
     def _write_watermark_if_idle(self) -> None:
         """Idle: no frame was appended for LOG_WATERMARK_SECONDS."""
         self._watermark_timer = None
+        # One timer for many frames: an append does not restart it.
         if self._last_at_timer != self._last:
             self._arm_watermark()
         elif not self._failed and not self._closed:
@@ -259,6 +276,7 @@ class LocalLog:
         self._failed = True
         self._file_manager.stop()
         self._writer.fail(error)
+        # Also when one is submitted: a commit that finds an empty queue does nothing.
         if not self._ended:
             self._submit_commit()
 
@@ -266,6 +284,7 @@ class LocalLog:
 
     def _file_made(self, file: WritableFile) -> None:
         self._writer.next_file = file
+        # Frames wait since a commit reported `needs_file`.
         if self._writer.queue and not self._writer.submitted and not self._ended:
             self._submit_commit()
 
@@ -274,6 +293,8 @@ class LocalLog:
         self._below = max(self._below, below)
         if self._failed or self._closed:
             return
+        # Closed files alone; the file being written is never recycled.  A crash may bring recycled files back:
+        # their frames are below the checkpoint, and nothing reads them.
         paths = []
         while self._files and self._files[0].last < below:
             paths.append(self._files.popleft().path)
@@ -293,6 +314,7 @@ class LocalLog:
     def backlog_bytes(self) -> int:
         """Bytes of the files that hold frames not truncated."""
         current = self._writer.file
+        # The first block of a file is its header.
         in_current = current.position - LOG_BLOCK_BYTES if self._writer.durable >= self._below else 0
         return in_current + sum(file.size - LOG_BLOCK_BYTES for file in self._files)
 
@@ -309,6 +331,7 @@ class LocalLog:
 
     async def close(self) -> None:
         """Write what is queued, end the threads, release the files.  May be called again."""
+        # A cancelled caller must not leave the threads and the lock behind.
         await asyncio.shield(self._begin_closing())
 
     def _begin_closing(self) -> asyncio.Future[None]:
@@ -318,10 +341,12 @@ class LocalLog:
         return self._closing
 
     async def _close(self) -> None:
+        # No frame is added any more (`_closed`).  Those queued become durable, or fail: with a full disk at once.
         self._file_manager.stop_waiting()
         while self._writer.queue:
             self._progress.clear()
             await self._progress.wait()
+        # From here on nothing else is submitted: `finish` is the last call of the thread.
         self._ended = True
         if self._watermark_timer is not None:
             self._watermark_timer.cancel()
@@ -330,6 +355,8 @@ class LocalLog:
         finally:  # without this, nobody could open this log again
             await self._worker.close()
             await self._file_manager.close()
+            # Both threads have ended, so nobody uses the descriptors.  Once the lock is free, another process may open
+            # the log.  It finds the next file without a frame, and recycles it.
             next_file = self._writer.next_file
             for file in (self._opened.lock, *([next_file.file] if next_file is not None else [])):
                 with suppress(OSError):  # the descriptor is gone all the same

@@ -64,8 +64,10 @@ class MemoryLog:
 
     def _finish(self, frame: Frame, done: FrameDone) -> None:
         if self._provider.hold_appends:
+            # Seconds.  Until the test releases the held frames.
             self._loop.call_later(0.001, self._finish, frame, done)
             return
+        # Checked when the frame would reach the disk, not when it is queued: a later owner may have opened meanwhile.
         if self._stored.epoch != self._epoch:
             self._dead = True
             done(Fenced(f"epoch {self._stored.epoch} owns the log"))

@@ -59,6 +59,7 @@ class Listing:
 def list_files(files: Files, directory: str, container: int) -> Listing:
     """What the directory holds.  Raises Corrupt (a header), OSError."""
     listing = Listing()
+    # Sorted, and sequence numbers have leading zeros: the files come in order of sequence.
     for name in files.list(directory):
         parsed = parse_file_name(name)
         if parsed is None:
@@ -71,6 +72,7 @@ def list_files(files: Files, directory: str, container: int) -> Listing:
         elif kind == NEW:
             listing.unfinished.append(path)
         else:
+            # A damaged header is Corrupt, never a torn tail: it was synced before the file got this name.
             log = _read_header(files, path)
             header = log.header
             if (header.container, header.sequence) != (container, sequence):
@@ -100,8 +102,10 @@ class RunReader:
         self._seed = header.crc
         self._epoch = header.epoch
         self._read_bytes = read_bytes
+        # Bytes that the record at `position` needs, if it does not fit in a window.
         self._need = 0
         self.position = LOG_BLOCK_BYTES
+        # Number of the last frame; the highest `durable` of the run; whether any tag was found after its end.
         self.last: int | None = None
         self.durable = 0
         self.ended = False
@@ -112,6 +116,7 @@ class RunReader:
         requested = max(self._read_bytes, self._need)
         data = self._file.pread(requested, self.position)
         window = Window(data, self.position, self._tag, self._seed, self._epoch)
+        # A short read: there is nothing after this window.
         at_end = len(data) < requested
         records: list[Record] = []
         at = 0
@@ -122,8 +127,10 @@ class RunReader:
                 at = found.end - self.position
                 continue
             if isinstance(found, int) and found > 0 and not at_end:
+                # The record continues after the window: the next window begins with it and holds it whole.
                 self._need = found
                 break
+            # The zeros between two groups: go on at the next block, once.  At a block already, the run is over.
             block = aligned(self.position + at, LOG_BLOCK_BYTES) - self.position
             if block == at:
                 self.ended = True
@@ -133,6 +140,7 @@ class RunReader:
         return records
 
     def _follows(self, record: Record) -> bool:
+        # A watermark repeats the number of the last frame, so it is not part of the sequence.
         if record.kind == FRAME:
             if self.last is not None and record.number != self.last + 1:
                 return False
@@ -145,10 +153,12 @@ class RunReader:
         assert self.ended
         position, highest = self.position, 0
         while True:
+            # To the end of the file: the order in which the disk wrote unsynced blocks is unknown.
             data = self._file.pread(self._read_bytes, position)
             window = Window(data, position, self._tag, self._seed, self._epoch)
             at = 0
             while (tag := data.find(self._tag, at)) >= 0:
+                # A payload may contain the tag by chance, so every hit is parsed as a record.
                 at = tag + 1
                 self.torn = True
                 found = self._record_at(window, tag - TAG_AT)
@@ -201,6 +211,7 @@ def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTE
             break
         tail.empty.append(log)
         tail.end = log.header.base
+        # The whole newest epoch has no frame.  Its base is the end: frames of earlier epochs above it are void.
         if at and logs[at - 1].header.epoch != log.header.epoch:
             break
     if tail.end < tail.durable:
@@ -208,6 +219,7 @@ def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTE
             f"{logs[-1].path}: frames {tail.end + 1} to {tail.durable} of the durable log were on the disk once and "
             "are lost or damaged: restore this container from a backup"
         )
+    # From the newest file to the oldest: the last frame of each is one less than the first of the next.
     for log, following in zip(reversed(logs), [None, *reversed(logs)], strict=False):
         if following is None:
             log.last = tail.end
@@ -218,6 +230,7 @@ def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTE
 
 def _read_tail(reader: RunReader, tail: Tail) -> int | None:
     while not reader.ended:
+        # `carried` is filtered at each window: it holds about one group then, not all frames of the file.
         records = reader.next_records()
         tail.durable = max(tail.durable, reader.durable)
         tail.carried = [
@@ -243,6 +256,7 @@ def replay(
         following = next((later.first for later in logs[at + 1 :] if later.first is not None), None)
         if following is not None and following <= expected:
             continue  # all its frames are at or below `after`
+        # The base of every later epoch voids the frames above it; that epoch has copies of those which count.
         valid_to = min(
             (later.header.base for later in logs[at + 1 :] if later.header.epoch > log.header.epoch), default=end
         )
@@ -259,6 +273,7 @@ def replay(
                     expected += 1
                     frames.append(Frame(record.number, record.epoch, record.payload))
                 yield frames
+            # Without the preallocated blocks: `LocalLog.backlog_bytes` counts with this number from now on.
             log.size = reader.position
         finally:
             file.close()

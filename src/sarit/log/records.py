@@ -64,6 +64,7 @@ def aligned(position: int, alignment: int = RECORD_ALIGNMENT) -> int:
 
 def extend_crc(crc: int, part: Buffer) -> int:
     """The CRC-32C of the bytes that gave `crc`, followed by `part`."""
+    # Last argument: 0 holds the interpreter lock, 1 releases it.
     return crc32c(part, crc, 0 if len(part) <= LOG_CRC_HOLD_LOCK_BYTES else 1)
 
 
@@ -106,6 +107,7 @@ class FileHeader:
         """Parse a header; `name` is for messages.  Raises Corrupt, also for a newer version."""
         if len(block) < HEADER_BYTES or not block.startswith(MAGIC):
             raise Corrupt(f"{name} is not a log file: its header is damaged")
+        # Checksum before version: damage must not be taken for a newer format.
         *_, crc = fields = _HEADER.unpack_from(block)
         if crc != extend_crc(0, block[: HEADER_BYTES - 4]):
             raise Corrupt(f"{name}: the header fails its checksum")
@@ -164,12 +166,14 @@ class GroupEncoder:
         for part in payload:
             length += len(part)
         assert length <= MAX_FRAME_BYTES, f"frame {number} has {length} bytes"
+        # The CRC stands before the bytes it covers, so the header is packed once the payload was added.
         fields = (self._tag, kind, length, epoch, number, durable, self._position)
         crc = extend_crc(self._seed, _RECORD.pack(0, *fields)[TAG_AT:])
         slot = len(self.parts)
         self.parts.append(b"")
         crc = self._add_payload(crc, payload)
         self.parts[slot] = _RECORD.pack(crc, *fields)
+        # Padding is not covered by the checksum.
         padding = -length % RECORD_ALIGNMENT
         if padding:
             self.parts.append(_ZEROS[:padding])
@@ -217,8 +221,10 @@ class Window:
         if len(self.data) - at < RECORD_HEADER_BYTES:
             return RECORD_HEADER_BYTES
         crc, tag, kind, length, epoch, number, durable, position = _RECORD.unpack_from(self.data, at)
+        # The cheap tests first, on bytes that may be anything.  `position` exposes a write at a wrong place.
         if tag != self.tag or position != self.position + at or kind not in (FRAME, WATERMARK):
             return 0
+        # Bounds what a damaged length makes the caller read.
         if length > MAX_FRAME_BYTES or epoch > self.epoch or durable > number:
             return 0
         end: int = at + RECORD_HEADER_BYTES + length
@@ -235,4 +241,5 @@ def first_number(head: bytes, tag: bytes) -> int | None:
     """The frame number in a record's header, without verifying its checksum."""
     if len(head) < RECORD_HEADER_BYTES or head[TAG_AT : TAG_AT + LOG_TAG_BYTES] != tag:
         return None
+    # Index 5 of _RECORD: after crc, tag, kind, length and epoch.
     return int(_RECORD.unpack_from(head)[5])

@@ -84,6 +84,7 @@ class LogWriter:
         self.submitted = False
         outcome = Outcome()
         try:
+            # A frame that is queued from here on finds `submitted` unset, and its append submits another commit.
             self._commit(outcome)
         except BaseException as error:  # whatever it was: the content of the disk is unknown now
             self.fail(error)
@@ -103,6 +104,8 @@ class LogWriter:
     def fail(self, error: BaseException) -> None:
         """End the log: this commit and all later ones fail.  The first error is the one reported."""
         if self._failure is None:
+            # The event loop calls this, too (a fence, a full disk).  A group that is being written at that moment is
+            # reported as failed although it may be durable: only opening the log again finds out.
             if not isinstance(error, SaritError):
                 cause = error
                 error = Unavailable(f"{self._name} failed: {cause}")
@@ -120,6 +123,7 @@ class LogWriter:
     def _refuse(self, outcome: Outcome) -> None:
         if self._failure is None:
             return
+        # The frames of the group come first, the queued ones after them: `done` is called in order of number.
         outcome.error = self._failure
         while self.queue:
             outcome.frames.append(self.queue.popleft())
@@ -128,9 +132,12 @@ class LogWriter:
         if self._failure is not None or not self.queue:
             return
         file = self._file
+        # A group starts a block of its own, so this is what the first frame needs even if it is alone in the group.
         size = aligned(record_bytes(sum(map(len, self.queue[0].payload))), LOG_BLOCK_BYTES)
+        # An empty file takes a frame of any length and grows beyond its preallocated blocks.
         if file.position + size > file.capacity and file.position > LOG_BLOCK_BYTES:
             if self.next_file is None:
+                # The frames stay queued.  `LocalLog._finished` requests the file; `_file_made` submits the next commit.
                 outcome.needs_file = True
                 coverage_probe("log_writer_waited_for_file")
                 return
@@ -140,6 +147,7 @@ class LogWriter:
             file.file.close()
             file, self.next_file = self.next_file, None
             self._file = file
+        # In bytes.  The first frame is taken even above the limit: no later group would have more space for it.
         limit = min(file.capacity - file.position, LOG_GROUP_BYTES)
         group = GroupEncoder(file.header, file.position)
         used = 0
@@ -149,24 +157,28 @@ class LogWriter:
             if outcome.frames and aligned(used, LOG_BLOCK_BYTES) > limit:
                 break
             outcome.frames.append(self.queue.popleft())
+            # `durable` is that of the groups before: this group itself may be torn.
             group.add(FRAME, self._epoch, frame.number, self.durable, frame.payload)
         length = group.finish()
         # Before the write; the reader checks the same after a read: numbers are consecutive.
         first, last = outcome.frames[0].number, outcome.frames[-1].number
         assert self.durable < first == last - len(outcome.frames) + 1, (first, last, self)
         file.file.pwrite_durably(group.parts, file.position)
+        # Nothing advances before the sync has returned.  An exception above ends the log (`commit`).
         if file.first is None:
             file.first = first
         file.position += length
         self.durable = last
 
     def _write_watermark(self) -> None:
+        # With frames queued there is no need: their records carry the same `durable`.
         if self._failure is not None or self.queue or self.watermark == self.durable:
             return
         file = self._file
         if file.position + LOG_BLOCK_BYTES > file.capacity:
             return  # the block may not be preallocated, and the disk full; the records of the next file say the same
         group = GroupEncoder(file.header, file.position)
+        # Its number is `durable` itself: a reader rejects a record whose `durable` exceeds its number.
         group.add(WATERMARK, self._epoch, self.durable, self.durable, ())
         length = group.finish()
         file.file.pwrite_durably(group.parts, file.position)

@@ -96,6 +96,7 @@ class InProcessSegments:
         try:
             await self._store.container(segment).truncate(segment, offset)
         except Truncated as error:
+            # A repeated request of the controller finds the offset truncated already.
             if offset > error.start_offset:
                 raise
 
@@ -129,7 +130,9 @@ class InProcessSegments:
         session = WriterSession(_WRITER, _Reply(done))
         await self._store.container(segment).set_up_writer(segment, session)
         try:
+            # A session for each append: its event number follows the last one of this writer id.
             number = 1 if session.last == NULL_ATTRIBUTE_VALUE else session.last + 1
+            # Conditional on the offset: the segment refuses it if another append came first.
             session.append(Append(_WRITER, [data], len(data), 1, number, 0), expected_offset)
             await done
         finally:

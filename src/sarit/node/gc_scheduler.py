@@ -35,12 +35,14 @@ class GcScheduler:
     def start(self) -> None:
         """Start the timer.  Objects that exist now are never collected.  The timer ends with the loop."""
         gc.collect()
+        # No later collection traverses what the imports and recovery made.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         self._loop.call_later(GC_INTERVAL_SECONDS, self._collect)
 
     def _collect(self) -> None:
         begun = self._clock.monotonic()
+        # Objects made less objects freed since the last collection of the youngest generation.
         self._grown += gc.get_count()[0]
         if self._grown < FULL_GC_OBJECTS:
             gc.collect(1)

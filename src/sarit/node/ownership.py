@@ -77,6 +77,7 @@ def claim_directory(config: NodeConfig, env: Env) -> DirectoryClaim:
     files.make_dirs(directory)
     lock_path = f"{directory}/lock"
     lock = files.open(lock_path, "write" if files.exists(lock_path) else "create")
+    # Before anything in the directory is read.
     if not lock.lock():
         lock.close()
         raise Unavailable(f"another node runs on {directory}: stop it first, or choose another --data-dir")
@@ -135,15 +136,19 @@ async def claim_long_term_storage(config: NodeConfig, env: Env, storage: ChunkSt
     path = f"{config.data_dir}/{OWNER_CHUNK_WRITTEN}"
     written = files.exists(path)
     try:
+        # After a crash between owner chunk and file, the next start finds its own id there and goes on.
         new = claim.owner_chunk_first and not written
         await claim_owner_chunk(storage, claim.node, config.containers, written=written, new=new)
         if not written:
+            # After the owner chunk is durable, never before: with this file a missing owner chunk is refused.
             files.open(path, "create").close()
             files.sync_dir(config.data_dir)
+        # Last: only a place that is known to be this node's gets a token.
         await _claim_start(files, config.data_dir, storage, env.random.bytes(TOKEN_CHARACTERS // 2).hex())
     except Unavailable as error:
         if not written:
             raise
+        # An outage must not keep a node down that has used this place before.
         _log.warning("long-term storage is unavailable; it belonged to this node at its last start: %s", error)
 
 
@@ -160,6 +165,7 @@ async def _claim_start(files: Files, directory: str, storage: ChunkStorage, toke
     # The file first: after a crash in between, this directory must know every token that it may have written.
     _replace_file(files, path, encode_tokens(tokens))
     await write_token(storage, tokens[-1])
+    # After the new one is there: storage holds a token of this directory at any moment.
     await delete_old_tokens(storage, tokens[-1])
 
 
@@ -176,6 +182,7 @@ def _replace_file(files: Files, path: str, data: bytes) -> None:
 
     A temporary file of an earlier attempt is removed, not reused: its sync may have failed."""
     temporary = path + ".new"
+    # Left by a crash or an error.
     if files.exists(temporary):
         files.remove(temporary)
     file = files.open(temporary, "create")
@@ -184,6 +191,7 @@ def _replace_file(files: Files, path: str, data: bytes) -> None:
         file.datasync()
     finally:
         file.close()
+    # Content first, then the name, then the directory: a reader finds the old file or the whole new one.
     files.rename(temporary, path)
     files.sync_dir(path.rpartition("/")[0])
 
@@ -204,6 +212,8 @@ async def claim_owner_chunk(storage: ChunkStorage, node: str, containers: int, *
             raise Invalid(
                 "long-term storage does not hold this node's owner chunk any more: is it mounted, is it the same place?"
             ) from None
+        # Chunks without an owner chunk are not this node's.  A directory of an earlier version may own them: `new`
+        # is false for it.
         if new and await _holds_chunks(storage, containers):
             raise Invalid(
                 "long-term storage holds chunks that are not this node's: give it a place of its own with --storage, "
@@ -291,6 +301,7 @@ def next_tokens(known: Sequence[OwnershipToken], found: OwnershipToken | None, t
         if found not in retained and not (retained and found.number < retained[0].number):
             raise Invalid(f"another copy of this data directory was started on its long-term storage since: {_REMEDY}")
         retained = [entry for entry in retained if entry.number >= found.number]
+    # The first is the newest token seen in storage, if any; the others may have been written (unknown outcome).
     number = retained[-1].number if retained else 0
     return [*retained[:1], *retained[1:][-MAX_UNSEEN_OWNERSHIP_TOKENS:], OwnershipToken(number + 1, token)]
 

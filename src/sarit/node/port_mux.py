@@ -43,6 +43,7 @@ class PortMux:
             if self._admission.should_report():
                 _log.error("%d connections have sent nothing, which is the limit: new ones are closed", self._waiting)
             return ClosedAtOnce()
+        # Counted until its first byte.  After that the limits of the chosen protocol apply.
         self._waiting += 1
         return _ProtocolDetector(self)
 
@@ -75,6 +76,7 @@ class _ProtocolDetector(asyncio.Protocol):
         self._port.detected()
         if data[0] == _WIRE_FIRST_BYTE:
             wire = self._port.wire()
+            # The transport reports later events to the new protocol alone, but not that it is connected.
             self._transport.set_protocol(wire)
             wire.connection_made(self._transport)
             feed(wire, self._transport, data)
@@ -89,6 +91,7 @@ def feed(protocol: asyncio.BufferedProtocol, transport: asyncio.Transport, data:
     """Pass bytes to a buffered protocol, as a transport would; none once the transport is closing."""
     view = memoryview(data)
     while view and not transport.is_closing():
+        # The protocol may offer less than asked for.
         buffer = memoryview(protocol.get_buffer(len(view)))
         size = min(len(buffer), len(view))
         buffer[:size] = view[:size]

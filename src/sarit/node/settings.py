@@ -51,6 +51,7 @@ class NodeConfig:
         for port in (self.controller_port, self.store_port):
             if not 0 <= port <= _MAX_PORT:
                 raise Invalid(f"{port} is not a port (0 to {_MAX_PORT})")
+        # Port 0 twice is fine: the system picks different ones.
         if self.controller_port and self.controller_port == self.store_port and not self.one_port:
             raise Invalid("controller and store need ports of their own, unless one port serves both (--one-port)")
         if (self.storage_url or "").lower().startswith("memory:"):

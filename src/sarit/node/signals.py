@@ -40,6 +40,7 @@ class StopSignals:
             self.first.set()
         elif now - self._last >= REPEATED_SIGNAL_SECONDS:
             self.again.set()
+        # Of every signal, also an ignored one: a burst counts as one, however long it is.
         self._last = now
 
 
@@ -49,6 +50,7 @@ async def run_unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> b
     waiting = asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        # Completed work counts even if the event was set in the same turn.
         if task.done():
             task.result()
             return True
@@ -56,4 +58,5 @@ async def run_unless(event: asyncio.Event, work: Coroutine[Any, Any, None]) -> b
     finally:
         for each in (waiting, task):
             each.cancel()
+        # Until the cancellation has taken effect: the caller stops what `work` has started.
         await asyncio.gather(waiting, task, return_exceptions=True)

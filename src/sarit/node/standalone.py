@@ -68,6 +68,7 @@ class Node:
         from sarit.node.port_mux import PortMux
         from sarit.rpc.grpc_server import GrpcListener
 
+        # In order of use: the controller's tables are segments of the store, and both work before a port is open.
         await self.store.start()
         await self.controller.start()
         self._metering = asyncio.ensure_future(self.meters.run())
@@ -81,6 +82,7 @@ class Node:
         self._api = await asyncio.get_running_loop().create_server(
             factory, bound_address(self.config.host), self.config.controller_port, backlog=_BACKLOG
         )
+        # Port 0: the system has picked one.
         if not self.config.controller_port:
             self.controller_port = self._api.sockets[0].getsockname()[1]
         if self.config.one_port:
@@ -91,6 +93,7 @@ class Node:
     async def stop(self) -> None:
         """Stop serving, flush to long-term storage, close everything."""
         if self._api is not None:
+            # No new connections.  The controller stops before the store, in which its tables are.
             self._api.close()
         if self._metering is not None:
             self._metering.cancel()
@@ -138,6 +141,7 @@ async def open_node(config: NodeConfig, env: Env) -> Node:
 async def _serve(config: NodeConfig, env: Env) -> None:
     signals = StopSignals(env.clock)
     signals.listen()
+    # Before anything else reads or writes the directory.
     claim = claim_directory(config, env)
     nodes: list[Node] = []
     ready = False
@@ -152,9 +156,11 @@ async def _serve(config: NodeConfig, env: Env) -> None:
             _log.info("stopping before it was ready")
     finally:
         if not ready:
+            # Nothing was acknowledged, so there is nothing to flush.
             signals.again.set()
         for node in nodes:
             await _stop(node, signals)
+        # Last: another node may start on the directory from here on.
         claim.lock.close()
     _say("sarit stopped; everything acknowledged is on disk")
 
@@ -169,15 +175,19 @@ def _say(text: str) -> None:
 async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, nodes: list[Node]) -> None:
     """Start the node; it is added to `nodes` as soon as it needs to be stopped."""
     node = await open_node(config, env)
+    # Its storage has threads from here on, even if the next line fails.
     nodes.append(node)
     await claim_long_term_storage(config, env, node.storage, claim)
+    # After both claims: a store that runs writes chunks, and collects those that it does not know.
     await node.start()
+    # After recovery, so that what it made is frozen.
     GcScheduler().start()
 
 
 async def _stop(node: Node, signals: StopSignals) -> None:
     async def hurry() -> None:
         await signals.again.wait()
+        # What was acknowledged is in the durable log; the next start flushes it.
         node.store.skip_flush()
 
     hurrying = asyncio.ensure_future(hurry())

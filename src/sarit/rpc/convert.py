@@ -81,6 +81,7 @@ _LOW_64_BITS = (1 << 64) - 1
 
 def transaction(message: pb.TxnId) -> int:
     """The 128-bit id of a transaction."""
+    # The fields are signed; the id is not.
     return (message.highBits & _LOW_64_BITS) << 64 | message.lowBits & _LOW_64_BITS
 
 

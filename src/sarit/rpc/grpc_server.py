@@ -116,12 +116,15 @@ class _GrpcConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        # grpclib sees the coalescer as its transport; the timers here act on the real one.
         self._inner.connection_made(_WriteCoalescer(self._transport))
         self._check_liveness_in(GRPC_FIRST_BYTES_SECONDS)
 
     def data_received(self, data: bytes) -> None:
+        # What a client sends after the end of its connection is dropped.
         if self._ended or self._inner.connection.is_closing():
             return
+        # Any bytes prove that the client lives, not only the answer to the ping.
         self._received, self._pinged = True, False
         connection, processor = self._inner.connection, self._inner.processor
         try:
@@ -130,11 +133,13 @@ class _GrpcConnection(asyncio.Protocol):
             self._end(f"broke the protocol: {_one_line(error)}")
             return
         connection.flush()
+        # Each request is checked before grpclib gets it: its handler would raise on what `_rejection_reason` finds.
         for event in events:
             if type(event) is RequestReceived and (wrong := _rejection_reason(event.headers)) is not None:
                 self._end(wrong)
                 return
             if type(event) is RemoteSettingsChanged:
+                # SETTINGS is the first frame that every HTTP/2 client sends (RFC 9113 par. 3.4).
                 self._speaks_http2 = True
             if type(event) in getattr(processor, "processors", ()):  # grpclib drops its processors when it closes
                 processor.process(event)
@@ -142,6 +147,7 @@ class _GrpcConnection(asyncio.Protocol):
             connection.flush()
 
     def pause_writing(self) -> None:
+        # grpclib holds its replies back; the timer bounds how long the client may leave them.
         self._inner.pause_writing()
         self._stall_timer = asyncio.get_running_loop().call_later(GRPC_STALL_SECONDS, self._stall)
 
@@ -170,9 +176,11 @@ class _GrpcConnection(asyncio.Protocol):
         elif not self._speaks_http2:
             self._end(f"did not begin to speak HTTP/2 for {GRPC_FIRST_BYTES_SECONDS:.0f} s")
         elif self._received:
+            # Something arrived in this interval: check again after the next one.
             self._received = False
             self._check_liveness_in(GRPC_IDLE_SECONDS)
         elif not self._pinged:
+            # The answer, or any other bytes, resets this in `data_received`.
             self._pinged = True
             self._check_liveness_in(GRPC_PING_SECONDS)
             self._inner.connection._connection.ping(_PING)
@@ -183,6 +191,7 @@ class _GrpcConnection(asyncio.Protocol):
     def _stall(self) -> None:
         if not (self._ended or self._transport.is_closing()):
             self._ended = True
+            # No GOAWAY: it would queue behind the replies that the client does not take.
             self._report(f"did not take replies for {GRPC_STALL_SECONDS:.0f} s")
             self._transport.abort()
 
@@ -215,6 +224,7 @@ class _WriteCoalescer:
         if not data:
             return
         if not self._parts:
+            # The first write of a turn schedules the flush of all.
             asyncio.get_running_loop().call_soon(self._flush)
         self._parts.append(data)
 
@@ -283,6 +293,7 @@ class RequestLimiter:
         """Count one call as under way.  Raises GRPCError when there are too many."""
         if self._calls >= self._max_calls:
             raise GRPCError(Status.RESOURCE_EXHAUSTED, f"{self._calls} calls are under way: try again")
+        # No await since the test: the bound holds exactly.
         self._calls += 1
         try:
             yield
@@ -293,6 +304,7 @@ class RequestLimiter:
         """The request of a call.  Raises GRPCError when it is missing, invalid or too slow."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
+                # Not grpclib's `recv_message`: it takes any length that the client announces.
                 data = await self._receive(stream._stream)
         except TimeoutError:
             raise GRPCError(Status.DEADLINE_EXCEEDED, f"no whole request in {self._timeout_seconds:.0f} s") from None
@@ -318,6 +330,7 @@ class RequestLimiter:
             raise GRPCError(Status.DEADLINE_EXCEEDED, "the reply was not taken") from None
 
     async def _receive(self, stream: Any) -> bytes:
+        # gRPC's prefix of a message: a flag and the length, in bytes.
         head = await stream.recv_data(_HEAD.size)
         if not head:
             raise GRPCError(Status.INVALID_ARGUMENT, "the call has no request")
@@ -339,6 +352,7 @@ class RequestLimiter:
         held = 0
         try:
             while held < length:
+                # Piece by piece, so that memory is counted when it is used, not when it is announced.
                 piece = await stream.recv_data(min(REQUEST_PIECE_BYTES, length - held))
                 assert piece
                 pieces.append(piece)
@@ -395,4 +409,5 @@ async def _reply(method: Callable[[Any], Awaitable[Any]], request: Any) -> Any:
 
 def status_of(error: SaritError) -> Status:
     """The gRPC status of an error."""
+    # By `isinstance`: subclasses have the status of their kind.
     return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), Status.INTERNAL)

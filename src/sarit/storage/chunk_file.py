@@ -77,9 +77,11 @@ class ChunkFile:
 
     def begin(self) -> None:
         """Make the temporary file.  Raises Exists when the final name is taken."""
+        # Saves the writing only.  `finish` decides: another process may take the name meanwhile.
         if self._files.exists(self._target):
             raise Exists(f"{self._target} exists")
         self._files.open(self._temporary, "create").close()
+        # The mode "blocks" requires that the file exists.
         self._file = self._files.open(self._temporary, "blocks")
 
     def add(self, piece: Sequence[Buffer]) -> None:
@@ -92,6 +94,7 @@ class ChunkFile:
         self._file.pwrite([*piece, bytes(padding)] if padding else piece, at)
         self._written += size
         if padding:
+            # Before the sync, which makes the length durable, too.
             self._file.truncate(self._written)
         self._file.datasync()
         self._file.forget(at, size)
@@ -104,6 +107,7 @@ class ChunkFile:
         assert file is not None
         try:
             if not self._written:
+                # Only of an empty chunk: `add` has synced all others.
                 file.datasync()
         finally:
             file.close()
@@ -112,6 +116,7 @@ class ChunkFile:
             self._files.rename_new(self._temporary, self._target)
         except FileExistsError:
             raise Exists(f"{self._target} exists") from None
+        # `.incoming/` is not synced: a temporary name that a crash brings back is swept by the next opening.
         self._files.sync_dir(self._folder)
 
     def abandon(self) -> None:

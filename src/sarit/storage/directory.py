@@ -128,6 +128,7 @@ class _Reader:
         file = self._open.get(path)
         if file is None:
             file = self._files.open(path, "scan")
+            # The file is kept open: chunks never change, and `delete` closes it.
             self._open[path] = file
             if len(self._open) > self._limit:
                 self._open.popitem(last=False)[1].close()
@@ -136,6 +137,7 @@ class _Reader:
         try:
             return file.scan(length, offset)
         except OSError:
+            # The descriptor may be stale (a network file system): the next read opens the file again.
             self.forget(path)
             raise
 
@@ -175,6 +177,7 @@ class DirectoryChunks:
         """Make the directory if it is missing, claim it, sweep dead claims.  Raises Unavailable."""
 
         def call() -> Claim:
+            # Claimed first: `sweep` skips this claim, because its lock is taken.
             ours = claim(self._files, self._root, self._random)
             sweep(self._files, self._root)
             return ours
@@ -192,6 +195,7 @@ class DirectoryChunks:
             raise Exists(f"chunk {name} is being written")
         self._being_written.add(name)
         pieces = Pieces(parts)
+        # All pieces go to one thread, in order.  The whole write counts as load, also while the limiter waits.
         thread = min(self._writers, key=_load)
         thread.load += 1
         try:
@@ -201,6 +205,7 @@ class DirectoryChunks:
                 await thread.run(partial(chunk.write, pieces.take(size)))
             else:
                 await thread.run(chunk.begin)
+                # Cut here, on the event loop; the views refer to the caller's buffers until the piece is written.
                 while pieces.left:
                     await thread.run(partial(chunk.add, pieces.take(size)))
                     if limiter is not None and pieces.left:
@@ -212,6 +217,7 @@ class DirectoryChunks:
             abandoned = thread.run(chunk.abandon, partial(self._being_written.discard, name))
             if not isinstance(error, Exception):
                 raise
+            # After a cancellation nobody waits for the removal; after an error the name is free when this raises.
             await abandoned
             if isinstance(error, OSError):
                 raise unavailable(error, f"write chunk {name}") from error
@@ -224,6 +230,7 @@ class DirectoryChunks:
         """See `ChunkStorage`."""
         _, path = self._paths(name)
         self._require()
+        # The least loaded reader.  So several may hold the same file open.
         reader = min(self._readers, key=_reader_load)
         data = await self._on(reader.thread, partial(reader.read, path, offset, length), f"read chunk {name}")
         if len(data) != length:
@@ -242,6 +249,7 @@ class DirectoryChunks:
         with suppress(NotFound):
             await self._on(min(self._writers, key=_load), call, f"delete chunk {name}")
         for reader in self._readers:
+            # An open descriptor would retain the blocks of the file, and serve the deleted chunk.
             await reader.thread.run(partial(reader.forget, path))
 
     async def list(self, prefix: str) -> AsyncIterator[tuple[str, int]]:
@@ -258,6 +266,7 @@ class DirectoryChunks:
                         await self._on(self._lister(), partial(entries_of, self._files, self._root, at), "list chunks")
                     )
                 continue
+            # Names that follow each other are sized in one call of the thread.
             group = [at]
             while pending and len(group) < _SIZES_PER_CALL and not pending[-1].endswith("/"):
                 group.append(pending.pop())
@@ -268,6 +277,7 @@ class DirectoryChunks:
 
     async def close(self) -> None:
         """See `ChunkStorage`."""
+        # New calls fail from here on.
         ours, self._claim = self._claim, None
         for reader in self._readers:
             if ours is not None:
@@ -287,6 +297,7 @@ class DirectoryChunks:
         try:
             return await thread.run(call)
         except (FileNotFoundError, NotADirectoryError) as error:
+            # A missing file proves nothing if the whole directory is gone.
             await self._require_mounted()
             raise NotFound(f"{doing}: it does not exist") from error
         except OSError as error:

@@ -63,6 +63,7 @@ def claim(files: Files, root: str, random: Random) -> Claim:
         name = random.bytes(CLAIM_NAME_BYTES).hex()
         path = f"{directory}/{name}{_LOCK_SUFFIX}"
         lock = files.open(path, "create")
+        # The name is checked after the lock: a sweeper may have removed the file in between (Warning 1).
         if lock.lock() and files.exists(path):
             return Claim(files, directory, name, lock)
         lock.close()
@@ -78,6 +79,7 @@ def sweep(files: Files, root: str) -> int:
         name, is_lock, _ = entry.partition(_LOCK_SUFFIX)
         if is_lock:
             locks.add(name)
+            # A claim without chunks has a lock file to remove, too.
             left.setdefault(name, [])
         else:
             left.setdefault(entry.partition("-")[0], []).append(entry)
@@ -89,6 +91,7 @@ def _sweep_claim(files: Files, directory: str, name: str, entries: list[str], lo
     lock: File | None = None
     try:
         if locked:
+            # Its owner lives as long as the lock is taken, in this process or another.
             lock = files.open(lock_path, "write")
             if not lock.lock():
                 return 0

@@ -123,6 +123,7 @@ class ChunkList:
 
     def locate(self, offset: int) -> Extent | None:
         """The extent that holds the byte at `offset`; None when none does."""
+        # The last extent that begins at or before `offset`.
         at = bisect_right(self._extents, offset, key=_start) - 1
         if at < 0 or offset >= self._extents[at].end:
             return None
@@ -138,6 +139,7 @@ class ChunkList:
         """Drop the extents wholly below `offset`; returns them."""
         count = bisect_right(self._extents, offset, key=_start)
         if count and self._extents[count - 1].end > offset:
+            # It holds the byte at `offset`, so it stays whole: `check` permits that the first one begins lower.
             count -= 1
         dropped = self._extents[:count]
         del self._extents[:count]
@@ -156,6 +158,7 @@ class ChunkList:
         first = bisect_left(self._extents, start, key=_start)
         last = bisect_left(self._extents, extents[-1].end, key=_start)
         replaced = self._extents[first:last]
+        # A truncation may have dropped some of them while their bytes were joined.
         if not replaced or replaced[0].start != start or replaced[-1].end != extents[-1].end:
             return []
         self._extents[first:last] = extents
@@ -197,6 +200,7 @@ def plan_compaction(
     size = 0
     for extent in extents:
         small = extent.length < small_bytes
+        # A large extent ends a run and is never part of one: to rewrite it would gain nothing.
         if run and (not small or size + extent.length > target_bytes):
             _add_run(runs, run, size, small_bytes, join_extents)
             run, size = [], 0
@@ -209,6 +213,7 @@ def plan_compaction(
 
 def _add_run(runs: list[list[Extent]], run: list[Extent], size: int, small_bytes: int, join_extents: int) -> None:
     if size < small_bytes:
+        # The result is still small: leave out large members at the front (see `plan_compaction`).
         first = 0
         rest = size
         for extent in run:

@@ -94,6 +94,7 @@ class MemoryChunks:
         stale = self.faults.stale
         seen = {name: len(chunk) for name, chunk in self.chunks.items()}
         if stale > 0:
+            # A `dict` retains the order of insertion: the last names are the newest chunks.
             for name in list(seen)[-stale:]:
                 del seen[name]
             for name, length in list(self._deleted)[-stale:]:
@@ -115,6 +116,7 @@ class MemoryChunks:
             raise Unavailable("long-term storage is unavailable")
         delay = faults.delay(length)
         if delay > 0:
+            # The outage may begin while the call is under way, so it is checked again after the delay.
             await asyncio.sleep(delay)
         if faults.unavailable:
             raise Unavailable("long-term storage is unavailable")

@@ -50,6 +50,7 @@ def map_error(error: Exception, doing: str) -> SaritError:
         return Exists(text)
     if isinstance(error, exceptions.InvalidPathError):
         return Invalid(text)
+    # S3 answers 404 for a missing bucket as well; only the code in the text distinguishes it (Warning 1).
     if isinstance(error, (exceptions.NotFoundError, FileNotFoundError)) and "NoSuchBucket" not in str(error):
         return NotFound(text)
     return Unavailable(text)
@@ -76,8 +77,11 @@ class ObjectChunks:
         else:  # a large join releases the interpreter lock: on a thread it does not block the event loop
             data = await self._joiner.run(lambda: b"".join(parts))
         try:
+            # No limiter: the store does not share a disk with the log.  One request, in which the store itself checks
+            # that the name is free.
             await obstore.put_async(self._objects, name, data, mode="create", use_multipart=False)
         except (exceptions.NotFoundError, FileNotFoundError) as error:
+            # A put has no object to miss: it is the bucket.
             raise Unavailable(f"write chunk {name} to {self._place}: {error}") from error
         except (exceptions.BaseError, OSError) as error:
             raise map_error(error, f"write chunk {name} to {self._place}") from error
@@ -86,6 +90,7 @@ class ObjectChunks:
         """See `ChunkStorage`."""
         check_name(name)
         self._require()
+        # HTTP has no range of zero bytes.
         if not length:
             return b""
         try:
@@ -93,6 +98,7 @@ class ObjectChunks:
         except (exceptions.BaseError, OSError) as error:
             known = map_error(error, f"read chunk {name} of {self._place}")
             if isinstance(known, Unavailable):
+                # A chunk that is too short is Corrupt, not a failure that a retry may cure.
                 await self._refuse_beyond(name, offset + length)
             raise known from error
         if len(data) != length:
@@ -119,6 +125,7 @@ class ObjectChunks:
                 for found in page:
                     yield found["path"], found["size"]
         except (exceptions.BaseError, OSError) as error:
+            # Not `map_error`: a listing never raises NotFound.
             raise Unavailable(f"list chunks of {self._place}: {error}") from error
 
     async def close(self) -> None:
