@@ -90,6 +90,7 @@ async def connect(
     try:
         await session.with_retry(controller.ping, wait)
     except BaseException:
+        # Also when cancelled: nobody else has the controller's channel.
         await controller.close()
         raise
     return Client(session)
@@ -175,6 +176,7 @@ class Client:
     ) -> None:
         """Change the settings that are given and no others.  Raises NotFound, Sealed, Invalid."""
         name = stream_name(scope, stream)
+        # Read, change, write: of two updates at the same time the later one wins.
         config = await self.session.controller.stream_config(name)
         if segments is not None:
             scaling = replace(scaling or config.scaling, min_segments=segments)
@@ -191,6 +193,7 @@ class Client:
         """Configuration, active segments, head and tail.  Raises NotFound."""
         name = stream_name(scope, stream)
         controller = self.session.controller
+        # One request after another: a scale in between shows only in the later ones.
         config = await controller.stream_config(name)
         ranges = await controller.current_segments(name)
         head, tail = await self.stream_cut_head(name), await self.stream_cut_tail(name)

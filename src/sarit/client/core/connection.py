@@ -86,6 +86,7 @@ class ReplyRouter:
     def received(self, frames: Iterable[tuple[int, Buffer]]) -> None:
         """Deliver complete frames.  Raises ProtocolError, Unavailable: close the connection then."""
         for code, payload in frames:
+            # DataAppended, the reply to each block, has a decoder of its own.
             command = read_data_appended(payload) if code == DATA_APPENDED else decode(code, payload)
             kind = type(command)
             if kind is Hello:
@@ -112,6 +113,7 @@ class ReplyRouter:
 
     def lost(self, error: Unavailable) -> None:
         """The connection ended: fail all sinks."""
+        # A copy, cleared first: a sink that is notified may forget others.
         sinks = list(self._sinks.values())
         self._sinks.clear()
         for sink in sinks:
@@ -171,6 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         set_limits = getattr(transport, "set_write_buffer_limits", None)
         if set_limits is not None:
             set_limits(high=CLIENT_WRITE_BUFFER_BYTES)
+        # Before any request can be sent: the store expects Hello first.
         transport.write(self.replies.hello())  # type: ignore[attr-defined]
         self._tick = asyncio.get_running_loop().call_later(CLIENT_KEEP_ALIVE_SECONDS, self._keep_alive)
 
@@ -184,6 +187,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self.replies.received(self._reader.received(nbytes))
         except SaritError as error:
+            # A bad frame, or no Hello: nothing after it can be trusted.
             self.abort(f"{self.name}: {error}")
         except Exception:
             log.exception("%s: a reply could not be handled", self.name)
@@ -207,6 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         error = Unavailable(self._reason or f"{self.name}: the connection was lost ({exc or 'closed by the store'})")
         if not self.greeted.done():
             self.greeted.set_exception(error)
+            # Retrieved: nobody may be waiting for the Hello any more.
             self.greeted.exception()
         self.replies.lost(error)
 
@@ -237,6 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             return await pending.answer
         finally:
+            # Also when the caller is cancelled: a late reply is dropped.
             self.replies.forget(request_id)
 
     def abort(self, reason: str) -> None:
@@ -245,6 +251,8 @@ class Connection(asyncio.BufferedProtocol):
             self._reason = reason
             log.info("closing a connection: %s", reason)
         if self._transport is not None:
+            # asyncio calls `connection_lost` in a later turn, which fails the sinks; `closed` refuses new ones until
+            # then.
             self._transport.abort()
         self.closed = True
 
@@ -280,6 +288,7 @@ class ConnectionPool:
         key = (*endpoint, purpose)
         task = self._open.get(key)
         if task is None or (task.done() and (task.cancelled() or task.exception() or task.result().closed)):
+            # One attempt for all that want this store; a failed one, or an ended connection, is replaced.
             task = asyncio.get_running_loop().create_task(self._connect(*key), name=f"connect {key}")
             task.add_done_callback(_noted)
             self._open[key] = task
@@ -300,6 +309,7 @@ class ConnectionPool:
                 await connection.greeted
         except TimeoutError:
             if connection is not None:
+                # The socket is open, but no Hello came within the time.
                 connection.abort(f"{name}: no greeting")
             raise Unavailable(f"{name} does not answer: is the node running and the port right?") from None
         except OSError as error:
@@ -314,6 +324,7 @@ class ConnectionPool:
         for task in tasks:
             if not task.done():
                 task.cancel()
+        # Cancelled attempts are awaited, too: none opens a socket after this.
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, Connection):
                 outcome.abort("the client was closed")

@@ -73,11 +73,13 @@ class ControllerClient:
     async def call(self, method: Any, request: Any, seconds: float = CONTROLLER_CALL_SECONDS) -> Any:
         """Call a method of `stub`, within `seconds`; errors by kind.  For the rpcs that have no method here."""
         channel = self._channel
+        # Compared at a time-out: whether anything came on this channel since.
         received = channel.pieces_received
         channel.calls += 1
         try:
             return await _in_own_task(method(request, timeout=seconds))
         except GRPCError as error:
+            # A status that is not listed may pass: callers retry Unavailable.
             kind = _KINDS.get(error.status, Unavailable)
             raise kind(f"controller {self.address}: {error.message or error.status.name}") from None
         except TimeoutError:
@@ -94,6 +96,7 @@ class ControllerClient:
             ) from None
         finally:
             channel.calls -= 1
+            # The last call on a replaced channel closes it.
             if not channel.calls and channel in self._draining:
                 self._draining.discard(channel)
                 channel.close()
@@ -266,6 +269,7 @@ class ControllerClient:
         """End the connection."""
         for channel in (*self._draining, self._channel):
             channel.close()
+        # One turn of the loop, for what the transports do when they close.
         await asyncio.sleep(0)
 
 

@@ -83,6 +83,7 @@ def frame_events(events: list[bytes]) -> bytes:
 def _frame(events: list[bytes], lengths: list[int]) -> bytes:
     """`frame_events` where the lengths are known."""
     if lengths and lengths.count(lengths[0]) == len(lengths):
+        # The header is the separator; the empty first item puts one before each event.
         return _HEADERS[lengths[0]].join([b"", *events])
     parts: list[bytes] = [b""] * (2 * len(events))
     parts[::2] = map(_HEADERS.__getitem__, lengths)
@@ -104,6 +105,7 @@ def _chunks(events: list[bytes], lengths: list[int], keys: Any, limit: int) -> l
     if length <= limit or count == 1:
         large = count == 1 and lengths[0] > MAX_PLAIN_EVENT_BYTES
         return [Chunk(_frame(events, lengths), length, count, keys, large=large)]
+    # Equal counts.  A part that is still too long, as lengths differ, is divided again.
     part = max(1, count // -(-length // limit))
     chunks: list[Chunk] = []
     for first in range(0, count, part):
@@ -168,10 +170,12 @@ def chunks_of_arrow(array: pa.Array, keys: pa.Array | None = None, limit: int = 
     if not count:
         return
     offsets = _offsets(array)
+    # Where each event ends once it is framed, in bytes from the first.
     ends = offsets[1:] - offsets[0] + EVENT_HEADER_BYTES * np.arange(1, count + 1)
     first = 0
     while first < count:
         base = int(ends[first - 1]) if first else 0
+        # As many as fit, but one at least.
         last = max(int(np.searchsorted(ends, base + limit, "right")), first + 1)
         length = int(ends[last - 1]) - base
         data = _frame_arrow(array.slice(first, last - first))
@@ -191,12 +195,14 @@ def _frame_arrow(array: pa.Array) -> memoryview:
     lengths = np.diff(offsets)
     size = int(lengths[0])
     if (lengths == size).all():
+        # Equal lengths: rows of a header and an event.
         out = np.empty((count, EVENT_HEADER_BYTES + size), np.uint8)
         out[:, :EVENT_HEADER_BYTES] = np.frombuffer(_HEADERS[size], np.uint8)
         if size:
             values = np.frombuffer(array.buffers()[2], np.uint8, count * size, int(offsets[0]))
             out[:, EVENT_HEADER_BYTES:] = values.reshape(count, size)
         return out.data.cast("B")
+    # Mixed lengths: the headers as an array of 8-byte values, joined to the events one by one.
     heads = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(),
         count,
@@ -206,6 +212,7 @@ def _frame_arrow(array: pa.Array) -> memoryview:
             pa.py_buffer(lengths.astype(">i8")),
         ],
     )
+    # The last argument is the separator.
     joined = pc.binary_join_element_wise(heads, array, pa.scalar(b"", pa.large_binary()))
     ends = _offsets(joined)
     return memoryview(joined.buffers()[2])[int(ends[0]) : int(ends[-1])]
@@ -221,12 +228,14 @@ def run_of(data: Buffer, start: int) -> tuple[int, int]:
     if end - start < EVENT_HEADER_BYTES:
         return 0, 0
     (length,) = _HEADER.unpack_from(data, start)
+    # Type 0 and length as one int64: more than 31 bits mean another type, or a negative length.
     if not 0 <= length < 1 << 31:
         raise Corrupt(f"no event begins here: its header is {data[start : start + 8].hex(' ')}")
     stride = EVENT_HEADER_BYTES + length
     most = (end - start) // stride
     if most <= 1:
         return most, length
+    # Mixed lengths mostly show within a few headers, without numpy.
     for probe in range(1, min(most, _PROBE_EVENTS)):
         if _HEADER.unpack_from(data, start + probe * stride)[0] != length:
             return probe, length
@@ -234,6 +243,7 @@ def run_of(data: Buffer, start: int) -> tuple[int, int]:
         return most, length
     import numpy as np
 
+    # A strided view of all headers.  Past the first difference it hits no headers: only that one counts.
     heads = np.ndarray((most,), ">i8", data, start, (stride,))
     same = heads == length
     return (most if same.all() else int(same.argmin())), length
@@ -271,6 +281,7 @@ def parse_events(data: Buffer, start: int) -> tuple[list[bytes], int]:
             import numpy as np
 
             stride = EVENT_HEADER_BYTES + length
+            # `V` cells become bytes of that very length; `S` cells would lose zeros at the end.
             cells = np.ndarray((count,), f"V{length}", data, start + EVENT_HEADER_BYTES, (stride,))
             events += cells.tolist()
             start += count * stride
@@ -332,6 +343,7 @@ def _loop_ends(data: bytes, start: int) -> list[int]:
             break
         start += EVENT_HEADER_BYTES + length
         add(start)
+    # Half an event.  The first is whole: `run_of` has found it.
     if ends[-1] > len(data):
         ends.pop()
     return ends
@@ -348,6 +360,7 @@ def _without_headers(data: bytes, bounds: Any) -> pa.Array:
     if len(data) >= 1 << 31:  # after a large event; offsets are int32
         begins = (bounds[:-1] + EVENT_HEADER_BYTES).tolist()
         return pa.array([data[a:b] for a, b in zip(begins, bounds[1:].tolist(), strict=True)], pa.binary())
+    # Events with their headers, which `binary_slice` cuts off.
     framed = pa.BinaryArray.from_buffers(
         pa.binary(), count, [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(data)]
     )

@@ -29,6 +29,7 @@ _ERRORS: dict[type[Any], Callable[[Any, str], SaritError]] = {
         f"segment {name} was truncated: its data begins at offset {reply.start_offset} now", reply.start_offset
     ),
     WrongHost: lambda _, name: Unavailable(f"segment {name} is served by another store now"),
+    # Retried: the next SetupAppend says which number the store has.
     InvalidEventNumber: lambda _, name: Unavailable(f"{name}: the store had seen another event number of the writer"),
     OperationUnsupported: lambda reply, name: Invalid(
         f"segment {name}: the store does not support {reply.operation_name}"

@@ -34,6 +34,7 @@ async def ask_store(
             connection = await session.connections.to(endpoint, REQUESTS)
             reply = await connection.ask(lambda request_id: make(request_id, name, ""))
         except Unavailable:
+            # The store may be down, or the segment elsewhere: the next attempt asks the controller.
             session.forget_endpoint(stream, segment)
             raise
         if type(reply) is WrongHost:
@@ -117,6 +118,7 @@ async def _sealed_end(session: Session, stream: StreamName) -> StreamCut:
         if not following:
             last[segment] = None
         for successor in following:
+            # The segment of a merge follows several: visit it once.
             if successor.segment not in seen:
                 seen.add(successor.segment)
                 open_ends.append(successor.segment)

@@ -45,6 +45,7 @@ class Background:
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Start `work`."""
         task = asyncio.get_running_loop().create_task(work, name=name)
+        # Referenced: asyncio itself holds tasks only weakly.
         self._tasks[task] = None
         task.add_done_callback(self._ended)
         return task
@@ -56,6 +57,7 @@ class Background:
 
     async def close(self) -> None:
         """Cancel the running tasks and wait for their ends."""
+        # Not the task that closes: it would wait for itself.
         tasks = [task for task in self._tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -87,7 +89,9 @@ class Backoff:
         if self._left <= 0:
             raise Unavailable(f"gave up after {self.retry_timeout:.0f} s of trying: {error}") from error
         self.waited = True
+        # 0.5 to 1.5 times the delay: clients that failed together do not return together.
         delay = self._delay * (0.5 + self._random())
+        # Only pauses count, not the attempts between them.
         self._left -= delay
         self._delay = min(max(self._delay * 2, FIRST_RETRY_DELAY_SECONDS), MAX_RETRY_DELAY_SECONDS)
         await asyncio.sleep(delay)
@@ -130,6 +134,7 @@ class Session:
         if known is None:
             if len(self._endpoints) >= MAX_CACHED_ENDPOINTS:
                 self._endpoints.clear()
+            # The await lets others in: two may ask for one segment, which is harmless.
             known = self._endpoints[key] = await self.controller.endpoint(stream, segment)
         return known
 
@@ -143,6 +148,7 @@ class Session:
         Such an answer costs less than a call to the controller for each of many segments while a writer waits."""
         known = self._endpoints.get((stream, before))
         if known is not None and len(self._endpoints) < MAX_CACHED_ENDPOINTS:
+            # `setdefault`: what the controller answered is better than an assumption.
             self._endpoints.setdefault((stream, segment), known)
 
     async def with_retry(self, call: Callable[[], Awaitable[T]], retry_timeout: float | None = None) -> T:
@@ -156,6 +162,7 @@ class Session:
 
     async def close(self) -> None:
         """End writers, readers, tasks and connections."""
+        # In this order: parts fail what is pending, tasks end, then nobody uses the connections.
         for part in list(self._parts):
             part.client_closed()
         self._parts.clear()

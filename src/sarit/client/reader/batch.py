@@ -105,9 +105,11 @@ async def slices_between(
         except Truncated as error:
             if not skip_truncated:
                 raise
+            # Deleted: nothing of it is left.
             if error.start_offset < 0:
                 continue
             last = end.positions.get(segment, infos[segment].end_offset)
+            # Truncated past the end of the slice: then it is empty, and left out.
             part = Slice(stream, segment, min(error.start_offset, last), last)
         if part.length:
             found.append(part)
@@ -182,6 +184,7 @@ class _ParallelRead(Generic[T]):
         skip_truncated: bool,
     ) -> None:
         self._session = session
+        # The longest first: no worker is left alone with a long slice at the end.
         self._left = deque(sorted(slices, key=lambda part: -part.length))
         self._parse = parse
         self._skip_truncated = skip_truncated
@@ -202,6 +205,7 @@ class _ParallelRead(Generic[T]):
                     raise part.failure
                 running -= 1
         finally:
+            # The consumer may stop early: workers that wait in `put` end by the cancellation.
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -213,6 +217,7 @@ class _ParallelRead(Generic[T]):
                 await self._read(self._left.popleft())
         except Exception as error:
             failure = error
+        # Through the queue, so that it comes after all parts of this worker.
         await self._parts.put(_WorkerEnded(failure))
 
     async def _read(self, part: Slice) -> None:
@@ -288,6 +293,7 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, a
     progress = Progress(start.positions, None)
     ended: set[SegmentId] = set()
     while True:
+        # In rounds: a successor may itself be sealed and empty.
         infos = await segment_infos(session, stream, progress.positions)
         newly_ended = [
             s for s, at in progress.positions.items() if s not in ended and _is_finished(infos.get(s), s, at, stream)
@@ -300,6 +306,7 @@ async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, a
     open_segments = [segment for segment in progress.positions if segment not in ended]
     if not open_segments:
         return StreamCut(stream, progress.positions)
+    # 1 byte at least: the cut must move on.
     step = max(distance_bytes // len(open_segments), 1)
 
     async def one(segment: SegmentId) -> int:

@@ -141,6 +141,7 @@ class EventCursor:
         self.offset += used
         self._partial_bytes = len(data) - used
         if self._partial_bytes:
+            # A view, which holds the piece until the event is complete.
             self._partial = [memoryview(data)[used:]]
             self._missing = missing_bytes(data, used)
 
@@ -199,18 +200,22 @@ class BoundaryWalk:
         base = self._received_end - len(self._partial)
         self._received_end += len(piece)
         while True:
+            # `last` advances only when every byte before `_next` has come.
             if self._next <= self._received_end:
                 self.last = self._next
             if self.found:
                 return True
             at = self._next - base
+            # The header has not come.  Bytes of the event before it are skipped, not retained.
             if at + EVENT_HEADER_BYTES > len(data):
                 self._partial = data[at:] if at < len(data) else b""
                 return False
             count, length = run_of(data, at)
             if not count:
+                # Half an event: its header gives the length all the same.
                 (length,) = _HEADER.unpack_from(data, at)
             if not 0 <= length < 1 << 31:
                 raise Corrupt(f"no event begins at {self._next}")
             stride = EVENT_HEADER_BYTES + length
+            # Equal events at once, but not past the first boundary at or after the target.
             self._next += stride * max(min(count, -(-(self._target - self._next) // stride)), 1)

@@ -62,7 +62,9 @@ class ReadWindow:
         self.limit = limit
         self.read_bytes = read_bytes
         self.end: int | None = offset if limit is not None and offset >= limit else None
+        # In order, without gaps; an answered one stays until all before it are answered.
         self._outstanding: deque[ReadRequest] = deque()
+        # One, until a full reply shows that the reader is behind the tail.
         self._max_outstanding = 1
 
     def __repr__(self) -> str:
@@ -90,8 +92,10 @@ class ReadWindow:
 
     def answered(self, request: ReadRequest, data: Buffer, at_tail: bool, end_of_segment: bool) -> list[ReadRequest]:
         """A reply came; returns the requests for what it left out."""
+        # Dropped meanwhile by `ended` or `refused`.
         if request not in self._outstanding:
             return []
+        # More than was requested: the flags of the reply describe bytes past the request.
         if len(data) > request.length:
             data = memoryview(data)[: request.length]
             at_tail = end_of_segment = False
@@ -103,10 +107,12 @@ class ReadWindow:
             return []
         missing = request.length - len(data)
         request.length = len(data)
+        # `next_requests` continues after the last one.  An empty one leaves, and its offset is requested again.
         if not missing or request is self._outstanding[-1]:
             if not request.length:
                 self._outstanding.remove(request)
             return []
+        # The requests behind it are on their way: the gap goes between, and is handed out before them.
         gap = ReadRequest(stop, missing)
         self._outstanding.insert(self._outstanding.index(request) + 1, gap)
         if not request.length:
@@ -134,6 +140,7 @@ class ReadWindow:
     def restart(self) -> None:
         """The connection was lost: drop the first unanswered request and all after it."""
         answered: deque[ReadRequest] = deque()
+        # Answered requests behind the first gap are dropped, too: their bytes are requested again.
         for request in self._outstanding:
             if request.data is None:
                 break
@@ -208,6 +215,7 @@ class SegmentFetch:
     def start(self) -> None:
         """Begin to fetch."""
         if self._window.finished:
+            # An empty range: nothing is requested.
             self._notify(self)
         else:
             self._session.background.spawn(self._connect(), f"read {self.name}")
@@ -218,6 +226,7 @@ class SegmentFetch:
             return None
         piece = self._pieces.popleft()
         self._buffered_bytes -= len(piece)
+        # The buffer has space now: a request that was held back may go.
         self._request_more()
         return piece
 
@@ -245,8 +254,10 @@ class SegmentFetch:
                 try:
                     await self._backoff.wait(error)
                 except SaritError as last:
+                    # It sets `_closed`, which ends the loop.
                     self._fail(last)
             except asyncio.CancelledError:
+                # Closing the client cancels this task: the consumer must not wait for ever.
                 self._fail(Invalid("the client was closed"))
                 raise
             except Exception as error:  # of any kind: the reader would wait for ever
@@ -267,6 +278,7 @@ class SegmentFetch:
             try:
                 request_id = connection.expect(sink)
             except Unavailable as error:
+                # What is left of `requests` has no data: `restart` drops it.
                 self.on_lost(sink, error)
                 return
             sink.request_id = request_id
@@ -288,10 +300,12 @@ class SegmentFetch:
         elif not self._window.is_first(request):
             self._window.refused(request)  # requested in advance, beyond the end
         elif type(reply) is SegmentIsSealed:
+            # Sealed, and nothing from this offset on: the segment ends here.
             self._window.ended(request.offset)
         else:
             error = error_of(reply, self.name)
             if isinstance(error, Unavailable):
+                # As WrongHost: the connection lives, but this segment leaves it.
                 self.on_lost(sink, error)
             else:
                 self._fail(error)
@@ -307,6 +321,7 @@ class SegmentFetch:
         """The connection of a request was lost, or the segment moved: request again from the first missing byte."""
         if self._closed or self._connection is None or sink.connection is not self._connection:
             return
+        # All requests of this fetch were on that connection: no reply to them matters any more.
         for request_id in self._requests:
             self._connection.forget(request_id)
         self._requests.clear()

@@ -48,6 +48,7 @@ class Progress:
     @property
     def done(self) -> bool:
         """Whether everything up to the end was read."""
+        # `_finished` is a subset of `positions`: segments leave both together.
         return len(self._finished) == len(self.positions)
 
     def unfinished(self) -> list[SegmentId]:
@@ -62,6 +63,7 @@ class Progress:
         """A segment was read to its end and has these successors; returns the segments to begin now, at offset 0."""
         self._finished.add(segment)
         self._following[segment] = {s.segment: s.predecessors for s in successors}
+        # Collect the group that scaling ties to this segment.
         leaving = {segment}
         entering: dict[SegmentId, None] = {}
         open_ends = [segment]
@@ -70,9 +72,11 @@ class Progress:
                 entering[successor] = None
                 for predecessor in sorted(predecessors - leaving):
                     if predecessor not in self._finished:
+                        # Not yet: the last segment of the group to finish begins the successors.
                         return []
                     leaving.add(predecessor)
                     open_ends.append(predecessor)
+        # A sealed stream, or the limit of the reader: the segment stays in the position.
         if not entering:
             return []
         for old in leaving:

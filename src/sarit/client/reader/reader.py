@@ -62,7 +62,9 @@ class EventReader:
         self._opened = False
         self._skip_truncated = skip_truncated
         self._sources: dict[SegmentId, _Source] = {}
+        # Sources with something to handle; each at most once, by `queued`.
         self._ready: deque[_Source] = deque()
+        # The piece being handed out: its events, or the rest of its record batch, and its source.
         self._current: Events | None = None
         self._rest_batch: pa.RecordBatch | None = None
         self._source: _Source | None = None
@@ -102,9 +104,11 @@ class EventReader:
 
         Raises Invalid (`most` is below 1)."""
         check_most(most)
+        # No time-out is set up when events are at hand.
         found = self.waiting_events()
         if found is None:
             found = await within(timeout, self.next_events())
+        # The iterator advances: the next call hands out the rest.
         return [] if found is None else list(islice(found.left, most))
 
     async def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
@@ -129,6 +133,7 @@ class EventReader:
         if batch is None:
             return _empty(self._arrow_schema())
         if most is not None and batch.num_rows > most:
+            # Slices share the memory of the batch.
             self._rest_batch = batch.slice(most)
             return batch.slice(0, most)
         return batch
@@ -146,6 +151,7 @@ class EventReader:
         if self._source is not None:
             cursor = self._source.cursor
             if self._rest_batch is not None:
+                # Column 2 is the offset: where the first event not handed out begins.
                 positions[cursor.segment] = self._rest_batch.column(2)[0].as_py()
             else:
                 positions[cursor.segment] = cursor.offset if self._current is None else self._current.position()
@@ -166,6 +172,7 @@ class EventReader:
         self._session.unregister(self)
         for source in self._sources.values():
             source.fetch.close()
+        # A read that waits wakes, and raises Invalid.
         self._notify()
 
     def client_closed(self) -> None:
@@ -192,10 +199,12 @@ class EventReader:
             self._current = self._rest_batch_as_events()
             return self._current
         while True:
+            # The caller asks for more: what it has is consumed.
             self._finish_current()
             source = await self._next_source()
             if source is None:
                 return None
+            # Nothing is awaited between taking a piece and parsing it: a cancelled call loses no bytes.
             piece = source.fetch.take()
             if piece is not None:
                 self._current = _parsed(self, source.cursor.events, piece)
@@ -205,6 +214,7 @@ class EventReader:
 
     async def _parsed_table(self) -> pa.RecordBatch | None:
         schema = self._arrow_schema()  # before anything is taken: pyarrow may be missing
+        # Events that were parsed for another method go out first.
         if self._current is not None and (left := self._current.table(schema)) is not None:
             return left
         while True:
@@ -242,18 +252,21 @@ class EventReader:
         if source.fetch.exhausted:
             self._finish(source)
         else:
+            # To the end of the queue: segments take turns.
             self._enqueue(source)
 
     # -- which segments -----------------------------------------------------------------------
 
     def _open_segments(self, segments: list[SegmentId]) -> None:
         count = max(len(self._sources) + len(segments), 1)
+        # Each segment may buffer two reads, and all share READER_BUFFER_BYTES.  Open ones keep their size.
         read_bytes = min(max(READER_BUFFER_BYTES // (2 * count), MIN_SEGMENT_READ_BYTES), SEGMENT_READ_BYTES)
         for segment in segments:
             offset = self._progress.positions[segment]
             limit = self._progress.limit(segment)
             fetch = SegmentFetch(self._session, self.stream, segment, offset, limit, self._on_fetched, read_bytes)
             self._sources[segment] = _Source(fetch, EventCursor(segment, offset))
+            # Last: the fetch of an empty range notifies at once, and `_on_fetched` needs the source.
             fetch.start()
 
     def _on_fetched(self, fetch: SegmentFetch) -> None:
@@ -292,11 +305,13 @@ class EventReader:
                     raise self._failure
             if self._progress.done:
                 return None
+            # No await since `_ready` was found empty: no notification is missed.
             self._wake = self._session.loop.create_future()
             await self._wake
 
     def _finish(self, source: _Source) -> None:
         segment = source.cursor.segment
+        # Finished before: a source may still be queued when its last piece was consumed.
         if self._sources.pop(segment, None) is None:
             return
         if source.cursor.partial_bytes:
@@ -306,6 +321,7 @@ class EventReader:
         if self._progress.stops_at_limit(segment):
             self._progress.finished(segment)
         else:
+            # In the background: the other segments are read meanwhile.
             self._session.background.spawn(self._open_successors(segment), f"successors of {source.fetch.name}")
 
     async def _open_successors(self, segment: SegmentId) -> None:
@@ -325,11 +341,14 @@ class EventReader:
         if not isinstance(error, Truncated | NotFound):
             self._failure = error
         elif self._skip_truncated and isinstance(error, Truncated):
+            # Truncated, but not deleted: go on where the segment begins now.
             self._progress.positions[segment] = error.start_offset
             self._open_segments([segment])
         elif self._skip_truncated and self._progress.stops_at_limit(segment):
+            # Deleted, and the end of the reader lay in it: nothing of it is left to read.
             self._progress.finished(segment)
         elif self._skip_truncated:
+            # Deleted: go on as if it had been read to its end.
             self._session.background.spawn(self._open_successors(segment), f"successors of {name}")
         else:
             start = error.start_offset if isinstance(error, Truncated) else -1

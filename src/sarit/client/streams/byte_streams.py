@@ -61,9 +61,11 @@ class ByteWriter:
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Append `data`; the number of bytes taken, which is all.  Raises the writer's failure."""
         self.check()
+        # A copy, unless it is bytes already: the caller may reuse its buffer.
         view = memoryview(bytes(data))
         for start in range(0, len(view), WRITE_CHUNK_BYTES):
             piece = view[start : start + WRITE_CHUNK_BYTES]
+            # One event per chunk: the appender numbers events.
             chunk = Chunk(piece, len(piece), 1, plain=True)
             if self._driver is None:
                 self._early.append(chunk)
@@ -91,6 +93,7 @@ class ByteWriter:
             done: asyncio.Future[None] = self._session.loop.create_future()
             FlushBarrier(lambda: None if done.done() else done.set_result(None), [driver.appender])
             driver.dispatch(urgent=True)
+            # A failure does not end the barrier: `_change` wakes this, and `check` raises.
             while not done.done():
                 await asyncio.wait((done, self._change()), return_when=asyncio.FIRST_COMPLETED)
                 self.check()
@@ -160,6 +163,7 @@ class ByteWriter:
         if self._driver is None:
             self._begin()
             assert self._opening is not None
+            # By `shield`: several may wait for this one task, and a cancelled one must not cancel it.
             await asyncio.shield(self._opening)
             self.check()
         assert self._driver is not None
@@ -177,6 +181,7 @@ class ByteWriter:
             return
         if self._closed:
             return
+        # Nothing is awaited until `_early` is empty: no later write overtakes it.
         self._driver = AppenderDriver(self._session, self.stream, segment, self)
         for chunk in self._early:
             self._add(self._driver, chunk)
@@ -355,6 +360,7 @@ class ByteReader:
                 continue
             if fetch.exhausted:
                 return
+            # No await since `take`: no notification is missed.
             self._moved.clear()
             await self._moved.wait()
 

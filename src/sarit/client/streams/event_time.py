@@ -101,6 +101,7 @@ class TimeWindows:
         ranges = await self._ranges.of(position.positions)
         here = {segment: (ranges[segment], offset) for segment, offset in position.positions.items()}
         while True:
+            # Read on until a watermark lies ahead, or there are no more.
             self._pass(here)
             if self._pending or not await self._read_more():
                 break
@@ -127,6 +128,7 @@ class TimeWindows:
         # Old watermarks may be truncated: a reader that can read the stream has passed those that are skipped.
         async with EventReader(self._session, self._marks, bounds, skip_truncated=True) as reader:
             events = await reader.read_events(MAX_WATERMARKS_AHEAD)
+            # Perhaps before the tail: the next call goes on here.
             self._read_to = reader.position()
         self._pending.extend(map(watermarks.decode, events))
         return bool(events)

@@ -51,6 +51,7 @@ async def epochs(session: Session, stream: StreamName) -> list[Epoch]:
     found = [await epoch(session, stream, number)]
     while True:
         number += 1
+        # Only NotFound shows which epoch is the newest.
         try:
             found.append(await epoch(session, stream, number))
         except NotFound:
@@ -62,6 +63,7 @@ async def between(session: Session, start: StreamCut, end: StreamCut) -> list[Se
     request = pb.StreamCutRange(
         streamInfo=convert.stream_info(start.stream), to={s.packed: at for s, at in end.positions.items()}
     )
+    # `from` is a keyword of Python.
     getattr(request, "from").update({s.packed: at for s, at in start.positions.items()})
     reply = await _request(session, session.controller.stub.getSegmentsBetween, request)
     return sorted(SegmentId.unpack(found.segmentId) for found in reply.segments)
@@ -82,6 +84,7 @@ class Ranges:
         """The ranges of these segments; all others are forgotten.  Raises NotFound."""
         wanted = list(segments)
         known = {segment: self._known[segment] for segment in wanted if segment in self._known}
+        # An id holds the epoch that made the segment: one request per epoch.
         for number in sorted({segment.epoch for segment in wanted if segment not in known}):
             found = await epoch(self._session, self._stream, number)
             known |= {r.segment: KeyRange(r.low, r.high) for r in found.segments if r.segment in wanted}

@@ -72,6 +72,7 @@ async def scale(session: Session, stream: StreamName, plan: Plan) -> bool:
         return False
     controller = session.controller
     now_ms = session.env.clock.wall_ms()
+    # Not repeated by itself: after a lost answer the scale may be under way.
     epoch = await controller.start_scale(stream, sealed, [(keys.low, keys.high) for keys in ranges], now_ms)
     delay, waited = FIRST_SCALE_POLL_SECONDS, 0.0
     while not await session.with_retry(lambda: controller.scaled(stream, epoch)):

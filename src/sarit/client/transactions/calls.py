@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sarit.client.core.controller import ControllerClient
     from sarit.core.names import StreamName
 
+# The least int64: a commit without a time.
 NO_TIMESTAMP: Final = -(1 << 63)
 
 _Ping = pb.PingTxnStatus
@@ -44,6 +45,7 @@ class TransactionCalls:
 
     async def parts(self, transaction: int) -> list[SegmentRange]:
         """The segments a transaction has parts beside: those of its epoch.  Raises NotFound."""
+        # The upper 32 bits of an id are the epoch in which it was begun.
         request = pb.GetEpochSegmentsRequest(streamInfo=convert.stream_info(self._stream), epoch=transaction >> 96)
         try:
             reply = await self._controller.call(self._controller.stub.getEpochSegments, request)

@@ -56,6 +56,7 @@ class TransactionOutcomes:
                 try:
                     status = await self._calls.status(number)
                 except Unavailable:
+                    # As if it had not ended yet: the pause doubles, and the caller's time-out ends the wait.
                     status = TransactionStatus.COMMITTING
                 except SaritError as error:
                     self._waiting.pop(future, None)
@@ -74,6 +75,7 @@ class TransactionOutcomes:
                     future.set_result(status)
         finally:
             self._polling = None
+            # Callers are left only when this task was cancelled or has failed.
             for future in self._waiting:
                 if not future.done():
                     future.set_exception(Unavailable("the client was closed before a transaction had ended"))

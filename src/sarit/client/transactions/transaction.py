@@ -96,12 +96,14 @@ class TransactionalWriter:
     async def begin(self) -> Transaction:
         """A new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
         calls = self._calls
+        # A lost answer leaves an empty transaction behind, which its lease aborts.
         number, parts = await self._session.with_retry(lambda: calls.create(self._lease_ms))
         return self._opened(number, parts)
 
     async def take_up(self, transaction: UUID | str) -> Transaction:
         """Resume an open transaction that was begun elsewhere.  Raises NotFound, Conflict (it has ended)."""
         number = transaction_number(transaction)
+        # First: `parts` answers from the epoch alone, also for a transaction that has ended.
         status = await self.status(transaction)
         if status is TransactionStatus.UNKNOWN:
             raise NotFound(f"stream {self.stream} has no transaction {number:032x}")
@@ -158,12 +160,14 @@ class TransactionalWriter:
         return [(UUID(int=number), status) for number, status in found]
 
     async def _ended(self, number: int, reported: TransactionStatus, wanted: TransactionStatus) -> None:
+        # Not reported: another controller, or a decision that takes longer than the call.  Then it is polled.
         status = reported if reported is wanted else await self._outcomes.of(number)
         if status is not wanted:
             raise Conflict(f"transaction {number:032x} is {status.name.lower()}", actual=status)
 
     async def _renew(self, transaction: Transaction) -> None:
         """Renew the lease of a transaction until it ends."""
+        # Several pings per lease: one that fails leaves time for more.
         pause = self._lease_ms / 1000 / LEASE_RENEWALS
         while True:
             await asyncio.sleep(pause)
@@ -230,11 +234,14 @@ class Transaction:
         if self._state != COMMITTED:
             self._check_open()
             await self.events.flush()
+            # Flushed: only the decision is missing.  A second `commit` after Unavailable requests it again, no more.
             self._state = COMMITTED
+            # Later writes raise: they would not be part of it.
             self.events.abandon()
         try:
             await self._writer.commit(self.id, time=time, wait=wait)
         except (Conflict, NotFound):
+            # Final.  After Unavailable it stays COMMITTED: the outcome is unknown.
             self._state = ABORTED
             raise
         finally:
@@ -247,6 +254,7 @@ class Transaction:
         if self._state == COMMITTED:
             raise Conflict(f"transaction {self.id} was committed")
         self._state = ABORTED
+        # Before the request: if that fails, the lease runs out, and the controller aborts.
         self.release()
         try:
             await self._writer.abort(self.id, wait=wait)
@@ -260,6 +268,7 @@ class Transaction:
     def lost(self, error: Conflict) -> None:
         """It ended elsewhere: every further call raises `error`."""
         if self._state == OPEN:
+            # The pinger itself calls this, and ends.
             self.pinger = None
             self.events.fail(error)
 

@@ -96,6 +96,8 @@ class AppenderDriver:
         """`name`: what to append to instead of the segment itself, served where the segment is."""
         self.name = stream
         self.segment = segment
+        # 16 random bytes: the writer id.  No other appender has it, so no other changes the number that the store
+        # retains.
         self.appender = SegmentAppender(name or stream.segment(segment), session.env.random.bytes(16))
         self.events: list[bytes] = []
         self.keys: list[str | None] = []
@@ -103,7 +105,9 @@ class AppenderDriver:
         self._owner = owner
         self._connection: Connection | None = None
         self._backoff = session.backoff()
+        # True while a task connects or appends a large event: `dispatch` starts no second one.
         self._started = False
+        # For ever: a task that is still connecting then sends no SetupAppend.
         self._released = False
 
     def __repr__(self) -> str:
@@ -111,6 +115,7 @@ class AppenderDriver:
 
     def take(self) -> list[Chunk]:
         """Everything not acknowledged, in order, when the segment is sealed."""
+        # The sums first: `take_unacknowledged` sets both counts of the appender to 0.
         self._owner.unacked_bytes -= self.appender.unacked_bytes
         self._owner.blocks_in_flight -= self.appender.blocks_in_flight
         return self.appender.take_unacknowledged()
@@ -125,15 +130,18 @@ class AppenderDriver:
         """Send what is due; see `SegmentAppender.blocks`."""
         appender = self.appender
         if self._connection is None:
+            # Connect only when there is something to send.
             if not self._started and appender.unacked_bytes and appender.state != SEALED and not self._released:
                 self._start()
             return
+        # By difference: `blocks` makes any number of them, and the owner's sum must follow.
         before = appender.blocks_in_flight
         parts = appender.blocks(urgent, only)
         if parts:
             self._connection.send(parts)
             self._owner.blocks_in_flight += appender.blocks_in_flight - before
         elif not before and not self._started and appender.large_due() is not None:
+            # It waited until nothing was in flight.  After its merge the appender is set up again before it goes on.
             self._started = True
             self._session.background.spawn(self._large(), f"large event to {appender.segment}")
 
@@ -144,6 +152,7 @@ class AppenderDriver:
 
     def _leave(self) -> None:
         if self._connection is not None:
+            # Late replies find no sink: the router drops them.
             self._connection.forget(self.appender.request_id)
             self._connection = None
 
@@ -157,10 +166,12 @@ class AppenderDriver:
         try:
             while True:
                 try:
+                    # It returns when SetupAppend is sent; `on_reply` takes the answer.
                     await self._attach_once()
                     return
                 except Unavailable as error:
                     log.info("%s: %s", self.appender.segment, error)
+                    # The store may be down, or the segment elsewhere: the next attempt asks the controller.
                     self._session.forget_endpoint(self.name, self.segment)
                     await self._back_off(error)
         except Exception as error:  # any error: otherwise the writer would not be notified
@@ -170,12 +181,15 @@ class AppenderDriver:
         endpoint = await self._session.endpoint(self.name, self.segment)
         self.appender.token = await self._session.controller.token(self.name)
         connection = await self._session.connections.to(endpoint, APPENDS)
+        # Each await above lets `release` in.
         if self._released:
             return
         sink = _ReplySink(self, connection)
+        # Raises Unavailable when the connection has ended meanwhile: before the driver takes it as its own.
         request_id = connection.expect(sink)
         self._connection = connection
         self._started = False
+        # No await since `expect`: the loss of the connection cannot be reported in between.
         connection.send([self.appender.connecting(request_id)])
 
     async def _back_off(self, error: SaritError) -> None:
@@ -192,9 +206,12 @@ class AppenderDriver:
     def _reconnect(self, error: SaritError) -> None:
         """The connection is lost: find a new one, at once if there is something to send."""
         self._leave()
+        # Blocks in flight become unsent again: the owner's sum loses them.
         before = self.appender.blocks_in_flight
         self.appender.disconnected()
         self._owner.blocks_in_flight -= before
+        # `_started`: the large event under way gets the error, too, and reconnects after it.
+        # With nothing to send, the next `dispatch` connects.
         if self.appender.state == SEALED or self._started or self._released or not self.appender.unacked_bytes:
             return
         self._started = True
@@ -210,11 +227,13 @@ class AppenderDriver:
 
     async def _large(self) -> None:
         """Append the next large event, then set the appender up again."""
+        # The task starts a turn after `dispatch`: the connection may be gone by now.
         block = self.appender.large_due()
         connection = self._connection
         error: SaritError = Unavailable("the connection of the appender was closed")
         if block is not None and connection is not None:
             try:
+                # Until it returns, `blocks` sends nothing behind the event.
                 await _append_large(self._session, connection, self.appender, block)
                 self._owner.unacked_bytes -= block.length
                 self.appender.large_done()
@@ -222,6 +241,7 @@ class AppenderDriver:
             except Unavailable as problem:
                 error = problem
             except (Sealed, NotFound) as problem:
+                # The event stays in the appender: the owner places it elsewhere with the rest.
                 self._leave()
                 self.appender.seal()
                 self._owner.sealed(self, problem)
@@ -229,6 +249,7 @@ class AppenderDriver:
             except Exception as problem:
                 self._owner.failed(problem)
                 return
+        # Also after a success: the next SetupAppend confirms the number.
         self._started = False
         self._reconnect(error)
         self._owner.progressed(self)
@@ -237,11 +258,13 @@ class AppenderDriver:
 
     def on_reply(self, command: Any, connection: Connection) -> bool:
         """Pass a reply to the appender; True when the appender leaves this connection."""
+        # Of an earlier connection: its blocks were taken back, and their fate comes with AppendSetup.
         if connection is not self._connection:
             return True
         appender = self.appender
         kind = type(command)
         if kind is DataAppended or kind is AppendSetup:
+            # By difference: one acknowledgement covers any number of blocks.
             before, held = appender.blocks_in_flight, appender.unacked_bytes
             try:
                 if kind is DataAppended:
@@ -258,6 +281,8 @@ class AppenderDriver:
             return False
         error = error_of(command, appender.segment)
         if kind is SegmentIsSealed or kind is NoSuchSegment:
+            # NoSuchSegment, too: a sealed segment may be deleted before this writer learns of the seal.
+            # No `forget` here: True makes the router drop the sink.
             self._connection = None
             if appender.state in (SETTING_UP, OPEN):
                 appender.seal()
@@ -265,6 +290,8 @@ class AppenderDriver:
             return True
         if kind is WrongHost or kind is InvalidEventNumber or isinstance(error, Unavailable):
             if kind is InvalidEventNumber:
+                # The store closes the connection with this reply.  All its appenders reconnect now, not when the end
+                # arrives.
                 connection.abort(f"{connection.name}: {error}")
             self._session.forget_endpoint(self.name, self.segment)
             self._reconnect(error)
@@ -297,13 +324,16 @@ class _ReplySink:
 async def _append_large(session: Session, connection: Connection, appender: SegmentAppender, block: Block) -> None:
     """Append the event of `block` to the segment of `appender`.  After Unavailable the next SetupAppend says
     whether it is stored."""
+    # A writer id of its own: that of the appender changes its number only by the merge.
     writer = session.env.random.bytes(16)
     created = await connection.ask(lambda i: CreateTransientSegment(i, writer, appender.segment, appender.token))
     name = expect(created, SegmentCreated, appender.segment).segment
+    # The store takes blocks only from a writer that is set up.
     setup = await connection.ask(lambda i: SetupAppend(i, writer, name, appender.token))
     if expect(setup, AppendSetup, name).last_event_number != NULL_ATTRIBUTE_VALUE:
         raise Unavailable(f"{name}: a new segment has a writer already")
     await _fill(connection, writer, name, memoryview(block.chunks[0].data).cast("B"))
+    # From the number before this event to its own, on condition.  If the reply is lost, SetupAppend reports it.
     update = AttributeUpdate(appender.writer_id, _REPLACE_IF_EQUALS, block.number, appender.stored_number())
     merged = await connection.ask(lambda i: MergeSegments(i, appender.segment, name, appender.token, (update,)))
     expect(merged, SegmentsMerged, appender.segment)
@@ -319,10 +349,12 @@ async def _fill(connection: Connection, writer: bytes, name: str, data: memoryvi
             pending.append((request_id, reply))
             piece = data[offset : offset + LARGE_EVENT_PIECE_BYTES]
             connection.send(encode_parts(ConditionalBlockEnd(writer, number, offset, piece, request_id)))
+        # One reply per piece.  A lost connection fails all of them.
         answers: list[Any] = await asyncio.gather(*(reply.answer for _, reply in pending))
         for answer in answers:
             expect(answer, DataAppended, name)
     finally:
+        # Also after a cancellation: no sink stays behind.
         for request_id, reply in pending:
             connection.forget(request_id)
             reply.answer.cancel()

@@ -53,7 +53,9 @@ class Bulk:
         else:
             if isinstance(events, str | bytes | bytearray | memoryview):
                 raise Invalid("write_many takes a list or an Arrow array of events; `write` takes a single one")
+            # A copy: the caller may change its list before the dispatch.
             listed = list(events)
+            # One pass in C: the loop runs only when something is not bytes.
             if set(map(type, listed)) - {bytes}:
                 listed = [as_event(event) for event in listed]
             if keys is not None:
@@ -71,6 +73,7 @@ class Bulk:
         if not self.arrow:
             partitioner.place(self.events, self.keys)
             return
+        # No key decides anything: the keys only travel along, in case the segment is sealed.
         if partitioner.key_ranges.only is not None or self.keys is None:
             partitioner.add_all(chunks_of_arrow(self.events, self.keys))
             return
@@ -81,6 +84,7 @@ class Bulk:
         import numpy as np
         import pyarrow as pa
 
+        # 1. Each different key -> a number of its appender.
         encoded = self.keys.dictionary_encode()
         of_key = partitioner.key_ranges.of_key
         appenders: dict[AppenderDriver, int] = {}
@@ -91,8 +95,10 @@ class Bulk:
         appender_of_null = (
             appenders.setdefault(partitioner.sticky_driver(), len(appenders)) if encoded.null_count else 0
         )
+        # 2. Each event -> that number; an event without a key has the entry after the last.
         indices = encoded.indices.fill_null(len(appender_of_entry)).to_numpy(zero_copy_only=False)
         appender_of = np.array([*appender_of_entry, appender_of_null], np.int64)[indices]
+        # 3. One filter per appender.  It preserves the order, and with it the order of each key.
         for driver, number in appenders.items():
             mask = pa.array(appender_of == number)
             for chunk in chunks_of_arrow(self.events.filter(mask), self.keys.filter(mask)):

@@ -52,6 +52,7 @@ class _AppenderOfKey(dict[str, L]):
         self._key_ranges = key_ranges
 
     def __missing__(self, key: str) -> L:
+        # A hash costs 0.5 to 1 µs (docs/decisions/0401).  Cleared as a whole: an order of use would cost each event.
         if len(self) >= MAX_CACHED_KEYS:
             self.clear()
         appender = self[key] = self._key_ranges.at(hash_key(key))
@@ -72,6 +73,7 @@ class KeyRanges(Generic[L]):
     def _set(self, ranges: list[tuple[float, float, L]]) -> None:
         end = 0.0
         for low, high, _ in ranges:
+            # Compared exactly: neighbours share the double that the controller assigned.
             if low != end:
                 raise Corrupt(f"the stream's segments leave a hole in the key space at {end}")
             end = high
@@ -87,11 +89,13 @@ class KeyRanges(Generic[L]):
                 joined.append((low, high, appender))
         self._ranges = joined
         self._highs = [high for _, high, _ in joined]
+        # A new cache: the old one may name an appender that was replaced.
         self.of_key: dict[str, L] = _AppenderOfKey(self)
         self.only: L | None = joined[0][2] if len(joined) == 1 else None
 
     def at(self, position: float) -> L:
         """The appender that takes `position` of the key space."""
+        # The first upper bound at or above it: a bound belongs to the range below.
         return self._ranges[bisect_left(self._highs, position)][2]
 
     def replace(self, old: L, successors: Sequence[tuple[float, float, L]]) -> None:
@@ -99,9 +103,11 @@ class KeyRanges(Generic[L]):
         ranges = []
         for low, high, appender in self._ranges:
             if appender is not old:
+                # Stays, even where a successor covers it (a merge): its appender may hold events of those keys.
                 ranges.append((low, high, appender))
                 continue
             for start, end, successor in successors:
+                # Cut to the old range: the rest of a merged successor belongs to appenders not known to be sealed.
                 if max(low, start) < min(high, end):
                     ranges.append((max(low, start), min(high, end), successor))
         self._set(sorted(ranges, key=lambda found: found[0]))
@@ -128,6 +134,7 @@ class Partitioner:
         self._drivers: dict[SegmentId, AppenderDriver] = {}
         self._ranges: dict[SegmentId, KeyRange] = {}
         self._written: dict[SegmentId, KeyRange] = {}
+        # Dicts as ordered sets: a simulation must repeat the order.
         self._dispatch_pending: dict[AppenderDriver, None] = {}
         self._since_barrier: dict[AppenderDriver, None] = {}
         self._sticky: AppenderDriver | None = None  # gets the events without keys, until the next is drawn
@@ -177,6 +184,7 @@ class Partitioner:
     def _driver(self, found: SegmentRange | Successor) -> AppenderDriver:
         segment = found.segment
         driver = self._drivers.get(segment)
+        # A merge names its segment as successor of several: the driver exists the second time.
         if driver is None:
             self._ranges[segment] = KeyRange(found.low, found.high)
             driver = self._drivers[segment] = AppenderDriver(
@@ -220,7 +228,9 @@ class Partitioner:
             self.add_all(chunks_of(events, keys))
             return
         of_key = self.key_ranges.of_key
+        # `events` and `keys` of all drivers are empty between two calls.
         chosen: dict[AppenderDriver, None] = {}
+        # One appender for all events without keys in this batch.
         loose = self.sticky_driver() if None in keys else None
         for key, event in zip(keys, events, strict=True):
             driver = loose if key is None else of_key[key]
@@ -229,6 +239,7 @@ class Partitioner:
             driver.keys.append(key)
             chosen[driver] = None
         for driver in chosen:
+            # The chunk retains the list of keys: hence a copy.  Events are copied by the framing.
             for chunk in chunks_of(driver.events, driver.keys[:]):
                 self.add(driver, chunk)
             driver.events.clear()
@@ -237,6 +248,8 @@ class Partitioner:
     def partition(self, batch: list[Any]) -> None:
         """Give a writer's intake (events, keys before their events, bulks) to the appenders."""
         if type(batch[0]) is bytes:
+            # Optimistic: the framing of plain events checks the types (docs/decisions/0401).  It raises before any is
+            # added.
             try:
                 chunks = chunks_of(batch)
             except TypeError:  # framing takes bytes alone: there is a key or a bulk among them
@@ -246,6 +259,7 @@ class Partitioner:
                 return
         kinds = set(map(type, batch))
         if kinds == {str, bytes}:
+            # Keys and events alternate, unless an event has no key: then one of the slices is mixed.
             keys, events = batch[::2], batch[1::2]
             if set(map(type, keys)) == {str} and set(map(type, events)) == {bytes}:
                 self.place(events, keys)
@@ -265,6 +279,7 @@ class Partitioner:
             elif kind is str:
                 key = item
             else:
+                # A bulk: first what was written before it, for the order of each key.
                 self.place(events, keys)
                 events, keys = [], []
                 item.place(self)
@@ -287,6 +302,7 @@ class Partitioner:
         if not self.opened:
             return False
         only = self.key_ranges.only
+        # The intake is not placed yet: count it as if the only appender had it.
         if more and only is not None:
             return only.due(True, more)
         pending = self._dispatch_pending
@@ -296,6 +312,7 @@ class Partitioner:
         """Let the appenders with new chunks send; `urgent`: all appenders, without batching."""
         pending = self._dispatch_pending
         if urgent:
+            # Appenders without new chunks may hold some back to batch them.
             pending.update(dict.fromkeys(self._drivers.values()))
         if pending:
             self._dispatch_pending = {}
@@ -317,6 +334,8 @@ class Partitioner:
 
     def sealed(self, driver: AppenderDriver, error: SaritError) -> None:
         """A segment is sealed."""
+        # The driver keeps its range until the successors are known: newer events of its keys queue behind the older
+        # ones.
         log.info("%s: placing %d bytes elsewhere", error, driver.appender.unacked_bytes)
         self._session.background.spawn(self._move_on(driver), f"successors of {driver.appender.segment}")
 
@@ -328,9 +347,11 @@ class Partitioner:
 
     def _hand_over(self, old: AppenderDriver, successors: Sequence[Successor]) -> None:
         """Replace an appender by its `successors`, which get all that it holds.  Raises Corrupt."""
+        # Nothing is awaited here: no event is placed between the new ranges and the last old chunk.
         for successor in successors:
             self._session.assume_endpoint(self.target.stream, successor.segment, old.segment)
         targets = [(s.low, s.high, self._driver(s)) for s in successors]
+        # The ranges first: `_replace` places by them.
         self.key_ranges.replace(old, targets)
         if self._drivers.get(old.segment) is old:
             self._note_written(old)
@@ -339,6 +360,7 @@ class Partitioner:
             self._sticky = None
         self._dispatch_pending.pop(old, None)
         self._since_barrier.pop(old, None)  # what it holds is given to its successors
+        # Before `take`, which clears them.  A barrier may have several entries here, from earlier hand-overs.
         barriers = Counter(barrier for _, barrier in old.appender.barriers)
         for chunk in old.take():
             self._replace(chunk, targets[0][2] if len(targets) == 1 else None)
@@ -357,6 +379,8 @@ class Partitioner:
         keys: Any = chunk.keys
         keys = keys.to_pylist() if hasattr(keys, "to_pylist") else keys
         if chunk.large:
+            # A single event, too long for an append: it stays as it is.
             self.add(self.key_ranges.of_key[keys[0]] if keys[0] is not None else self.sticky_driver(), chunk)
         else:
+            # Framed again: the successors may divide it.
             self.place(split_events(chunk.data), keys)

@@ -103,6 +103,7 @@ class FlushBarrier:
         for appender in appenders:
             if appender.unacked_bytes:
                 self._waiting += 1
+                # A count of events, not a number: pending chunks have no numbers yet.
                 appender.barriers.append((appender.accepted_events, self))
         self.end_wait()
 
@@ -169,6 +170,7 @@ class SegmentAppender:
         self.acked_number = 0
         self.forgotten = False
         self.barriers: deque[tuple[int, FlushBarrier]] = deque()
+        # Pending chunks -> numbered blocks not sent -> blocks in flight; a lost connection moves the last ones back.
         self._numbered = 0
         self._pending: deque[Chunk] = deque()
         self._pending_bytes = 0
@@ -225,6 +227,7 @@ class SegmentAppender:
     def opened_at(self, last: int) -> None:
         """AppendSetup came: `last` is the last number stored.  Raises Corrupt."""
         self._step(SET_UP)
+        # The store cannot have what was never numbered.
         if last > self._numbered:
             raise Corrupt(f"{self.segment}: the store has event {last}, {self._numbered} were sent")
         if last < 0:
@@ -235,8 +238,10 @@ class SegmentAppender:
             )
         else:
             self.acked(last)
+        # Stored, but the acknowledgement was lost with the connection.
         while self._unsent and self._unsent[0].number <= self.acked_number:
             self._drop(self._unsent.popleft())
+        # Blocks are atomic on the store: the next one must begin right after `last`.
         head = self._unsent[0] if self._unsent else None
         if head and head.number - head.events < last:
             raise Corrupt(f"{self.segment}: the store has half a block: {last} of {head.number}")
@@ -244,6 +249,7 @@ class SegmentAppender:
     def disconnected(self) -> None:
         """The connection is gone: what was sent is sent again, unless `opened_at` says otherwise."""
         self._step(DISCONNECT)
+        # In front of what was not sent: the numbers stay in order.
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
         self.bytes_in_flight = self.blocks_in_flight = 0
@@ -258,16 +264,19 @@ class SegmentAppender:
         parts: list[Buffer] = []
         if self.state != OPEN:
             return parts
+        # 8 MiB to one segment; the last block may exceed it.
         while self.bytes_in_flight < APPENDER_WINDOW_BYTES:
             if not self._unsent and not self._number_next(urgent, only):
                 break
             block = self._unsent[0]
+            # Everything behind it waits: it is appended by a merge (`large_due`), not as a block.
             if block.large:
                 break
             self._unsent.popleft()
             self._sent.append(block)
             self.blocks_in_flight += 1
             self.bytes_in_flight += block.length
+            # One AppendBlockEnd per block; the chunks go out as they are.
             prefix, suffix = append_block_end_header(
                 self.writer_id, block.length, block.events, block.number, self.request_id
             )
@@ -278,6 +287,7 @@ class SegmentAppender:
 
     def _good_block_bytes(self) -> int:
         """The target size of a block, in bytes, given what is in flight."""
+        # A quarter of what is in flight, 32 KiB to 1 MiB.
         return min(max(self.bytes_in_flight >> 2, SMALL_BLOCK_BYTES), WRITE_CHUNK_BYTES)
 
     def due(self, urgent: bool, only: bool, more: int = 0) -> bool:
@@ -286,8 +296,11 @@ class SegmentAppender:
         if not waiting:
             return False
         sent = self.blocks_in_flight
+        # With nothing in flight no acknowledgement would come to send it later.
         if urgent or not sent:
             return True
+        # `only`: the second block waits to be as large as the first, 32 KiB at most.
+        # At 50 MB/s that makes 750 syncs a second instead of 1,500 (docs/decisions/0401).
         if sent < EAGER_BLOCKS and (not only or waiting >= min(self.bytes_in_flight, SMALL_BLOCK_BYTES)):
             return True
         return waiting >= SMALL_BLOCK_BYTES and waiting >= self._good_block_bytes()
@@ -296,9 +309,11 @@ class SegmentAppender:
         """Make the next pending chunks into a block, if it is time."""
         if not self.due(urgent, only):
             return False
+        # A block is never divided or joined later: sent again, it has the same events and numbers.
         chunks = [self._pending.popleft()]
         length = chunks[0].length
         events = chunks[0].events
+        # A large event is a block by itself.
         if not chunks[0].large:
             while self._pending:
                 chunk = self._pending[0]
@@ -316,6 +331,7 @@ class SegmentAppender:
 
     def acked(self, number: int) -> None:
         """Everything up to `number` is durable.  Raises Corrupt when that cannot be."""
+        # A deleted segment stores no block: this one lives, though it had reported no event of this writer.
         if self.forgotten and number > self.acked_number:
             raise Corrupt(f"{self.segment}: the store lost events up to {self.acked_number} that it had acknowledged")
         sent = self._sent
@@ -324,12 +340,14 @@ class SegmentAppender:
             self.blocks_in_flight -= 1
             self.bytes_in_flight -= block.length
             self._drop(block)
+        # A repeated or older acknowledgement changes nothing.
         self.acked_number = max(self.acked_number, number)
 
     def _drop(self, block: Block) -> None:
         self.unacked_bytes -= block.length
         self.acked_events += block.events
         barriers = self.barriers
+        # They are in the order of their counts.
         while barriers and barriers[0][0] <= self.acked_events:
             barriers.popleft()[1].end_wait()
 
@@ -343,12 +361,14 @@ class SegmentAppender:
 
     def stored_number(self) -> int:
         """The number that the store has for this writer when nothing is in flight."""
+        # Before the first event the store has no number for this writer.
         return self.acked_number or NULL_ATTRIBUTE_VALUE
 
     def large_done(self) -> None:
         """The event of `large_due` was merged; the appender must be set up again before it goes on."""
         self._step(MERGE_LARGE)
         block = self._unsent.popleft()
+        # The merge has set this number on the store.
         self.acked_number = block.number
         self._drop(block)
 
@@ -361,6 +381,7 @@ class SegmentAppender:
     def take_unacknowledged(self) -> list[Chunk]:
         """Everything not acknowledged, in order, to be placed on the successors; barriers are dropped with it."""
         self._step(SEAL)
+        # In flight, numbered, pending: the order in which they were written.
         chunks = [chunk for block in (*self._sent, *self._unsent) for chunk in block.chunks]
         chunks.extend(self._pending)
         self._sent.clear()
@@ -368,5 +389,6 @@ class SegmentAppender:
         self._pending.clear()
         self.barriers.clear()
         self.blocks_in_flight = self.bytes_in_flight = self._pending_bytes = self.unacked_bytes = 0
+        # The successors count these events as theirs.
         self.accepted_events = self.acked_events
         return chunks

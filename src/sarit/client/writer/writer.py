@@ -94,8 +94,11 @@ class EventWriter:
         self._partitioner = Partitioner(session, target or StreamTarget(session, stream), self._progressed, self.fail)
         self.buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
+        # Bound once: `write` calls it for each event with a key.
         self._put_both = self._intake.extend
+        # Counts down to the next dispatch: 64 to 512 KiB of intake (docs/decisions/0401).
         self._intake_free_bytes = self._intake_limit_bytes = max(MIN_INTAKE_BYTES, min(buffer_bytes, MAX_INTAKE_BYTES))
+        # True: the next write schedules a dispatch.  False: one is due, or an acknowledgement or the opening brings it.
         self._idle = True
         self._closed = False
         self.failure: BaseException | None = None  # the failure, which every later call raises
@@ -126,6 +129,7 @@ class EventWriter:
         if key is None:
             self._intake.append(event)  # written like this, the interpreter does it without a call
         elif key.__class__ is str:
+            # In one call: a dispatch on the thread of the loop cannot come between key and event.
             self._put_both((key, event))
         else:
             self._put_both((as_key(key), event))
@@ -141,6 +145,7 @@ class EventWriter:
         bulk = Bulk.of(events, keys)
         if not bulk.count:
             return
+        # One entry for the whole batch: `Bulk.place` divides it at the dispatch.
         self._intake.append(bulk)
         self._intake_free_bytes -= bulk.length
         if self._intake_free_bytes < 0 or self._idle:
@@ -148,6 +153,7 @@ class EventWriter:
 
     def _intake_changed(self) -> None:
         """The intake needs a dispatch.  Raises the writer's failure, Invalid when it is closed."""
+        # `fail` and `_release` set `_idle`, so that the next write comes here: `write` itself checks nothing.
         if self.failure is not None:
             self._intake.clear()
             raise self.failure.with_traceback(None)
@@ -186,6 +192,7 @@ class EventWriter:
         self.dispatch_soon()
 
     def _dispatch_full(self) -> None:
+        # The next `drain` lets the loop run once, even if it need not wait: else no reply would be read.
         self._yield = True
         self._dispatch()
 
@@ -200,6 +207,7 @@ class EventWriter:
         if self.failure is not None:
             raise self.failure.with_traceback(None)
         while self.pending_bytes() > self.buffer_bytes:
+            # What is in the intake must be sent: otherwise no acknowledgement would end the wait.
             self._dispatch()
             if self._drained is None or self._drained.done():
                 self._drained = self._session.loop.create_future()
@@ -240,12 +248,14 @@ class EventWriter:
         else:
             self._take_intake()
             place(partial(self._complete_barriers, [future]))
+        # If nothing can be sent now, an acknowledgement or the opening dispatches: no turn of the loop per barrier.
         if not self._dispatch_due and partitioner.due(self._intake_limit_bytes - self._intake_free_bytes):
             self.dispatch_soon()
         return future
 
     async def flush(self) -> None:
         """Wait until everything written so far is durable.  Raises the writer's failure."""
+        # The barrier first: the dispatch sends what is before it.  Urgent, since somebody waits.
         durable = self.flush_barrier()
         self._dispatch(urgent=True)
         await durable
@@ -263,6 +273,7 @@ class EventWriter:
 
         Readers get it as watermarks (`streams/event_time.py`).  Raises the writer's failure, Invalid when `time`
         goes back."""
+        # Flushed first: the ends of the segments, requested next, must lie behind all that is written.
         await self.flush()
         positions = await times.written_up_to(self._session, self.stream, self._partitioner.written_segments())
         await times.note_time(self._session, self.stream, self.name, time, positions)
@@ -277,6 +288,7 @@ class EventWriter:
         finally:
             self.abandon()
         if self._noted:
+            # Watermarks wait for a writer that has noted a time, until it leaves.
             await times.forget_writer(self._session, self.stream, self.name)
 
     def abandon(self) -> None:
@@ -286,6 +298,7 @@ class EventWriter:
         if self._closed:
             return
         if self.pending_bytes():
+            # It fails the barriers: nobody acknowledges them any more.
             self.fail(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
         self._closed = True
         self._release()
@@ -294,6 +307,7 @@ class EventWriter:
         """The client ends before the writer: `close` raises Invalid if anything may be lost."""
         if self.pending_bytes():
             self.fail(Invalid(f"the client was closed before the writer of {self.stream}: some events may be unstored"))
+            # `_closed` stays False: a later `close` must raise the failure, not return.
             self._release()
         else:
             self.abandon()
@@ -304,6 +318,7 @@ class EventWriter:
         if self._opening is not None:
             self._opening.cancel()
         self._partitioner.release()
+        # Whoever waits in `drain` evaluates again.
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         if self._on_dispatched is not None:
@@ -322,6 +337,7 @@ class EventWriter:
 
     def _dispatch(self, urgent: bool = False) -> None:
         """Empty the intake into the appenders and let them send; `urgent`: without batching."""
+        # If one is scheduled as well, it does nothing (`_dispatch_if_due`).
         self._dispatch_due = False
         if self._closed or self.failure is not None:
             return
@@ -333,6 +349,7 @@ class EventWriter:
             self.fail(error)
             raise
         if partitioner.opened and partitioner.blocks_in_flight < EAGER_BLOCKS:
+            # `_idle` first, then the intake: a write of another thread in between sees the one, or is seen here.
             self._idle = True
             if self._intake:
                 self._idle = False
@@ -350,16 +367,19 @@ class EventWriter:
         intake = self._intake
         count = len(intake)
         if count:
+            # Another thread may append meanwhile: what comes after `count` stays for the next dispatch.
             batch = intake[:count]
             del intake[:count]
             try:
                 self._partitioner.partition(batch)
                 if self._intake_barriers:
+                    # After the batch: everything before these barriers is placed now.
                     barriers, self._intake_barriers = self._intake_barriers, []
                     self._partitioner.place_barrier(partial(self._complete_barriers, barriers))
             except Exception as error:  # part of it is lost: no later flush may report it as stored
                 self.fail(error)
                 raise
+        # Off by what another thread writes at this moment: the bound of `drain` is off by a few events.
         self._intake_free_bytes = self._intake_limit_bytes
 
     async def _open(self) -> None:
@@ -383,6 +403,7 @@ class EventWriter:
         for future in waiting:
             if future is not None and not future.done():
                 future.set_exception(error)
+                # Retrieved: asyncio logs an exception that nobody retrieves, and nobody may be waiting.
                 future.exception()
         if self._on_dispatched is not None:
             self._on_dispatched()
@@ -391,5 +412,6 @@ class EventWriter:
         """Everything before these barriers is durable."""
         for future in futures:
             self._barriers.pop(future, None)
+            # The caller may have cancelled it.
             if not future.done():
                 future.set_result(None)
