@@ -55,6 +55,7 @@ class Groups:
                 try:
                     await self._catalog.update(scope, [update])
                 except Conflict:
+                    # The next round reads the record, completes it and returns it: ours, or that of another controller.
                     continue
         raise _contended(scope, group)
 
@@ -75,6 +76,7 @@ class Groups:
                 if found is None:
                     raise NotFound(f"reader group {scope}/{group} does not exist")
                 new = groups.update(found[0], wanted)
+                # Before the record: after a crash behind it, the sweeper finds the work by this entry.
                 await self._catalog.index_pending(entry)
                 if await self._replace(scope, group, new, found[1]):
                     await self._complete_pending(scope, group)
@@ -161,6 +163,7 @@ class Groups:
             record, version = found
             stream = StreamName(scope, READER_GROUP_PREFIX + group)
             if record.state is State.DELETING:
+                # All steps can be repeated.  The record goes last: until then any controller can complete the rest.
                 await self._unsubscribe(f"{scope}/{group}", (*groups.subscribed(record), *record.leaving))
                 state = await self._catalog.find(stream)
                 if await self._read(scope, group) != found:
@@ -172,6 +175,7 @@ class Groups:
                     await self._catalog.update(scope, [removal])
                 continue
             if record.state is State.CREATING:
+                # Executed before, here or by another controller.
                 with suppress(Exists):
                     await self._streams.create(stream, StreamConfig())
             await self._subscribe(f"{scope}/{group}", record)
@@ -193,6 +197,7 @@ class Groups:
                 if stream is None:
                     break
                 before = None if value is None else codec.decode_subscriber(value.value)
+                # The group was updated meanwhile: the newer generation has subscribed.
                 if before is not None and before.generation > record.generation:
                     break
                 identity = (record.group_id, record.generation)

@@ -67,6 +67,7 @@ class Scopes:
         record, version = found
         if scope == SYSTEM_SCOPE:
             raise Exists("the system's scope is never empty")
+        # Table first, then record: after a crash in between, the record is still there to complete the deletion.
         with suppress(NotFound):  # an earlier deletion removed the table
             await self._delete_table(scope, keys.scope_table(scope, record.incarnation))
         await self._forget(scope, version)
@@ -75,6 +76,7 @@ class Scopes:
     async def complete_pending(self, scope: str) -> bool:
         """Complete an unfinished deletion; whether the scope no longer exists."""
         found = await self._catalog.scope(scope)
+        # With its table the scope is in use: the deletion did not happen, and another call may repeat it.
         if found is None or await self._has_table(scope, found[0]):
             return found is None
         await self._forget(scope, found[1])
@@ -116,6 +118,7 @@ class Scopes:
     async def _delete_table(self, scope: str, table: str) -> None:
         """Delete the table of an empty scope.  Raises NotFound, Exists (not empty), Unavailable."""
         for _ in range(MAX_ATTEMPTS):
+            # Before the check: the deletion below fails if anything was written after this position.
             position = await self._catalog.tables.position(table)
             await self._require_empty(scope)
             await self._catalog.index_pending(keys.pending_scope_key(scope))

@@ -94,6 +94,7 @@ def advance(
             continue
         leaving, entering = _replacement_group(segment, successors)
         seen |= leaving
+        # One that is not done keeps the whole group where it is.
         if entering and leaving <= done:
             for old in leaving:
                 del advanced[old]
@@ -127,6 +128,7 @@ def split_budget(backlog: Mapping[SegmentId, int], budget: int) -> dict[SegmentI
     left_budget, left_total = budget, total
     for index, (segment, size) in enumerate(waiting.items()):
         others = len(waiting) - index - 1
+        # Rounded up; at least one unit stays for each of the others while the budget allows.
         fair = -(-left_budget * size // left_total)
         allowances[segment] = max(min(fair, left_budget - others), min(1, left_budget))
         left_budget -= allowances[segment]

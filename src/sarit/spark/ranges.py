@@ -84,6 +84,7 @@ def remaining_ranges(
     """The ranges to read of (segment, start, end), None: the end of the segment; empty ones are left out.
 
     Raises NotFound, Truncated; Invalid for an end before its start, or beyond the end of its segment."""
+    # Nothing of an empty range is read, so its segment may be gone.
     unread = [part for part in wanted if part[1] != part[2]]
     states = access.states([segment for segment, _, _ in unread]) if unread else {}
     found: list[Range] = []
@@ -122,6 +123,7 @@ class TruncationGuard:
                 begins = error.start_offset if isinstance(error, Truncated) else None
                 if self._fail:
                     raise data_loss_error(segment, start, begins) from error
+                # Deleted: nothing is left to read.  The other case cannot make progress.
                 if begins is None or begins <= start:
                     return
                 start = begins

@@ -69,6 +69,7 @@ class StreamReader(DataSourceStreamReader):
         self._planner: StreamPlanner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
+        # Connections belong to the driver: a task opens its own.
         return {**self.__dict__, "_access": None, "_planner": None}
 
     def initialOffset(self) -> dict[str, object]:
@@ -82,6 +83,7 @@ class StreamReader(DataSourceStreamReader):
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
         """The ranges between two offsets."""
         planner = self._plan()
+        # Spark asks for partitions of an offset that it has stored; after a restart this is how the planner learns it.
         planner.planned(end)
         return [RangePartition(part) for part in planner.ranges(start, end)]
 

@@ -95,12 +95,14 @@ async def create_group(session: Session, name: GroupName, config: GroupConfig) -
     for stream in config.starts:
         get_config = functools.partial(session.controller.stream_config, stream)
         await session.with_retry(get_config, REQUEST_TIMEOUT_SECONDS)
+    # The controller decides: of several creators one configuration is in force, and all continue with it.
     in_force = await calls.create(session, name.scope, name.group, config)
     if set(in_force.starts) != set(config.starts):
         raise Exists(f"reader group {name} exists and reads {', '.join(map(str, sorted(in_force.starts)))}")
     shared = await SharedState.open(session, name)
     if shared.synchronizer.known:
         return shared, False
+    # Also when the creator was lost before this step: whoever creates the group next completes it.
     new = await shared.synchronizer.initialize(codec.encode(await initial(session, in_force)))
     return shared, new
 

@@ -76,6 +76,7 @@ class Sources:
 
     def _open(self, segment: GroupSegment, offset: int) -> None:
         count = max(len(self._limits), 1)
+        # Half of the reader's buffer is divided among the segments it has now.
         read_bytes = min(max(READER_BUFFER_BYTES // (2 * count), MIN_SEGMENT_READ_BYTES), SEGMENT_READ_BYTES)
         limit = self._limits[segment]
         stop = None if limit is None else max(limit, offset)
@@ -101,6 +102,7 @@ class Sources:
             self.remove(segment)
 
     def _enqueue(self, source: Source) -> None:
+        # A source that was removed may still be called back by its fetch.
         if not source.queued and self._sources.get(source.segment) is source:
             source.queued = True
             self._ready.append(source)
@@ -118,6 +120,7 @@ class Sources:
         while self._ready:
             source = self._ready.popleft()
             source.queued = False
+            # Removed, or opened again, while it was queued.
             if self._sources.get(source.segment) is not source:
                 continue
             if source.fetch.failure is not None:

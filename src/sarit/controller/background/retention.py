@@ -46,6 +46,7 @@ class Retention:
         self._streams = streams
         self._segments = segments
         self._env = env
+        # Times of cuts advance with the monotonic clock: a wall clock that is set later must not drop data.
         self._offset_ms = env.clock.wall_ms() - int(env.clock.monotonic() * 1000)
 
     async def apply(self, name: StreamName) -> bool:
@@ -63,9 +64,11 @@ class Retention:
         head = streams.head(record)
         epochs = await self._epochs(name, record, head, (*(cut.cut for cut, _ in stored), *released))
         known = known_segments(epochs)
+        # Cuts before the head, or of an earlier stream of this name.
         obsolete = [entry for entry in stored if not self._is_ahead(known, head, entry[0].cut)]
         retained = [entry for entry in stored if entry not in obsolete]
         cuts = [cut for cut, _ in retained]
+        # Each removal names the version that was read: a cut stored since stays.
         await self._forget(name, obsolete)
         tail = await self._tail(name, record, known, cuts[-1] if cuts else None)
         if retention.is_due(record.config.retention, cuts[-1] if cuts else None, tail):
@@ -73,6 +76,7 @@ class Retention:
         # Before the truncation: while truncations are refused, each evaluation adds a cut.
         thinned = {cut.time_ms for cut in retention.surplus(cuts)}
         await self._forget(name, [entry for entry in retained if entry[0].time_ms in thinned])
+        # What is no cut of this stream counts as nothing released: it protects all data.
         valid = [cut if is_cut(known, cut) else {} for cut in released]
         bound = retention.released_by_all(head, valid, epochs)
 
@@ -142,6 +146,7 @@ class Retention:
         size = bytes_between(ranges, start, end, lengths)
         if last is None:
             return CutRecord(self._now_ms(), size, end)
+        # Times rise strictly, also when another controller with another clock stored the last one.
         return CutRecord(max(self._now_ms(), last.time_ms + 1), last.size + size, end)
 
     async def _length(self, name: StreamName, segment: int) -> int:

@@ -75,10 +75,13 @@ class Watermarks:
         verdict = watermarks.verdict(last, writers, self._time_out(record), epochs)
         if verdict.mark is not None:
             attribute = await self._segments.get_attribute(mark_segment, MARK_ATTRIBUTE)
+            # On the condition that the segment still ends at `end`: of several controllers one writes.
+            # The attribute follows the entry: after a crash in between it lags, and `_last` reads on from there.
             await self._segments.write(mark_segment, watermarks.encode_entry(verdict.mark), end)
             await self._segments.update_attribute(mark_segment, MARK_ATTRIBUTE, end, attribute)
         versions = {writer: version for writer, _, version in notes}
         for writer in verdict.gone:
+            # It is behind the last watermark, and leaving or idle: its note would hold the next one back.
             self._seen.pop((name, writer), None)
             with suppress(Conflict):  # the writer noted a new time
                 update = TableUpdate(keys.writer_key(name.stream, writer), None, versions[writer])
@@ -93,6 +96,7 @@ class Watermarks:
         now, key = self._env.clock.monotonic(), (name, writer)
         seen = self._seen.get(key)
         if seen is None or seen[0] != version:
+            # Removed first, so that it is the newest again: the oldest one is dropped below.
             self._seen.pop(key, None)
             self._seen[key] = (version, now)
             if len(self._seen) > MAX_NOTES_SEEN:
@@ -114,6 +118,7 @@ class Watermarks:
         """The end of the mark segment, and the last watermark; updates the attribute if it lags."""
         attribute = await self._segments.get_attribute(segment, MARK_ATTRIBUTE)
         info = await self._segments.info(segment)
+        # The attribute is where the last entry begins, or an earlier one when it lags.
         begin = info.start_offset if attribute == NULL_ATTRIBUTE_VALUE else max(attribute, info.start_offset)
         at, data, last = begin, b"", None
         while at < info.length:
@@ -127,6 +132,7 @@ class Watermarks:
             data += more
             entry = watermarks.last_entry(data)
             if entry is not None:
+                # Only the last whole entry, and what follows it, is kept.
                 data, last = data[entry[0] :], entry[1]
         begin = info.length - len(data)
         if last is not None and attribute != begin:

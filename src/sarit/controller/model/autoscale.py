@@ -66,6 +66,7 @@ def _split(record: StreamRecord, segment: SegmentRange, rates: Rates) -> Plan | 
     policy = record.config.scaling
     *recent, _ = rates.by(policy.type)
     needed = ceil(max(recent) / policy.target_rate)
+    # The segment that is split frees its own place.
     free = MAX_SEGMENTS_PER_STREAM - len(record.current.segments) + 1
     parts = min(max(_LEAST_PARTS, needed), max(_LEAST_PARTS, policy.scale_factor), free)
     if parts < _LEAST_PARTS:
@@ -86,8 +87,10 @@ def _merge(
     others = [
         s for s in near if s is not segment and scale_advice(policy, rates[s.segment], times) is ScaleAdvice.MERGE
     ]
+    # The neighbour with the smaller load first: the other one may not fit any more.
     for other in sorted(others, key=lambda s: (_load(rates[s.segment], policy.type), s.low)):
         load = _load(rates[other.segment], policy.type)
+        # Below the target together: the merged segment must not be split again at once.
         if may_lose > 0 and together + load < policy.target_rate:
             merged.append(other)
             together += load

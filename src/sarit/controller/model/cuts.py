@@ -38,6 +38,7 @@ def follows(known: Mapping[int, SegmentRange], earlier: Mapping[int, int], later
             if offset < earlier[segment]:
                 return False
             continue
+        # Of two segments that overlap, the one created in the later epoch is later.
         mine, born = known[segment], creation_epoch(segment)
         if any(born < creation_epoch(other) and mine.overlaps(known[other]) for other in earlier):
             return False
@@ -100,6 +101,7 @@ def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
             continue
         mine, born = known[segment], creation_epoch(segment)
         rivals = [s for s in out if known[s].overlaps(mine)]
+        # The earlier segment wins: later rivals leave, and what they replaced is queued to cover the rest.
         gone = sorted(s for s in rivals if creation_epoch(s) > born)
         for later in gone:
             del out[later]
@@ -110,6 +112,7 @@ def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
         for later in gone:
             if later not in replaced:
                 replaced.add(later)
+                # What covered these keys in the epoch before `later` was created.  Epochs are numbered without gaps.
                 before = epochs[creation_epoch(later) - 1 - first].overlapping(known[later])
                 waiting += ((s.segment, None) for s in before)
     return out

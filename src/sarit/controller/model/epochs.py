@@ -100,6 +100,7 @@ def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRang
     unchanged = [s for s in current.segments if s.segment not in gone]
     if not tiles([KeyRange(s.low, s.high) for s in unchanged] + list(ranges)):
         raise Invalid("the new key ranges do not cover exactly what the replaced segments cover")
+    # Numbers only rise, and new segments continue from the highest one: no name is used twice.
     number, first = current.number + 1, highest_number(current) + 1
     new = [SegmentRange(r.low, r.high, SegmentId(number, first + i).packed) for i, r in enumerate(ranges)]
     return check_epoch(Epoch(number, tuple(sorted(unchanged + new)), now_ms))
@@ -143,12 +144,14 @@ def successors(epochs: Sequence[Epoch], segment: int) -> list[tuple[SegmentRange
     if mine is None:
         raise KeyError(segment)
     for before, after in itertools.pairwise(epochs):
+        # The first epoch without it: the segments that overlap it there are its successors.
         if not _has(after, mine):
             return [(s, [p.segment for p in before.overlapping(s)]) for s in after.overlapping(mine)]
     return []
 
 
 def _has(epoch: Epoch, segment: SegmentRange) -> bool:
+    # The segments of an epoch are ordered by range and cover all keys: one of them holds the low end.
     at = bisect_right(epoch.segments, segment.low, key=_LOW) - 1
     return epoch.segments[at].segment == segment.segment
 
