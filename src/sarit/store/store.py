@@ -86,13 +86,17 @@ async def open_container(
         index = await indexes.open(number)
         checkpoint = await read_checkpoint(index)
         container = Container(number, env, log, index, storage, budget, rate_limiters, limits, on_failure)
+        # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
         await replay_log(container, checkpoint)
         container.serve()
         flusher = Flusher(container, flush, checkpoint.chunk_sequence)
+        # The flusher does not run yet: the owner starts it when this returns.
         container.wake_flusher = flusher.wake
         flusher.checkpoint_frame = checkpoint.frame
+        # After `serve`: deletions go through the log.
         await delete_transients(container)
         return Opened(container, flusher, OrphanSweep(container, checkpoint))
+    # Cancellation, too: files that stay open would make the next attempt fail.
     except BaseException:
         await log.close()
         if index is not None:
@@ -116,6 +120,7 @@ class HostedContainer:
 @lru_cache(MAX_CACHED_PLACEMENTS)  # every request asks
 def container_of(segment: str, containers: int) -> int:
     """The number of the container of a segment; transactions and transient segments belong to that of their parent."""
+    # Not `hash`: placement must be the same in every process.
     digest = blake2b(placement_key(segment).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % containers
 
@@ -168,13 +173,17 @@ class SegmentStore:
 
     async def stop(self) -> None:
         """Checkpoint and close all containers concurrently, within LAST_CHECKPOINT_TIMEOUT_SECONDS."""
+        # First: a container that fails from now on is not opened again.
         self._stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         serving = [(hosted, hosted.opened) for hosted in self._hosted if hosted.opened is not None]
+        # `tasks[0]` is the flusher's (`_open`).
         flushes = [asyncio.ensure_future(_last_checkpoint(opened, hosted.tasks[0])) for hosted, opened in serving]
         for hosted, _ in serving:
+            # Requests find no container from here on.  The flushes have not begun: a task starts in a later turn of the
+            # loop.
             hosted.opened = hosted.reads = hosted.tables = None
         flushed = asyncio.gather(*flushes, return_exceptions=True)
         skipped = asyncio.ensure_future(self._flush_skipped.wait())
@@ -186,9 +195,11 @@ class SegmentStore:
                 if not flush.done():
                     _log_not_flushed(opened, "the flush was skipped" if skipped.done() else "the flush timed out")
         finally:
+            # Nobody may write to a log or an index when it is closed.
             await _cancel([skipped, *flushes, *(task for hosted, _ in serving for task in hosted.tasks)])
         closed = await asyncio.gather(*(_close(opened) for _, opened in serving), return_exceptions=True)
         await self._storage.close()
+        # Everything is closed by now: an error of one container does not keep the others open.
         for error in (*(await flushed), *closed):
             if isinstance(error, Exception):
                 raise error
@@ -235,6 +246,7 @@ class SegmentStore:
             number, self.env, self._logs, self._indexes, self._storage, self.budget, self._rate_limiters,
             self.limits.container, self.limits.flush, self._failed,
         )  # fmt: skip
+        # Without an await: a request finds all parts of the container or none.
         hosted.opened = opened
         hosted.reads = Reads(opened.container, self._chunks)
         hosted.tables = Tables(opened.container)
@@ -242,11 +254,13 @@ class SegmentStore:
 
     def _failed(self, container: Container, error: BaseException) -> None:
         hosted = self._hosted[container.number]
+        # Not served (it is being opened, or the store stops), or replaced by a newer one.
         if hosted.opened is None or hosted.opened.container is not container:
             return
         _log.error("container %d failed and recovers: %s", container.number, error)
         coverage_probe("container_failed")
         hosted.opened = hosted.reads = hosted.tables = None
+        # Its segments leave memory with it.  The next object recovers its own, and reports its own charge.
         self.budget.forget_cached({id(segment) for segment in container.state.segments.values()})
         self.budget.forget(container.number)
         if not self._stopping:
@@ -255,6 +269,7 @@ class SegmentStore:
             self.on_failure(container)
 
     async def _reopen(self, failed: Container, tasks: list[asyncio.Task[None]]) -> None:
+        # The flusher and the sweep of the old epoch end before the new epoch begins.
         await _cancel(tasks)
         for part in (failed.log, failed.index):
             try:
@@ -266,6 +281,7 @@ class SegmentStore:
             try:
                 await self._open(failed.number)
                 return
+            # Not retried: the next attempt would read the same bytes.  The others serve on.
             except Corrupt:
                 _log.critical("container %d cannot recover: stored bytes are damaged", failed.number, exc_info=True)
                 return
@@ -292,6 +308,7 @@ class SegmentStore:
                 if str(error) != reported:
                     _log.warning("container %d: chunks never referenced are not all deleted yet: %s", number, error)
                 reported = str(error)
+            # The long wait is for writes of a lost owner that are still under way; only then is the sweep recorded.
             await asyncio.sleep(ORPHAN_SWEEP_RETRY_SECONDS if record_swept else self.limits.late_writes_seconds)
             record_swept = True
 
@@ -300,6 +317,7 @@ class SegmentStore:
 
         What it finds is notified like memory: by `MemoryBudget.disk_full` and `ControlLimit.recheck`."""
         reported = False
+        # A thread of its own: the query may block as long as the disk does.
         worker = self.env.threads.worker("disk-watch")
         try:
             while True:
@@ -312,6 +330,7 @@ class SegmentStore:
                             _log.warning("the free space of %s is unknown: %s", self._data_dir, error)
                         reported = True
                 for opened in self.opened():
+                    # Nobody notifies of the space of a log; memory notifies by itself.
                     opened.container.control_limit.recheck()
                 if self.budget.over_append_limit:  # a flusher may have missed its wake-up between two cycles
                     self._wake_flushers()
@@ -338,6 +357,7 @@ class SegmentStore:
         self.budget.disk_full = full
         if full:
             for opened in self.opened():
+                # Spares of LOG_FILE_BYTES each, which save the log some work: the disk needs the space more.
                 opened.container.log.release_recycled_files()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -357,6 +377,7 @@ async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
     """Let the flusher finish its cycle, then make a last checkpoint."""
     flusher = opened.flusher
     flusher.finish()
+    # `wait` raises neither an error nor the cancellation of that task: both are checked below.
     await asyncio.wait((running,))
     if opened.container.failure is not None:
         return
@@ -364,6 +385,7 @@ async def _last_checkpoint(opened: Opened, running: asyncio.Task[None]) -> None:
         _log_not_flushed(opened, "its last checkpoint was cancelled")
         return
     try:
+        # What is in flight becomes durable and applied, so that the checkpoint covers it.
         await opened.container.group_commit.wait_durable()
         await flusher.checkpoint()
         await flusher.garbage.collect()

@@ -79,6 +79,7 @@ class Container:
         self.rate_limiters = rate_limiters
         self.state = ContainerState()
         self.metadata = MetadataCache(index, self.state, limits.max_segments, limits.entry_cache_bytes)
+        # Set by `serve`: it numbers its frames from the last one that replay applied.
         self.group_commit: GroupCommit
         self._report_failure = on_failure
         self.append_gate = AppendGate(budget)
@@ -116,11 +117,14 @@ class Container:
                 # Throttled appends of an older session must fail its check, not be assigned after we have read
                 # `assigned`.
                 fence_owner(attribute)
+                # Without an await from here to `session.set_up`: nobody appends as this writer or sets it up in
+                # between.
                 if attribute.assigned == attribute.applied:
                     break
                 if self.group_commit.idle:  # a bug: nothing will apply it, and this loop would never yield
                     self.fail(AssertionError(f"writer {session.writer.hex()} on {segment!r} waits for no operation"))
                 await self.group_commit.wait_durable()
+            # The waits above let in a deletion or a merge of the segment.
             if segment.assigned_deleted:
                 raise NotFound(f"segment {name} does not exist")
             session.set_up(self, segment, attribute)
@@ -161,7 +165,10 @@ class Container:
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
         await self.control_limit.wait_below(name)
+        # A read of the index: two callers of one name may pass it.  The check of the assigned state below decides.
         if not fresh and await self.metadata.find(name) is not None:
+            # The creation may be in flight.  A crash could undo it after this caller was answered that the segment
+            # exists.
             await self.group_commit.wait_durable()
             raise Exists(f"segment {name} exists")
         try:
@@ -214,14 +221,18 @@ class Container:
         if len(conditions) > MAX_MERGE_ATTRIBUTES:
             raise Invalid(f"a merge changes at most {MAX_MERGE_ATTRIBUTES} attributes, not {len(conditions)}")
         target = await self.metadata.require(target_name)
+        # Pins keep both segments in memory over the awaits below; once the merge is assigned, `in_flight` does.
         target.pins += 1
         try:
             source = await _merge_source(self.metadata, target, source_name)
             source.pins += 1
             try:
+                # `apply` moves the source's extents to the target and cannot await: the list must be in memory by then.
                 await self.metadata.chunks(source)
                 named = [update.attribute for update in conditions]
                 await self.metadata.attributes(target, named)
+                # From the end of this loop to `_enqueue` there is no await: the attributes stay in memory, the order is
+                # that of the log.
                 while source.compacting:
                     coverage_probe("merge_waited_for_compaction")
                     await self._compaction_ended.wait()
@@ -231,6 +242,7 @@ class Container:
             finally:
                 source.pins -= 1
         except SaritError:
+            # The refusal may rest on operations in flight; a crash must not undo them after the client has read it.
             await self.group_commit.wait_durable()
             raise
         finally:
@@ -240,6 +252,7 @@ class Container:
     async def length(self, name: str) -> int:
         """The assigned length, once it is durable.  Raises NotFound."""
         segment = await self.metadata.require(name)
+        # Before the wait: later appends need not be durable for this answer.
         length = segment.assigned_length
         await self.group_commit.wait_durable()
         return length
@@ -259,11 +272,13 @@ class Container:
         """Compare and set an attribute; false when it is not `expected` (NULL_ATTRIBUTE_VALUE: absent).
 
         Raises NotFound, Unavailable (over the control limit)."""
+        # First, since it may wait for seconds: nothing is pinned or checked yet.
         await self.control_limit.wait_below(name)
         segment = await self.metadata.require(name)
         segment.pins += 1
         try:
             attribute = await self.metadata.attribute(segment, key)
+            # Against the assigned value: a change in flight counts, and the refusal waits until that is durable.
             if attribute.assigned != expected:
                 await self.group_commit.wait_durable()
                 return False
@@ -287,12 +302,15 @@ class Container:
     def _enqueue(self, operation: Operation) -> asyncio.Future[None]:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         ended: Segment | None = None
+        # The segment object, not its name: when the callback runs, the name may have a new incarnation.
         if isinstance(operation, Delete):
             ended = self.state.segments[operation.segment]
         elif isinstance(operation, Merge):
             ended = self.state.segments[operation.source]
 
         def done(error: BaseException | None) -> None:
+            # The waiter's task resumes in a later turn of the loop: writers get their notice before the deletion is
+            # answered.
             resolve(waiter, error)
             if ended is not None and error is None:
                 segment_missing(ended)
@@ -328,12 +346,16 @@ class Container:
     # -- the end ------------------------------------------------------------------------------
 
     def _failed(self, error: BaseException) -> None:
+        # First: what the callbacks below call must find a container that has failed.
         self.failure = error
         # Always Unavailable, never the error itself: NotFound would mean to the writer that its own segment is missing.
         lost = Unavailable("the container failed; connect again and retry")
+        # Throttled appends are answered before those in flight.  The order does not matter: Unavailable closes
+        # connections.
         bug = call_each((partial(session.refuse, append) for session, append in self.append_gate.fail()), lost)
         self.control_limit.fail()
         for segment in self.state.segments.values():
+            # Readers at the tail: nothing will be appended to this object any more.
             bug = wake_waiters(segment) or bug
         self._report_failure(self, error)
         if bug is not None:

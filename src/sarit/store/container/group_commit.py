@@ -58,6 +58,7 @@ class FrameBatch:
         self.number = 0
         self.began = 0.0
         self.wall_ms = 0
+        # The first part is the place of the header, which is packed when the batch is sent: it holds the count.
         self.parts: list[Buffer] = [b""]
         self.bytes = FRAME_HEADER.size
         # The charge of its operations other than appends (`operation_charge`).
@@ -92,6 +93,7 @@ class GroupCommit:
         self._on_memory_change = on_memory_change
         self._loop = asyncio.get_running_loop()
         self._batch = FrameBatch()
+        # Three stages, oldest operations last: the batch that grows, full batches that wait, frames that the log has.
         self._full_batches: deque[FrameBatch] = deque()
         self._in_flight: deque[FrameBatch] = deque()
         self._send_scheduled = False
@@ -111,9 +113,12 @@ class GroupCommit:
 
         Raises Unavailable after a failure."""
         if self._failure is not None:
+            # The caller has moved the assigned state already.  Nobody builds on it: a failed container accepts nothing
+            # more.
             raise Unavailable("the container is recovering") from self._failure
         frame = self._batch
         if not frame.operations:
+            # For the latency that `ReadRateLimiter` observes: it includes the wait for the frames in flight.
             frame.began = self._env.clock.monotonic()
         parts = len(frame.parts)
         try:
@@ -124,8 +129,11 @@ class GroupCommit:
             self.fail(bug)
             raise
         if frame.bytes + size > MAX_FRAME_BYTES:
+            # Large operations alone come here: a batch of FRAME_TARGET_BYTES was queued at once, so this one was
+            # smaller.
             frame = self._start_overflow_batch(frame, parts)
         frame.bytes += size
+        # An append is charged by `ContainerState.append`, as a block.
         if not isinstance(operation, Append):
             charge = operation_charge(operation, size)
             frame.charged_bytes += charge
@@ -136,6 +144,7 @@ class GroupCommit:
             self._full_batches.append(frame)
             self._batch = FrameBatch()
         if not self._send_scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:
+            # In the loop's next turn, not now: the operations that this turn still brings share the frame.
             self._send_scheduled = True
             self._loop.call_soon(self._send_batches)
 
@@ -154,10 +163,12 @@ class GroupCommit:
             unavailable = Unavailable("the container is recovering")
             unavailable.__cause__ = self._failure
             done(unavailable)
+        # The callback joins the newest operation: an empty frame would cost a write and a sync of its own.
         elif self._batch.operations:
             previous = self._batch.done[-1]
             self._batch.done[-1] = done if previous is None else _chained(previous, done)
         elif self._full_batches or self._in_flight:
+            # Full batches are newer than frames in flight.
             frame = (self._full_batches or self._in_flight)[-1]
             previous = frame.done[-1]
             frame.done[-1] = done if previous is None else _chained(previous, done)
@@ -176,9 +187,12 @@ class GroupCommit:
             return
         self._failure = error
         frames = [*self._in_flight, *self._full_batches, self._batch]
+        # All stages are empty before any callback runs: a callback that adds or waits finds a group commit that has
+        # ended.
         self._in_flight.clear()
         self._full_batches.clear()
         self._batch = FrameBatch()
+        # The container first: its `failure` is set before an operation is answered, and the store serves it no more.
         bug = call_each([self._on_failure], error)
         unknown = Unavailable("the container failed before the outcome was known; connect again and retry")
         for frame in frames:
@@ -189,6 +203,7 @@ class GroupCommit:
     def _send_batches(self) -> None:
         self._send_scheduled = False
         while len(self._in_flight) < MAX_FRAMES_IN_FLIGHT and self._failure is None:
+            # The oldest first: frames keep the order of `add`.
             if self._full_batches:
                 frame = self._full_batches.popleft()
             elif self._batch.operations:
@@ -200,6 +215,7 @@ class GroupCommit:
             assert frame.bytes <= MAX_FRAME_BYTES, frame.bytes
             frame.number = self._next_number
             self._next_number += 1
+            # In the frame, since replay must give segments the same time of modification.
             frame.wall_ms = self._env.clock.wall_ms()
             frame.parts[0] = FRAME_HEADER.pack(FORMAT_VERSION, frame.wall_ms, len(frame.operations))
             self._in_flight.append(frame)
@@ -207,26 +223,32 @@ class GroupCommit:
 
     def _durable(self, error: BaseException | None) -> None:
         """The oldest frame in flight is durable, or the log has failed."""
+        # Frames in flight may become durable after the failure.  Their callers have got Unavailable; recovery reads
+        # them.
         if self._failure is not None:
             return
         if error is not None:
             self.fail(error)
             return
+        # The oldest: the log reports frames in order of number.
         frame = self._in_flight.popleft()
         state = self._state
         woken: list[Segment] = []
         try:
             assert frame.number == state.applied_frame + 1, (frame.number, state.applied_frame)
+            # No await in between: a snapshot is of whole frames.
             for operation in frame.operations:
                 if waiting := state.apply(operation, frame.wall_ms):
                     woken += waiting
         except Exception as bug:  # an assertion: nothing may be acknowledged after it
+            # `fail` must answer this frame's operations, too.
             self._in_flight.appendleft(frame)
             self.fail(bug)
             raise
         state.applied_frame = frame.number
         if frame.charged_bytes:  # not only appends
             state.dirty.operations_applied(frame.charged_bytes)
+        # Acknowledgements.  A callback that raises does not keep the others from theirs.
         raised = call_each(frame.done, None)
         try:
             self._observe(frame.began, frame.bytes)
@@ -235,11 +257,13 @@ class GroupCommit:
                 self._on_memory_change()
         except Exception as failure:
             raised = raised or failure
+        # Readers last: writers get their answers first.
         for segment in woken:
             raised = wake_waiters(segment) or raised
         if raised is not None:  # somebody may have got no reply; after a recovery, what it sends again is answered
             self.fail(raised)
             raise raised
+        # A place in flight is free.  This drives group commit under load, when `add` finds no place.
         if not self._send_scheduled:
             self._send_batches()
 
@@ -250,6 +274,7 @@ def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> 
     left = iter(those)
     while True:
         try:
+            # One iterator for all rounds: after an exception the next round goes on with the callable after it.
             for call in left:
                 if call is not None:
                     call(*outcome)
@@ -260,6 +285,7 @@ def call_each(those: Iterable[Callable[..., None] | None], *outcome: object) -> 
 
 def wake_waiters(segment: Segment) -> Exception | None:
     """Call each waiter of a segment, once, also after one that raises; the first exception, if any."""
+    # Swapped first: a waiter may wait on the segment again, for its next change.
     waiters, segment.waiters = segment.waiters, []
     return call_each(waiters)
 

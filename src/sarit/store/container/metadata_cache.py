@@ -70,6 +70,7 @@ class EntryCache:
         self.drop(segment, key)
         self._entries[segment, key] = entry
         self._bytes += _entry_bytes(key, entry)
+        # First in, first out: a dict keeps the order of insertion.
         while self._bytes > self._limit:
             (_, old_key), old = next(iter(self._entries.items()))
             del self._entries[next(iter(self._entries))]
@@ -115,6 +116,7 @@ class RangeScanCache:
 
     def put(self, generation: int, low: bytes, high: bytes, rows: Rows) -> None:
         """Cache all rows of a range, which were read at a generation of the index."""
+        # A commit came during the scan: these rows may be of before it.
         if generation < self._generation:
             return
         if generation > self._generation:
@@ -123,6 +125,7 @@ class RangeScanCache:
         size = sum(len(key) + len(value) for key, value in rows)
         if len(rows) > MAX_CACHED_RANGE_ROWS or size > MAX_CACHED_RANGE_BYTES:
             return
+        # The cached range covers this one.
         if high in self._ranges and self._ranges[high][0] <= low:
             return
         self._ranges.pop(high, None)
@@ -148,11 +151,13 @@ class MetadataCache:
 
     async def commit(self, batch: WriteBatch) -> None:
         """Commit to the index.  The caller must apply the change in memory before it awaits again."""
+        # Before the await: a read of extents under way is discarded, a later one waits (`_consistent_extents`).
         self._committing += 1
         self._no_commit.clear()
         try:
             await self._index.commit(batch)
         finally:
+            # After a failure, too: it is unknown whether the index has the batch.
             self.generation += 1
             self._committing -= 1
             if not self._committing:
@@ -163,14 +168,17 @@ class MetadataCache:
         while True:
             segment = self._state.names.get(name)
             if segment is not None:
+                # A deletion in flight counts.  `Container.change` delays its refusal until that is durable.
                 return None if segment.assigned_deleted else segment
             loading = self._loading.get(name)
             if loading is None:
                 return await self._load_by_name(name)
             try:
+                # Many tasks wait for one load: the cancellation of one must not cancel the future of all.
                 found = await asyncio.shield(loading)
             except LoadAbandoned:
                 continue
+            # Otherwise ask again: the segment was loaded, or created meanwhile, and may be deleted or evicted by now.
             if name not in self._state.names and found is None:
                 return None
 
@@ -185,6 +193,7 @@ class MetadataCache:
         """A segment that an operation of the log refers to: it is in memory or in the index."""
         segment = self._state.segments.get(segment_id)
         if segment is None:
+            # Recovery alone calls this, one operation after the other: nobody else loads the segment meanwhile.
             (record,) = await self._index.get([keys.segment_key(segment_id)])
             assert record is not None, f"segment {segment_id} is in the log but not in the index"
             segment = load_segment(segment_id, record)
@@ -198,6 +207,8 @@ class MetadataCache:
             stored: bytes | None = None
             if segment.committed:  # otherwise the index holds nothing of it: save the round trip to its thread
                 (stored,) = await self._index.get([keys.attribute_key(segment.id, key)])
+                # Again: another task may have loaded it.  With two objects for one attribute, two sessions could own
+                # one writer.
                 found = segment.attributes.get(key)
             if found is None:
                 value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
@@ -207,6 +218,7 @@ class MetadataCache:
 
     async def attributes(self, segment: Segment, wanted: Sequence[bytes]) -> None:
         """Load all of `wanted` into memory, where they stay until the caller awaits again.  Pin the segment."""
+        # In rounds: while one read waits, attributes that were in memory may be evicted.
         while missing := [key for key in dict.fromkeys(wanted) if key not in segment.attributes]:
             found: list[bytes | None] = [None] * len(missing)
             if segment.committed:
@@ -214,6 +226,7 @@ class MetadataCache:
             self._evict_attributes(segment, set(wanted))
             for key, stored in zip(missing, found, strict=True):
                 value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
+                # Never replace one that another task has loaded or changed meanwhile.
                 segment.attributes.setdefault(key, Attribute(value))
 
     async def chunks(self, segment: Segment) -> ChunkList:
@@ -223,6 +236,7 @@ class MetadataCache:
                 segment.chunks = ChunkList()
                 break
             extents = await self._consistent_extents(segment.id)
+            # Another task may have set the list during the scan, and a commit may have added to that.
             if extents is not None and segment.chunks is None:
                 segment.chunks = ChunkList(extents)
         return segment.chunks
@@ -252,9 +266,11 @@ class MetadataCache:
                     missing.append(key)
             if not missing:
                 return out
+            # Not cached: the index will hold them after the next commit.
             if not segment.committed:
                 return out | dict.fromkeys(missing)
             rows = await self._index.get([keys.entry_key(segment.id, key) for key in missing])
+            # A commit has ended during the read: rows and memory may be of two moments.
             if generation != self.generation:
                 continue
             for key, row in zip(missing, rows, strict=True):
@@ -270,7 +286,9 @@ class MetadataCache:
         if known is not None:
             return known[:limit]
         generation = self.generation
+        # The generation is that of before the scan: rows that a commit overtakes are never served for the next one.
         rows = await self._index.scan(low, high, limit)
+        # Fewer than asked for: these are all rows of the range.
         if len(rows) < limit:
             self.ranges.put(generation, low, high, rows)
         return rows
@@ -280,10 +298,12 @@ class MetadataCache:
         excess = len(self._state.segments) - self._max_segments
         if excess <= 0:
             return
+        # A dict keeps the order of insertion: the longest in memory come first.
         oldest = list(self._state.segments.values())[: excess + _EVICTION_SCAN]
         for segment in oldest:
             if excess <= 0:
                 break
+            # One with cached bytes stays: the memory budget still counts them and refers to the segment.
             if segment.idle and not segment.cached:
                 coverage_probe("segment_evicted")
                 self._state.forget(segment)
@@ -299,6 +319,7 @@ class MetadataCache:
                 number = keys.parse_id_value(segment_id)
                 (record,) = await self._index.get([keys.segment_key(number)])
                 assert record is not None, f"index names segment {name} but holds no record of it"
+                # The reads have awaited: it may be in memory by now.
                 found = self._state.segments.get(number)
                 if found is None:
                     self.evict()  # before the load: the new segment is not pinned yet
@@ -319,6 +340,7 @@ class MetadataCache:
         await self._no_commit.wait()
         generation = self.generation
         extents = await self.scan_extents(segment_id)
+        # Began meanwhile and goes on, or began and ended.
         if self._committing or generation != self.generation:
             coverage_probe("extents_read_during_commit")
             return None
@@ -327,6 +349,7 @@ class MetadataCache:
     async def scan_extents(self, segment_id: int) -> list[Extent]:
         """The extents of a segment as the index holds them, by offset."""
         out: list[Extent] = []
+        # Two kinds of rows, each in pages by offset; sorted together below.
         for kind, load in ((keys.EXTENT, _chunk_extent), (keys.INLINED, _inlined_extent)):
             at, end = keys.segment_range(kind, segment_id)
             while True:
@@ -350,6 +373,7 @@ class MetadataCache:
             and key not in segment.flushing_attributes
             and key not in wanted
         ]
+        # Half of the bound at once: the scan of all is paid for once in thousands of loads.
         for key in idle[: MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT // 2]:
             del segment.attributes[key]
 

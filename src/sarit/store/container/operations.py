@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
+# All of this is on disk (docs/formats/operations.md): a type number or a layout that was in use stays as it is.
 FORMAT_VERSION: Final = 1
+# Version, wall clock in ms since 1970, number of operations.
 FRAME_HEADER: Final = struct.Struct(">BqI")
 MAX_OPERATION_BYTES: Final = MAX_FRAME_BYTES - FRAME_HEADER.size
 
+# Type, segment, offset, length, writer, event number, events; the payload follows.
 _APPEND = struct.Struct(">BQQI16sqI")
 _CREATE = struct.Struct(">BQBIbiqH")
 _ID = struct.Struct(">BQ")
@@ -36,6 +39,7 @@ _MERGE = struct.Struct(">BQQQQqH")
 _ATTRIBUTES = struct.Struct(">BQH")
 _ATTRIBUTE = struct.Struct(">16sq")
 _TABLE = struct.Struct(">BQQqI")
+# Version, size of the key, size of the value or REMOVED; key and value follow.
 _ENTRY = struct.Struct(">qHi")
 _POLICY = struct.Struct(">BQbi")
 
@@ -46,6 +50,7 @@ KIND_TABLE_HASH: Final = 1
 KIND_TABLE_FIXED: Final = 2
 
 
+# A plain class, unlike the others: one is made for each append, and a frozen dataclass sets each field by a call.
 class Append:
     """Bytes at an offset, and the writer's event number after them."""
 
@@ -73,6 +78,7 @@ class Append:
     def encode(self, out: list[Buffer]) -> int:
         """Add the bytes of this operation to `out`; returns their number."""
         out.append(_APPEND.pack(1, self.segment, self.offset, self.length, self.writer, self.event_number, self.events))
+        # By reference: the payload is not copied here.
         out.extend(self.parts)
         return _APPEND.size + self.length
 
@@ -243,6 +249,8 @@ def _operations(payload: memoryview, count: int) -> Iterator[Operation]:
     at = FRAME_HEADER.size
     try:
         for _ in range(count):
+            # A slice beyond the end of a view is short and raises nothing: `end` is the check of payloads, keys and
+            # values.
             operation, end = _decode(payload, at)
             if not at < end <= len(payload):
                 raise Corrupt(f"a log frame of {len(payload)} bytes holds an operation from {at} to {end}")
@@ -250,6 +258,7 @@ def _operations(payload: memoryview, count: int) -> Iterator[Operation]:
             yield operation
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise Corrupt(f"a log frame cannot be decoded: {error}") from error
+    # The pair of the assertions in `GroupCommit._send_batches`.
     if at != len(payload):
         raise Corrupt(f"a log frame has {len(payload) - at} bytes after its last operation")
 
@@ -259,6 +268,7 @@ def _decode(view: memoryview, at: int) -> tuple[Operation, int]:
     if kind == Append.TYPE:
         _, segment, offset, length, writer, number, events = _APPEND.unpack_from(view, at)
         at += _APPEND.size
+        # A view: the block that `apply` makes of it keeps the frame's bytes in memory until it is flushed.
         return Append(segment, offset, (view[at : at + length],), length, writer, number, events), at + length
     if kind == UpdateTable.TYPE:
         return _decode_table(view, at)
@@ -290,6 +300,7 @@ def _decode(view: memoryview, at: int) -> tuple[Operation, int]:
 def _decode_attributes(view: memoryview, at: int, count: int) -> tuple[tuple[tuple[bytes, int], ...], int]:
     end = at + count * _ATTRIBUTE.size
     pairs = tuple((key, value) for key, value in _ATTRIBUTE.iter_unpack(view[at:end]))
+    # A slice that is short by whole pairs raises nothing.
     if len(pairs) != count:
         raise Corrupt("a log frame ends inside its attributes")
     return pairs, end
@@ -304,6 +315,7 @@ def _decode_table(view: memoryview, at: int) -> tuple[UpdateTable, int]:
         if value_size < REMOVED:
             raise Corrupt(f"a log frame holds a table entry of {value_size} bytes")
         at += _ENTRY.size
+        # Copies: a view of a small entry would keep the whole frame in memory as long as the entry is cached.
         key = bytes(view[at : at + key_size])
         at += key_size
         value = None
@@ -317,4 +329,5 @@ def _decode_table(view: memoryview, at: int) -> tuple[UpdateTable, int]:
 def operation_charge(operation: Operation, encoded_bytes: int) -> int:
     """Bytes of memory that an operation other than an append is charged: each table entry costs about a block."""
     entries = len(operation.entries) if isinstance(operation, UpdateTable) else 1
+    # An update may have no entry at all: it removed only keys that were absent.
     return encoded_bytes + max(entries, 1) * BLOCK_OVERHEAD_BYTES

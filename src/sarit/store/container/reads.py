@@ -63,21 +63,25 @@ class ChunkReader:
         what long-term storage raises."""
         out: list[Buffer] = []
         end = min(offset + length, chunk_bytes)
+        # A read at the beginning, or after a block that is cached: only such a reader profits from readahead.
         sequential = (chunk, offset // READ_BLOCK_BYTES - 1) in self._blocks or offset < READ_BLOCK_BYTES
         while offset < end:
             number = offset // READ_BLOCK_BYTES
             task = self._start(chunk, number, chunk_bytes, reader)
+            # Started, not awaited: the next reads of this reader find these blocks loaded or on their way.
             if sequential:
                 last = min(number + READAHEAD_BYTES // READ_BLOCK_BYTES, (chunk_bytes - 1) // READ_BLOCK_BYTES)
                 for ahead in range(number + 1, last + 1):
                     self._start(chunk, ahead, chunk_bytes, reader)
             try:
+                # Readers share the task of a block: one whose connection ends must not cancel the read of the others.
                 data = await asyncio.shield(task)
             except BaseException:
                 self._forget(chunk, number)
                 raise
             begin = offset - number * READ_BLOCK_BYTES
             piece = memoryview(data)[begin : begin + end - offset]
+            # The chunk is shorter than the extent says.  Without this the loop would never end.
             if not piece:
                 self._forget(chunk, number)
                 raise Corrupt(f"chunk {chunk} ends at {number * READ_BLOCK_BYTES + len(data)}, before {end}")
@@ -95,10 +99,12 @@ class ChunkReader:
         length = min(READ_BLOCK_BYTES, chunk_bytes - begin)
         task = asyncio.ensure_future(self._load(chunk, begin, length, reader))
         self._blocks[key] = task
+        # The last block of a chunk counts as a whole one.
         self._bytes += READ_BLOCK_BYTES
         task.add_done_callback(
             lambda done: self._forget(chunk, number) if done.cancelled() or done.exception() else None
         )
+        # Least recently used first, but never the one just started.  Whoever awaits an evicted block still gets it.
         while self._bytes > self._limit and len(self._blocks) > 1:
             self._blocks.popitem(last=False)
             self._bytes -= READ_BLOCK_BYTES
@@ -143,6 +149,7 @@ class Reads:
         Raises NotFound, Truncated, Invalid (after the end of a sealed segment)."""
         if segment.deleted:
             raise NotFound(f"segment {segment.name} does not exist")
+        # Before the check of the end: a reader below the start must skip to it, not wait.
         if offset < segment.start:
             raise Truncated(f"segment {segment.name} starts at {segment.start}", segment.start)
         if offset >= segment.length:
@@ -151,6 +158,7 @@ class Reads:
             return ReadResult([], 0, not segment.sealed, segment.sealed)
         limit = min(limit, MAX_READ_BYTES)
         parts: list[Buffer] = []
+        # Everything from the tail's first block on is in the tail; cached runs are below it.
         if segment.tail and offset >= segment.tail[0].offset:
             parts = slice_blocks(segment.tail, offset, limit)
         else:
@@ -164,6 +172,7 @@ class Reads:
         """As `from_memory`, for bytes that are in chunks.  Raises Unavailable and Corrupt, too."""
         segment.pins += 1
         try:
+            # In each round: the awaits of the last one let in appends, checkpoints, truncations and deletions.
             for _ in range(_MAX_RELOADS):
                 ready = self.from_memory(segment, offset, limit)
                 if ready is not None:
@@ -171,6 +180,8 @@ class Reads:
                 try:
                     return await self._from_chunks(segment, offset, min(limit, MAX_READ_BYTES))
                 except NotFound:
+                    # Its chunks are garbage, and NotFound is the answer.  Otherwise compaction or a merge has moved the
+                    # bytes.
                     if segment.deleted:
                         raise
                     await self._container.metadata.reload_chunks(segment)
@@ -187,8 +198,10 @@ class Reads:
             begin = block.chunk_offset + offset - block.offset
             parts = await self._chunks.read(block.chunk, block.chunk_bytes, begin, size, reader)
             return self._result(segment, offset, parts)
+        # The bytes are below the tail: a checkpoint has committed them.
         chunks = await self._container.metadata.chunks(segment)
         extent = chunks.locate(offset)
+        # The load of the list may have awaited: `from_memory` raises if the segment is truncated or deleted by now.
         if extent is None:
             ready = self.from_memory(segment, offset, limit)
             if ready is not None:
@@ -196,6 +209,7 @@ class Reads:
             raise Corrupt(f"segment {segment.name}: no extent holds offset {offset}")
         into = offset - extent.start
         size = min(limit, extent.length - into)
+        # Inlined: the bytes came with the list.
         if not extent.chunk:
             return self._result(segment, offset, [memoryview(extent.inline)[into : into + size]])
         begin = extent.chunk_offset + into
@@ -210,6 +224,8 @@ class Reads:
             chunks = await self._container.metadata.chunks(segment)
         finally:
             segment.pins -= 1
+        # Extents and blocks begin where an append began.  The tail's blocks are joined in chunks, so later answers are
+        # coarser.
         starts = [extent.start for extent in chunks if extent.start >= target][:1]
         starts += [block.offset for block in segment.tail if block.offset >= target][:1]
         return min(starts, default=segment.length)
@@ -239,6 +255,7 @@ def _referenced_bytes(segment: Segment, block: Block, offset: int, limit: int) -
     end, into = block.end, block.offset - block.chunk_offset
     while at < len(tail) and end - offset < limit:
         follower = tail[at]
+        # Another chunk, or the same one at a place that does not follow.
         if follower.chunk != block.chunk or follower.offset - follower.chunk_offset != into:
             break
         end = follower.end

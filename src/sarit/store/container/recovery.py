@@ -39,6 +39,7 @@ class Checkpoint:
 
 async def read_checkpoint(index: Index) -> Checkpoint:
     """The last checkpoint that was committed; frame 0 when there was none."""
+    # Keys on disk keep their names: `settled-from` is `resolved_from`.
     names = ("frame", "next-segment", "chunk-sequence", "settled-from", "epoch")
     rows = await index.get([keys.meta_key(name) for name in names])
     *values, resolved_from, epoch = (None if row is None else keys.parse_attribute_value(row) for row in rows)
@@ -56,8 +57,12 @@ async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
     state.applied_frame = checkpoint.frame
     if checkpoint.resolved_from is not None:
         container.resolved_from = checkpoint.resolved_from
+    # Frames that the checkpoint covers may still be in the log, as it is truncated after the commit.  `replay` skips
+    # them.
     expected = checkpoint.frame + 1
     async for frame in container.log.replay(checkpoint.frame):
+        # A frame that is missing would leave a hole in the state: acknowledged operations are lost, which must not pass
+        # unseen.
         if frame.number != expected:
             raise Corrupt(f"container {container.number}: the log continues with frame {frame.number}, not {expected}")
         expected += 1
@@ -71,6 +76,7 @@ async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
                 segment = await metadata.by_id(operation.segment)
                 if isinstance(operation, Merge):
                     source = await metadata.by_id(operation.source)
+                    # As in `begin_merge`: `apply` moves the extents and cannot await.
                     await metadata.chunks(source)
                 if isinstance(operation, Append) and operation.writer not in segment.attributes:
                     await metadata.attribute(segment, operation.writer)
@@ -78,7 +84,9 @@ async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
                     for key, _ in operation.attributes:
                         await metadata.attribute(segment, key)
             state.replay(operation, wall_ms)
+        # After the last operation: a frame is applied whole or not at all.
         state.applied_frame = frame.number
+        # Replay is work of the event loop: without this no other container would serve meanwhile.
         if frame.number % _FRAMES_PER_TURN == 0:
             await asyncio.sleep(0)
     # Replay moves both states together: nothing is in flight before the container serves.
@@ -89,7 +97,9 @@ async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
 
 async def delete_transients(container: Container) -> None:
     """Delete all transient segments: they live as long as a connection, and none has survived."""
+    # From memory: those that the log created after the checkpoint.  From the index: those of earlier checkpoints.
     names = {segment.name for segment in container.state.segments.values() if is_transient(segment.name)}
+    # The end of the range is the first key after all that begin with the prefix.
     prefix = keys.meta_key("transient/")
     at, end = prefix, prefix[:-1] + bytes((prefix[-1] + 1,))
     while True:
@@ -101,5 +111,6 @@ async def delete_transients(container: Container) -> None:
     for name in sorted(names):
         try:
             await container.delete(name)
+        # The log has deleted it since the checkpoint whose row was read.
         except NotFound:
             continue

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
 
 RECORD_VERSION: Final = 1
+# As `Segment.record` packs it; the number before the name's size is 0 and not read.
 _RECORD = struct.Struct(">BBBbIiqQQQqQqH")
 _SEALED = 1
 
@@ -62,6 +63,7 @@ def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -
     for update in updates:
         current = segment.attributes[update.attribute].assigned
         absent = current == NULL_ATTRIBUTE_VALUE
+        # Kinds: 0 sets if absent, 2 sets if greater, 3 adds, 4 compares and sets; any other sets.
         value = update.value
         if (
             (update.kind == 0 and not absent)
@@ -73,6 +75,7 @@ def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -
             )
         if update.kind == 3 and not absent:
             value += current
+            # Only a sum can leave the range: other values came as int64.
             if not -(1 << 63) <= value < 1 << 63:
                 raise Invalid(f"attribute {update.attribute.hex()} of {segment.name} cannot be {value}: it has 64 bits")
         out.append((update.attribute, value))
@@ -112,11 +115,13 @@ def block_offset(block: Block) -> int:
 def slice_blocks(blocks: Sequence[Block], offset: int, limit: int) -> list[Buffer]:
     """Up to `limit` bytes from `offset` out of in-memory blocks, without copying; they end at the first hole."""
     out: list[Buffer] = []
+    # The last block that begins at or before the offset.
     at = bisect_right(blocks, offset, key=block_offset) - 1
     if at < 0:
         return out
     while at < len(blocks) and limit > 0:
         block = blocks[at]
+        # A hole, or bytes that are in a chunk alone.
         if block.parts is None or not block.offset <= offset < block.end:
             break
         skip = offset - block.offset
@@ -125,6 +130,7 @@ def slice_blocks(blocks: Sequence[Block], offset: int, limit: int) -> list[Buffe
             if skip >= size:
                 skip -= size
                 continue
+            # A whole part is passed on as it is: a view costs an object.
             piece = part if not skip and size <= limit else memoryview(part)[skip : skip + limit]
             skip = 0
             out.append(piece)
@@ -261,6 +267,7 @@ class Segment:
     @property
     def idle(self) -> bool:
         """Whether nothing in memory is needed: the record can be loaded from the index again."""
+        # Each of these is something that memory alone holds, or somebody who needs this very object.
         return not (
             not self.saved or self.in_flight or self.pins or self.tail or self.waiters or self.dirty_attributes
             or self.flushing_attributes or not self.committed or self.assigned_deleted
@@ -275,6 +282,7 @@ class Segment:
             if block.parts is None or block.released:
                 end = -1
                 continue
+            # A gap: a read must not run across it.
             if block.offset != end:
                 runs.append([])
             runs[-1].append(block)
@@ -288,6 +296,7 @@ class Segment:
         assert self.start <= self.assigned_start <= self.assigned_length, self
         assert self.assigned_sealed or not self.sealed, self
         if self.table is None:
+            # Blocks follow each other without a hole, up to the applied length.
             at = None
             for block in self.tail:
                 assert at is None or block.offset == at, self
@@ -323,6 +332,7 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
         raise Corrupt(f"the index record of segment {segment_id} is damaged: {record[:80].hex()}")
     segment = Segment(Create(segment_id, name, kind, key_length, scale_type, rate, rollover), modified)
     segment.assigned_start = segment.start = start
+    # Record and extents are of one commit: all bytes below `length` are in chunks or inlined.
     segment.assigned_length = segment.length = segment.flushed = length
     segment.assigned_events = segment.events = events
     segment.assigned_entries = segment.entries = entries
@@ -378,10 +388,13 @@ def copy_segment(segment: Segment, truncated: bool) -> SegmentSnapshot:
     attributes: dict[bytes, int] = {}
     entries: dict[bytes, Entry] = {}
     if not deleted:
+        # Values now, not references: later frames change the attributes while the checkpoint goes on.
         attributes = {key: segment.attributes[key].applied for key in segment.dirty_attributes}
+        # `_after_commit` of the flusher empties what is flushing; there is one checkpoint at a time.
         segment.flushing_attributes = segment.dirty_attributes
         segment.dirty_attributes = set()
         if segment.table is not None:
+            # Entries stay readable in `flushing` until the commit: they are in no other place meanwhile.
             entries = segment.table.flushing = segment.table.dirty
             segment.table.dirty = {}
     return SegmentSnapshot(

@@ -181,6 +181,7 @@ class ContainerState:
             raise NotFound(f"segment {segment.name} does not exist")
         if segment.assigned_sealed:
             raise Sealed(f"segment {segment.name} is sealed")
+        # The number alone is not enough: an older session has the right one, too, until the newer session appends.
         if attribute.assigned != previous or attribute.owner is not owner:
             raise WrongEventNumber(
                 f"writer {writer.hex()} on {segment.name}: its session has event {previous}, "
@@ -191,6 +192,7 @@ class ContainerState:
         offset = segment.assigned_length
         if expected_offset is not None and expected_offset != offset:
             raise Conflict(f"{segment.name} ends at {offset}", expected=expected_offset, actual=offset)
+        # All checks are done.  From here on nothing raises: the caller queues the outcome in the same step.
         segment.assigned_length = offset + length
         segment.assigned_events += events
         attribute.assigned = number
@@ -234,6 +236,7 @@ class ContainerState:
         self._require(source)
         if target.assigned_sealed:
             raise Sealed(f"segment {target.name} is sealed")
+        # The target would have a hole where the truncated bytes were.
         if source.assigned_start:
             raise Invalid(f"segment {source.name} was truncated and cannot be merged")
         if target.is_table or source.is_table:
@@ -242,6 +245,7 @@ class ContainerState:
         assert not source.compacting, source
         length = source.assigned_length
         operation = Merge(target.id, source.id, target.assigned_length, length, source.assigned_events, attributes)
+        # No append to the source follows: its length is final when the merge is applied.
         source.assigned_sealed = source.assigned_deleted = True
         target.assigned_length += length
         target.assigned_events += source.assigned_events
@@ -289,6 +293,7 @@ class ContainerState:
         position = segment.assigned_length
         outcome = []
         for key, value, _ in changes:
+            # A batch may name a key twice: `pending` has the entry of the first change by now.
             before = segment.table.pending.get(key) or current(key)
             existed = before is not None and before.value is not None
             if value is None and not existed:
@@ -316,6 +321,7 @@ class ContainerState:
         """Move the applied state by an operation whose frame is durable; the segments whose waiters must be woken.
 
         It allocates nothing for an append while nobody waits at the tail."""
+        # In memory: `Segment.idle` is false while an operation is in flight or the creation is not committed.
         segment = self.segments[operation.segment]
         if self._snapshot is not None:
             self._snapshot.copy(segment)
@@ -356,6 +362,7 @@ class ContainerState:
             self.next_segment_id = max(self.next_segment_id, segment.id + 1)
         else:
             segment = self.segments[operation.segment]
+            # `apply` takes it off again.
             segment.in_flight += 1
             if isinstance(operation, Append):
                 self._replay_append(segment, operation)
@@ -391,6 +398,7 @@ class ContainerState:
 
     def _apply_append(self, segment: Segment, operation: Append) -> None:
         assert operation.offset == segment.length, (operation.offset, segment)
+        # As in `DirtyBytes.add_block`: no bytes, no block.  The event number counts all the same.
         if operation.length:
             segment.tail.append(Block(operation.offset, operation.length, operation.parts))
         segment.length = operation.offset + operation.length
@@ -411,6 +419,7 @@ class ContainerState:
         assert table is not None
         for entry in operation.entries:
             table.dirty[entry.key] = entry
+            # Otherwise a newer entry of the key is in flight.
             if table.pending.get(entry.key) is entry:
                 del table.pending[entry.key]
         segment.length = operation.length
@@ -418,6 +427,7 @@ class ContainerState:
 
     def _apply_truncate(self, segment: Segment, offset: int) -> None:
         segment.start = offset
+        # Whole blocks only: one across the new start stays until a checkpoint.
         dropped = [block for block in segment.tail if block.end <= offset]
         if dropped:
             segment.flushed = dropped[-1].end
@@ -438,6 +448,7 @@ class ContainerState:
         source.saved = False
         assert source.chunks is not None or not source.flushed, source
         if source.chunks is not None:
+            # Chunks change hands by name, without a copy.  Inlined bytes become dirty: the next checkpoint stores them.
             for extent in source.chunks:
                 parts = None if extent.chunk else (extent.inline,)
                 target.tail.append(
@@ -448,6 +459,7 @@ class ContainerState:
                 if parts is not None:
                     self.dirty.add_block(extent.length)
         for block in source.tail:
+            # A checkpoint in progress has noted the old offset in its `BlockSnapshot`.
             block.offset += operation.offset
             target.tail.append(block)
         source.tail = []

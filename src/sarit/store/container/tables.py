@@ -65,6 +65,7 @@ class Tables:
 
         def decide(segment: Segment) -> Delete:
             if must_be_empty and segment.assigned_entries:
+                # Of the assigned state: an entry in flight counts.
                 raise Exists(f"table {name} is not empty")
             if unchanged_since not in (None, segment.assigned_length):
                 raise Conflict(f"table {name} changed", expected=unchanged_since, actual=segment.assigned_length)
@@ -97,10 +98,12 @@ class Tables:
                 unknown = [key for key in wanted if key not in fresh and _newest(table, key) is None]
                 generation = metadata.generation
                 stored = await metadata.stored_entries(segment, unknown) if unknown else {}
+                # The read awaited: a key that was in memory before it may be in the index alone now, and was not read.
                 known = all(key in fresh or key in stored or _newest(table, key) is not None for key in wanted)
                 if known and (generation == metadata.generation or not unknown):
                     break
 
+            # Without an await from the last check of the loop to `submit`: what `current` answers is still the newest.
             def current(key: bytes) -> Entry | None:
                 return _newest(table, key) or stored.get(key)
 
@@ -111,6 +114,8 @@ class Tables:
         finally:
             segment.pins -= 1
         await self._container.submit(operation)
+        # `update_table` leaves out removals of absent keys; those of present ones have value None.  Puts are left, in
+        # order.
         versions = iter([entry.version for entry in operation.entries if entry.value is not None])
         return [NOT_EXISTS if value is None else next(versions) for _, value, _ in changes]
 
@@ -125,6 +130,7 @@ class Tables:
                 generation = self._container.metadata.generation
                 unknown = [key for key in wanted if _applied(table, key) is None]
                 stored = await self._container.metadata.stored_entries(segment, unknown) if unknown else {}
+                # All in memory: no await, so nothing can have moved.
                 if not unknown or generation == self._container.metadata.generation:
                     break
         finally:
@@ -162,6 +168,7 @@ class Tables:
                     break
         finally:
             segment.pins -= 1
+        # No await since the generation was checked: index and overlay are of one moment.  The newer overlay comes last.
         for overlay in (table.flushing, table.dirty):
             merged |= {k: e for k, e in overlay.items() if k >= start and (end is None or k < end)}
         # Rows of the index beyond the last one scanned may come before entries of the overlay: stop there.
@@ -184,14 +191,17 @@ class Tables:
             rows = await self._container.metadata.stored_rows(low, high, piece)
             for row_key, row in rows:
                 _, key = keys.parse_entry_key(row_key)
+                # An overlaid row does not count: `_scan_page` puts the newer entry in its place, or nothing.
                 if _applied(table, key) is None:
                     version, value = keys.parse_entry_value(row)
                     entry = found[key] = Entry(key, value, version)
                     size += _serialized_bytes(entry)
             if len(rows) < piece:
                 return found, None
+            # `key` is the last one scanned, not the last one found.
             if len(found) >= limit or size >= MAX_TABLE_PAGE_BYTES:
                 return found, key
+            # The smallest key after the last row.
             low = rows[-1][0] + b"\0"
             # As many as are missing, more where the overlay replaces most; a page of bytes if rows stay as large.
             each = max(1, sum(len(row) for _, row in rows) // len(rows))
@@ -227,6 +237,7 @@ class Tables:
         try:
             while True:
                 generation = self._container.metadata.generation
+                # As many rows more as the overlay may replace: a page is seldom empty.
                 stored, last = await self._stored_versions(
                     segment, position, limit + len(table.dirty) + len(table.flushing)
                 )
@@ -257,6 +268,7 @@ class Tables:
         low, high = keys.offset_range(keys.VERSION, segment.id, position, segment.length + 1)
         rows = await self._container.index.scan(low, high, most)
         while at < len(rows) and size < MAX_TABLE_PAGE_BYTES:
+            # A version row names its key.  The entry is a second read, and an overlaid one is not read at all.
             wanted = [key for _, key in rows[at : at + piece] if _applied(table, key) is None]
             at = min(at + piece, len(rows))
             for entry in (await self._container.metadata.stored_entries(segment, wanted)).values():
@@ -265,6 +277,7 @@ class Tables:
                     size += _serialized_bytes(entry)
             each = max(1, size // max(1, len(found)))
             piece = max(_MIN_ROWS, min(MAX_TABLE_PAGE_BYTES // each, _MAX_ROWS))
+        # All rows are read, and the scan has returned fewer than it might: there are no more.
         whole = at == len(rows) < most
         return found, None if whole else keys.parse_version_key(rows[at - 1][0])[1]
 
@@ -276,6 +289,7 @@ class Tables:
         segment = await self._container.metadata.require(name)
         if not segment.is_table:
             raise Invalid(f"segment {name} is not a table segment")
+        # Its creation is in flight: a reader must not see a table that a crash could undo.
         if not segment.created:
             await self._container.group_commit.wait_durable()
             if segment.deleted:
@@ -285,6 +299,7 @@ class Tables:
 
 def _newest(table: TableState, key: bytes) -> Entry | None:
     """The assigned entry, which conditions are checked against; None when it is in the index or absent."""
+    # An entry is true also as a removal: it is an object, and `value` None says so.
     return table.pending.get(key) or _applied(table, key)
 
 

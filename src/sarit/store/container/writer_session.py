@@ -186,11 +186,15 @@ class WriterSession:
 
     def set_up(self, container: AppendTarget, segment: Segment, attribute: Attribute) -> None:
         """The container has found the segment, and the writer has nothing in flight."""
+        # `Container.set_up_writer` has fenced the owner and waited for its appends, without an await since.
         assert attribute.owner is None, self
         assert attribute.assigned == attribute.applied, self
         self.last = self.acknowledged = attribute.assigned
+        # The state may be REPLACED or CLOSED by now: then this session never owns the writer.
         self._move(Event.SET_UP)
         if self.state is OPEN:
+            # From here on `append` submits.  The caller submits `pending` in the same turn of the loop: nothing
+            # overtakes it.
             self.container = container
             self.segment = segment
             self.attribute = attribute
@@ -214,6 +218,7 @@ class WriterSession:
             self.pending.append((append, expected_offset))
             return
         self.unanswered += 1
+        # Also while others are in the queue: an append of this writer may be among them, and must stay before this one.
         if container.budget.over_append_limit or container.append_gate.queue:
             container.append_gate.throttle(self, append, expected_offset)
         else:
@@ -232,14 +237,18 @@ class WriterSession:
                 self.segment, self.attribute, self, self.last, writer=self.writer, number=number,
                 events=append.events, parts=append.parts, length=append.length, expected_offset=expected_offset,
             )  # fmt: skip
+        # The barrier comes after everything in flight: the refusal is answered in order, and what it rests on is
+        # durable.
         except SaritError as error:
             refusal = error
             container.group_commit.barrier(lambda failure: self.refuse(append, failure or refusal))
             return
+        # Assigned, not durable: the next append is checked against it while this one is in flight.
         self.last = number
 
         def done(error: BaseException | None) -> None:
             if error is None:
+                # DataAppended names the event number that was acknowledged before, too.
                 previous, self.acknowledged = self.acknowledged, number
                 self.unanswered -= 1
                 self.sink.acknowledged(self, append, previous, operation.offset + operation.length)
@@ -249,6 +258,7 @@ class WriterSession:
         if container.failure is None:  # otherwise its charge was removed, and nobody would remove this one
             container.budget.report(container.number, container.state.dirty)
         try:
+            # In the same step as the assignment: the log has the order of the offsets.
             container.group_commit.add(operation, done)
         except SaritError as error:
             self.refuse(append, error)
@@ -276,6 +286,7 @@ class WriterSession:
 def fence_owner(attribute: Attribute) -> None:
     """Fence the session that owns a writer's attribute, if one does."""
     if isinstance(attribute.owner, WriterSession):
+        # Its answers are still to come: its appends reach the container, which refuses them in order.
         attribute.owner._move(Event.FENCE)
 
 

@@ -68,10 +68,12 @@ class AppendGate:
     def throttle(self, session: Session, append: Append, expected_offset: int | None) -> None:
         """Let an append wait at the closed gate; `session.submit` follows when it is released."""
         if self._failed:
+            # The group commit of a failed container refuses it.
             session.submit(append, expected_offset)
             return
         if not self.queue:
             coverage_probe("appends_throttled")
+            # Once for the whole queue: the later ones need no notification of their own.
             self._budget.notify_below_append_limit(self._below_limit)
         self.queue.append((session, append, expected_offset))
 
@@ -79,6 +81,8 @@ class AppendGate:
         """Submit throttled appends as long as the node is below its limit."""
         try:
             while self.queue and not self._budget.over_append_limit:
+                # Each `submit` reports its charge to the budget, so the loop ends where the node is over its limit
+                # again.
                 session, append, expected_offset = self.queue.popleft()
                 session.submit(append, expected_offset)
         finally:  # over the limit again, or a bug in an answer: without this the rest would stay throttled
@@ -100,6 +104,7 @@ class AppendGate:
         self._sweep_scheduled = False
         ended = [throttled for throttled in self.queue if not throttled[0].is_open]
         if ended:
+            # Before any `submit`: an answer may close a connection, which asks for the next sweep.
             self.queue = deque(throttled for throttled in self.queue if throttled[0].is_open)
             for session, append, expected_offset in ended:
                 session.submit(append, expected_offset)  # refused: its session does not own the writer any more

@@ -63,6 +63,8 @@ class ControlLimit:
         """Wait until a change of segment `name` may be made.
 
         Raises Unavailable after CONTROL_LIMIT_TIMEOUT_SECONDS."""
+        # The controller's tables record what is to be deleted, which frees memory and disk: they must not wait for
+        # either.
         if name.startswith(_SYSTEM) or not self.exceeded:
             return
         coverage_probe("control_change_throttled")
@@ -77,6 +79,7 @@ class ControlLimit:
     async def _wait_recheck(self) -> None:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
+        # Added by each waiter, but it counts once: the budget holds equal callbacks once.
         self._budget.notify_below_control_limit(self.recheck)
         try:
             await waiter
@@ -93,10 +96,12 @@ class ControlLimit:
 
     def fail(self) -> None:
         """The container failed: end all waits."""
+        # `exceeded` is false from now on: the waiters go on, and their operations fail with Unavailable.
         self._failed = True
         self._wake()
 
     def _wake(self) -> None:
+        # All of them, though the space may serve only a few: each checks again in its own turn.
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

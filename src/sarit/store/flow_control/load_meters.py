@@ -93,16 +93,19 @@ class LoadMeter:
     __slots__ = ("averages", "bytes", "events", "idle", "requested_at", "since")
 
     def __init__(self, segment: MeteredSegment, now: float) -> None:
+        # What is in the segment already is not load: the counters begin here.
         self.events = segment.events
         self.bytes = segment.length
         self.since = now
         self.requested_at: float | None = None
+        # Events per second over the four windows, then bytes per second over the same.
         self.averages = [0.0] * 8
         self.idle = True
 
     def add(self, segment: MeteredSegment, elapsed: float, weights: tuple[float, ...]) -> None:
         """Add what was appended in the last `elapsed` seconds."""
         events, size = segment.events, segment.length
+        # Nothing is new, and the averages have nothing left to decay.
         if self.idle and events == self.events and size == self.bytes:
             return
         event_rate, byte_rate = (events - self.events) / elapsed, (size - self.bytes) / elapsed
@@ -137,12 +140,15 @@ class LoadMeters:
         """Measure once."""
         now = self._clock.monotonic()
         elapsed, self._measured_at = now - self._measured_at, now
+        # Rates divide by it.
         if elapsed <= 0:
             return
         weights = tuple(1 - exp(-elapsed / window) for window in self._times.windows)
+        # A new dict each time: the meters of segments that have left memory go with the old one.
         measured: dict[tuple[int, int], LoadMeter] = {}
         for container in self._store.serving():
             number = container.number
+            # A copy: other turns of the loop create and evict segments.
             segments = iter(list(container.state.segments.values()))
             while batch := list(itertools.islice(segments, _SEGMENTS_PER_TURN)):
                 for segment in batch:
@@ -159,12 +165,14 @@ class LoadMeters:
         key = container, segment.id
         meter = self._meters.get(key)
         if meter is None:
+            # The target gets its bytes and events in one step, at the merge.
             if not _is_merged_later(segment.name):
                 measured[key] = LoadMeter(segment, now)
             return
         measured[key] = meter
         meter.add(segment, elapsed, weights)
         times = self._times
+        # A young average says little; and the controller needs time to act on the last request.
         if now - meter.since < times.cool_down or (
             meter.requested_at is not None and now - meter.requested_at < times.mute
         ):
@@ -173,6 +181,8 @@ class LoadMeters:
             policy = ScalingPolicy(ScaleType(segment.scale_type), segment.target_rate)
             advice = scale_advice(policy, self._rates(meter, now), times)
             if advice is not ScaleAdvice.NONE:
+                # Whether or not a controller acts on it: the request is repeated after the mute time, if it is due
+                # then.
                 meter.requested_at = now
                 self.request_scaling(segment.name, advice)
 
@@ -187,9 +197,11 @@ class LoadMeters:
         if segment is None:
             return Rates(_ZERO, _ZERO, now - self._began)
         meter = self._meters.get((container.number, segment.id))
+        # In memory, but not measured yet, or of a kind that is never metered.
         return NO_RATES if meter is None else self._rates(meter, now)
 
     def _rates(self, meter: LoadMeter, now: float) -> Rates:
+        # Age of the averages, which stand still since the last measurement.
         age = self._measured_at - meter.since
         if age <= 0:
             return Rates(_ZERO, _ZERO, now - meter.since)

@@ -51,6 +51,8 @@ class DirtyBytes:
         # Memory held for all of it: the container's charge on the memory budget.  A counter, not a sum: it is read
         # twice for each append.
         self.charged_bytes = 0
+        # The part of `operation_bytes` that is applied: a checkpoint that begins now covers it, and not what is in
+        # flight.
         self._applied_operation_bytes = 0
 
     def __repr__(self) -> str:
@@ -95,6 +97,7 @@ class DirtyBytes:
         self.check()
         self.operation_bytes -= covered
         self.charged_bytes -= covered
+        # The cache counts them from here on; `Flusher._after_commit` adds those that wait for the next checkpoint.
         self.written_bytes = 0
 
 
@@ -126,6 +129,7 @@ class MemoryBudget:
         # Called each time the node comes above its append limit.
         self.on_over_append_limit: Callable[[], None] | None = None
         # Called once each, in the order in which they were added.
+        # Dicts as ordered sets: a callback that is added twice is called once.
         self._below_append_limit: dict[Callable[[], None], None] = {}
         self._below_control_limit: dict[Callable[[], None], None] = {}
         # Memory held for dirty bytes, over all containers, as of their last reports.
@@ -204,6 +208,7 @@ class MemoryBudget:
         # Waiters are notified of each release that ends below the limit, not only of the crossing: a caller that began
         # to wait between two reports does not miss it.
         if fell and not self.over_append_limit:
+            # Replaced before the calls: a callback may ask to be notified again.
             waiting, self._below_append_limit = self._below_append_limit, {}
             for callback in waiting:
                 callback()
@@ -217,6 +222,7 @@ class MemoryBudget:
         for entry in entries:
             self._cache.append(entry)
             self.cached_bytes += entry.bytes
+        # First in, first out: a read does not move a run to the end.
         while self.cached_bytes > self.cache_bytes and self._cache:
             oldest = self._cache.popleft()
             coverage_probe("cache_evicted")
@@ -226,6 +232,7 @@ class MemoryBudget:
     def forget_cached(self, segments: set[int]) -> None:
         """Segment objects, given by `id()`, have left memory and their cached bytes with them."""
         retained: deque[CacheEntry] = deque()
+        # Entries refer to their segments: no other object has got one of these ids meanwhile.
         for entry in self._cache:
             if id(entry.segment) in segments:
                 self.cached_bytes -= entry.bytes

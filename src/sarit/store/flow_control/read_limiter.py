@@ -105,12 +105,16 @@ class ReadRateLimiter:
         interval = self._current_interval(now)
         interval.read += size
         interval.readers.add(reader)
+        # At the earliest when the reads before have had their time, at the latest MAX_READ_WAIT_SECONDS from now.
         start = min(max(self._next, now - RATE_LIMITER_SLACK_SECONDS), now + MAX_READ_WAIT_SECONDS)
+        # Booked before the await: the next caller queues after this one.  At an infinite rate it takes no time.
         self._next = start + size / self._rate
         if start > now:
             await asyncio.sleep(start - now)
 
     def _current_interval(self, now: float) -> _Interval:
+        # No timer: whoever calls after the end of an interval evaluates it.  While nobody calls there is nothing to
+        # limit.
         interval = self._interval
         if now - interval.since >= READ_LIMIT_INTERVAL_SECONDS:
             self._evaluate(interval, now)
@@ -126,6 +130,7 @@ class ReadRateLimiter:
             if now - self._last_append >= APPENDS_IDLE_SECONDS:
                 self._rate = inf
             return
+        # Four cases: a load too light to protect, appends that begin, reads and appends, appends alone.
         mean = interval.latency / interval.groups
         # Neither a read in this interval nor one granted earlier whose turn falls into it.
         without_reads = not interval.read and self._next <= interval.since
@@ -133,10 +138,12 @@ class ReadRateLimiter:
         if few and interval.latency < _LOAD_IN_FLIGHT * seconds:
             self._rate = inf
         elif self._rate == inf:
+            # Appends have begun: reads that were unlimited start low, and the rate grows from there.
             self._restart(minimum)
         elif interval.read:
             self._latency += _LATENCY_WEIGHT * (mean - self._latency)
             if self._latency > max(FAST_APPEND_SECONDS, APPEND_LATENCY_FACTOR * self._baseline):
+                # From what was read, if that is less: a cut of a rate that nobody used would change nothing.
                 self._restart(min(self._rate, interval.read / seconds) * _DECREASE)
             elif 2 * interval.read > self._rate * seconds:  # a rate that is not used shows nothing
                 self._increases += 1
@@ -145,6 +152,7 @@ class ReadRateLimiter:
         elif without_reads:
             self._restart(max(minimum, self._rate * _DECREASE))  # the next reader starts slowly again
         if without_reads:
+            # A plain mean at first, a moving average from then on.
             self._baseline_intervals += 1
             self._baseline += max(_BASELINE_WEIGHT, 1 / self._baseline_intervals) * (mean - self._baseline)
 

@@ -48,11 +48,13 @@ class FlushRateLimiter:
 
     async def __call__(self, left: int) -> int:
         """Wait until the next piece of a chunk may be written.  Returns its size in bytes, at most `left`."""
+        # Asked for each piece: a flush that began slowly hurries as soon as memory runs short.
         rate = self.bytes_per_second()
         size = min(left, LARGE_PIECE_BYTES if rate == inf else SMALL_PIECE_BYTES)
         now = self._clock.monotonic()
         # Timers are coarse and may fire late.  A delay up to the slack is caught up; a longer pause earns no burst.
         start = max(self._next, now - RATE_LIMITER_SLACK_SECONDS)
+        # Booked before the await: writes of all containers queue here.  At an infinite rate a piece takes no time.
         self._next = start + size / rate
         if start > now:
             await asyncio.sleep(start - now)
