@@ -127,9 +127,11 @@ class AppendAssembler:
             raise ProtocolError(f"AppendBlockEnd of {total} bytes is cut short")
         writer, whole, length = _END_HEAD.unpack_from(payload)
         tail = _END_HEAD.size + length
+        # Bytes after the last field are ignored, as in every command: a newer peer may have more fields.
         if length >= 0 and tail + _END_TAIL.size <= total:
             events, last, request_id = _END_TAIL.unpack_from(payload, tail)
         elif length >= 0 and tail + _END_TAIL_SHORT.size == total:
+            # An old peer ends before the request id.  Only an exact end is that: otherwise a field is cut short.
             events, last = _END_TAIL_SHORT.unpack_from(payload, tail)
             request_id = _NO_REQUEST_ID
         else:
@@ -139,8 +141,10 @@ class AppendAssembler:
         data = payload[_END_HEAD.size : tail]
         if total > tail + MAX_TRAILING_BYTES:
             data = bytes(data)  # a view would keep the trailing bytes in memory, uncounted
+        # The Rust client: all is in `data`, and `whole` means nothing.
         if self._writer is None:
             return Append(writer, (data,) if length else (), length, events, last, request_id)
+        # The Java client: whole events of the block, the begun event, the rest of it.
         parts, padded = self._close_block(writer, whole)
         if length:
             if padded:
@@ -155,10 +159,12 @@ class AppendAssembler:
             raise ProtocolError("the append block is of another writer than its end")
         if not 0 <= whole <= len(block):
             raise ProtocolError(f"{whole} bytes of whole events in an append block of {len(block)}")
+        # Closed before the checks below: their errors end the connection anyway.
         self._writer = None
         self._block = _NOTHING
         parts: list[Buffer] = [block[:whole]] if whole else []
         left = len(block) - whole - HEADER.size
+        # The block ends with its last whole event.
         if left == -HEADER.size:
             return parts, False
         if left < 0:
@@ -166,10 +172,12 @@ class AppendAssembler:
                 f"{left + HEADER.size} bytes at the end of an append block are neither event nor padding"
             )
         code, length = HEADER.unpack_from(block, whole)
+        # Padding may announce less than what is left: the rest of the block is skipped, too.
         if code == _PADDING and 0 <= length <= left:
             if whole < left:  # a view would keep a block in memory that is mostly padding
                 parts = [bytes(part) for part in parts]
             return parts, True
+        # A begun event must fill the block to its end: `data` continues it.
         if code != _PARTIAL_EVENT or length != left:
             raise ProtocolError(f"type {code}, length {length} before the last {left} bytes of an append block")
         if length:
@@ -188,6 +196,7 @@ def append_block_end_header(
     if payload > MAX_WIRE_PAYLOAD_BYTES:
         raise ProtocolError(f"AppendBlockEnd of {payload} bytes; the most is {MAX_WIRE_PAYLOAD_BYTES}")
     assert len(writer_id) == UUID_BYTES
+    # The length twice: without a block the receiver ignores the size of whole events.
     prefix = _FRAMED_END_HEAD.pack(_APPEND_BLOCK_END, payload, writer_id, data_length, data_length)
     return prefix, _END_TAIL.pack(events, last_event_number, request_id)
 

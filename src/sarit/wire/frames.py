@@ -103,6 +103,7 @@ class FrameReader:
             buffer = self._direct[self._filled :]
         else:
             partial = len(self._partial)
+            # At each call again: other connections have used the window since.
             window = self._window.of(self._size)
             if partial:
                 window[:partial] = self._partial
@@ -118,6 +119,7 @@ class FrameReader:
         if self._failure is not None:
             raise self._failure
         if self._direct is None:
+            # A read that filled the offered part may have left more in the socket: the window grows.
             return self._cut(len(self._partial) + count, count == self._offered)
         self._filled += count
         if self._filled < len(self._direct):
@@ -139,6 +141,7 @@ class FrameReader:
     def _piece_full(self) -> list[tuple[int, Buffer]]:
         piece = self._direct
         assert piece is not None
+        # A full piece counts in `_pieces` from here on (`buffered_bytes`).
         self._filled = 0
         if self._missing:
             self._pieces.append(piece)
@@ -166,7 +169,10 @@ class FrameReader:
             code, length = unpack(window, at)
             start = at + _HEADER_BYTES
             stop = start + length
+            # The frequent case first.  A negative length would move `stop` back and pass the first test.
             if stop <= end and length >= 0:
+                # Copied: after this call the window belongs to another connection.  Large ones become a view, so that
+                # their slices are views, too.
                 payload = window[start:stop].tobytes()
                 add((code, payload if length < LARGE_FRAME_BYTES else memoryview(payload)))
                 at = stop
@@ -175,6 +181,7 @@ class FrameReader:
                 self._failure = ProtocolError(f"a frame of type {code} announces {length} bytes")
                 self._partial = b""  # the rest is never parsed, and `get_buffer` must not be empty
                 raise self._failure
+            # Complete large frames were cut above; this one gets a buffer of its own.
             if length >= LARGE_FRAME_BYTES:
                 self._begin_large(code, length, window[start:end])
                 return frames
@@ -192,6 +199,7 @@ class FrameReader:
         piece = self._direct
         assert piece is not None
         assert len(begun) < len(piece)  # a window is shorter than a piece, and complete frames do not come here
+        # The rest is received behind it, without another copy.
         piece[: len(begun)] = begun
         self._filled = len(begun)
         self._size = (

@@ -102,6 +102,7 @@ class TextCodec:
         if len(payload) < start:
             raise ProtocolError("the length of a string is cut short")
         end = start + _LENGTH.unpack_from(payload, at)[0]
+        # Often empty: tokens, and the stack traces of refusals.
         if end == start:
             return "", end
         if len(payload) < end:
@@ -132,9 +133,11 @@ class BytesCodec:
     """int32 length and raw bytes; read as a slice of the payload (no copy when that is a memoryview)."""
 
     def write(self, value: Buffer, out: list[Buffer]) -> None:
+        # `struct` would refuse it, too, but with an error that is no ProtocolError.
         if len(value) > _MAX_INT:
             raise ProtocolError(f"a field of {len(value)} bytes")
         out.append(_INT.pack(len(value)))
+        # By reference: `encode_parts` decides whether it is copied.
         out.append(value)
 
     def read(self, payload: Buffer, at: int) -> tuple[Buffer, int]:

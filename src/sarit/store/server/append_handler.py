@@ -87,8 +87,11 @@ class AppendHandler:
     def connection_closed(self) -> None:
         """End all sessions."""
         for session in self._sessions.values():
+            # Appends in the log are not recalled: they become durable, and their acknowledgement finds no connection.
             session.close()
         self._sessions.clear()
+        # The append gate may hold appends of these sessions, and with them their memory.  It sweeps a little later,
+        # because many connections end at once.
         if self.unacked_bytes:
             for opened in self._store.opened():  # all of them: a replaced session may have been for another segment
                 opened.container.append_gate.sweep_ended()
@@ -102,6 +105,7 @@ class AppendHandler:
     def set_up(self, command: wire.SetupAppend) -> None:
         """Begin a writer's session; its appends are pending until the set-up is done."""
         writer = command.writer_id
+        # Removed before the bound is checked: a writer that is set up again counts once.
         older = self._sessions.pop(writer, None)
         if len(self._sessions) >= MAX_WRITERS_PER_CONNECTION:
             self._connection.close(f"has set up {MAX_WRITERS_PER_CONNECTION} writers, which is the limit")
@@ -111,6 +115,8 @@ class AppendHandler:
         before = None
         if older is not None:
             older.replace()
+            # What the older session has not handed to its container goes through the newer one, in order of arrival.
+            # It stays counted in `unacked_bytes`.
             session.pending, older.pending = older.pending, []
             before = self._set_ups.get(older)
         size = REQUEST_OVERHEAD_BYTES + len(command.segment) + len(command.token)
@@ -121,6 +127,7 @@ class AppendHandler:
     ) -> None:
         try:
             if before is not None:  # the set-up that this one replaces: answers go out in order
+                # `asyncio.wait` neither raises the error of that task nor cancels it.
                 await asyncio.wait([before])
             await self._open(session, command)
         finally:
@@ -143,25 +150,31 @@ class AppendHandler:
             self._refuse_set_up(session, reply)
             return
         except SaritError:
+            # The protocol has no reply for it (`replies.py`).
             self._connection.close()
             return
         else:
             if container.failure is not None:
                 self._connection.close()  # it failed meanwhile, when this connection did not count as writing to it
         if self._connection.closed:
+            # An open session owns the writer's attribute: give it up for the writer's next connection.
             session.close()
             return
+        # Before the pending appends are handed over: their acknowledgements must leave after it.
         self._connection.send(encode(wire.AppendSetup(command.request_id, segment, session.writer, session.last)))
         if self._sessions.get(session.writer) is session:  # otherwise it is replaced, and its successor has the appends
             self._take_pending(session, segment)
 
     def _take_pending(self, session: WriterSession, segment: str) -> None:
         if session.state is State.MISSING:
+            # From here on `append` answers each of them with NoSuchSegment.
             self._end(session, segment)
         try:
+            # `append` checks and counts them again: when they came, the session had no event number to compare with.
             for append, expected_offset in self._pop_pending(session):
                 self.append(append, expected_offset)
         except ProtocolError as error:
+            # This is the task of the set-up: `buffer_updated` does not catch the error here.
             self._connection.abort(f"broke the protocol: {error}")
 
     def _refuse_set_up(self, session: WriterSession, reply: wire.Command) -> None:
@@ -181,6 +194,7 @@ class AppendHandler:
     def _end(self, session: WriterSession, missing: str | None) -> None:
         """Retain a writer whose session ended: for a `missing` segment, or None: the client has its answer."""
         del self._sessions[session.writer]
+        # Removed first, so that it becomes the newest: the oldest is dropped below.
         self._ended.pop(session.writer, None)
         self._ended[session.writer] = missing
         if len(self._ended) > MAX_WRITERS_PER_CONNECTION:
@@ -200,6 +214,7 @@ class AppendHandler:
             return
         if append.last_event_number < session.last:  # while it is set up it has no number, and takes any
             raise ProtocolError(f"event number {append.last_event_number} came after {session.last}")
+        # Before the session has it: with nothing in the log's queue, a refusal comes back within the call.
         self.unacked_bytes += append.length + BLOCK_OVERHEAD_BYTES
         session.append(append, expected_offset)
 
@@ -216,12 +231,14 @@ class AppendHandler:
     def acknowledged(self, session: WriterSession, append: Append, previous: int, end_offset: int) -> None:
         """The append is durable."""
         self.unacked_bytes -= append.length + BLOCK_OVERHEAD_BYTES
+        # No command object: this runs once per append.
         connection = self._connection
         if connection.closed:
             return
         connection.send(
             data_appended(append.writer_id, append.last_event_number, previous, append.request_id, end_offset)
         )
+        # An acknowledgement only frees memory: it can end a pause, never begin one.
         if connection.paused:
             connection.apply_backpressure()
 
@@ -234,6 +251,7 @@ class AppendHandler:
         if self._connection.paused:
             self._connection.apply_backpressure()
         writer, number = append.writer_id, append.last_event_number
+        # First: it is a kind of Conflict.
         if isinstance(error, WrongEventNumber):
             self._connection.send(encode(wire.InvalidEventNumber(writer, append.request_id, "", number)))
             self._connection.close(f"sent event {number} of writer {writer.hex()} out of turn")
@@ -241,13 +259,16 @@ class AppendHandler:
             self._connection.send(encode(wire.ConditionalCheckFailed(writer, number, append.request_id)))
         elif isinstance(error, Sealed | NotFound):
             if self._sessions.get(writer) is session:  # otherwise it ended, and the client has its answer
+                # One answer per session.  Appends behind this one get none: the client sent them before it knew.
                 session.append_refused()
                 self._end(session, None)
+                # SegmentIsSealed has no field for the event number: it travels as the offset.
                 offset = number if isinstance(error, Sealed) else -1
                 reply = error_reply(error, append.request_id, session.segment.name, offset)
                 assert reply is not None
                 self._connection.send(encode(reply))
         else:
+            # Nobody knows whether the append is stored.  The writer learns its last event from the next AppendSetup.
             self._connection.close()
 
     def segment_missing(self, session: WriterSession) -> None:

@@ -116,9 +116,11 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._writable.set()
         self._appends.connection_closed()
         for task in self._tasks:
+            # `_finished` removes a task from the dict in a later turn of the loop, so this may iterate over it.
             task.cancel()
         self._transients.connection_closed()
 
+    # Called when the transport holds more unsent bytes than its limit (`set_memory_limits`).
     def pause_writing(self) -> None:
         self._writable.clear()
         self.reply_semaphore.pause()
@@ -137,10 +139,12 @@ class StoreConnection(asyncio.BufferedProtocol):
         try:
             for code, payload in self._reader.received(nbytes):
                 self._frame(code, payload)
+                # This frame ended the connection (versions, a bound): what the client sent after it is not served.
                 if self.closed:
                     return
         except ProtocolError as error:
             self._abort(f"broke the protocol: {error}")
+        # Once per read, after all its frames: a connection exceeds its bounds by one read at most.
         self.apply_backpressure()
 
     def close(self, reason: str | None = None) -> None:
@@ -148,6 +152,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         if not self.closed:
             if reason is not None:
                 _log.warning("connection %s closed: it %s", self._peer, reason)
+            # In this order: after `closed` is set, `_flush` writes nothing.
             self._flush()
             self.closed = True
             self._transport.close()
@@ -164,6 +169,7 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def set_memory_limits(self, unsent_bytes: int, unacked_bytes: int) -> None:
         """Answer only below `unsent_bytes` of replies not taken; read only below `unacked_bytes` not acknowledged."""
+        # A closing transport is not read from again: no limit matters to it.
         if not self._transport.is_closing():
             self._transport.set_write_buffer_limits(high=unsent_bytes)
             self._max_unacked_bytes = unacked_bytes
@@ -186,6 +192,8 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def apply_backpressure(self) -> None:
         """Stop or resume reading from the socket."""
+        # Unacknowledged appends and requests hold our memory; replies not taken hold it, too, and new requests make
+        # more of them.
         stop = (
             self._appends.unacked_bytes + self._request_bytes > self._max_unacked_bytes
             or not self._writable.is_set()
@@ -201,9 +209,11 @@ class StoreConnection(asyncio.BufferedProtocol):
     # -- frames in --------------------------------------------------------------------------------
 
     def _frame(self, code: int, payload: Buffer) -> None:
+        # The append path goes first, past the table of commands: no command object for a block.
         if code == _APPEND_BLOCK_END:
             self._appends.append(self._assembler.block_end(payload), None)
             return
+        # `block` checks it for itself, and all other commands may come between a block and its end.
         if code in _APPEND_FAMILY:
             self._assembler.check_closed()
         if code == _APPEND_BLOCK:
@@ -217,6 +227,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         elif isinstance(command, wire.SetupAppend):
             self._appends.set_up(command)
         elif isinstance(command, wire.ConditionalAppend):
+            # A conditional append is one event.  Its expected offset is checked when the append gets its offset.
             data = wire.event_bytes(command)
             append = Append(command.writer_id, [data], len(data), 1, command.event_number, command.request_id)
             self._appends.append(append, command.expected_offset)
@@ -229,18 +240,21 @@ class StoreConnection(asyncio.BufferedProtocol):
         elif isinstance(command, wire.Hello):
             self._hello(command)
         elif self._control.handles(command):
+            # A task, since it waits for the log or the index.  Replies may overtake each other: each has a request id.
             self.spawn(self._answer(command), request_bytes(command, len(payload)))
         else:
             raise ProtocolError(f"sent {type(command).__name__}, which is not a request")
 
     def _hello(self, hello: wire.Hello) -> None:
         self.hello_version = hello.high_version
+        # Also to a client that speaks none of our versions: it reads ours before the connection ends.
         self.send(encode(wire.Hello(WIRE_VERSION, OLDEST_WIRE_VERSION)))
         if hello.low_version > WIRE_VERSION or hello.high_version < OLDEST_WIRE_VERSION:
             self.close(f"speaks versions {hello.low_version} to {hello.high_version} only")
 
     async def _answer(self, command: wire.Command) -> None:
         if size := reply_bytes(command):
+            # The slot is held until the reply is sent: what waits for a slow client counts.
             async with self.reply_semaphore.slot(size):
                 await self._answer_now(command)
         else:
@@ -252,9 +266,11 @@ class StoreConnection(asyncio.BufferedProtocol):
         else:
             reply = await self._control.answer(command)
             if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):
+                # Before the next await: the connection may end during it, and would try to delete what is merged.
                 self._transients.merged(command.source)
         await self.wait_writable()
         if reply is None:
+            # The outcome is unknown, or the protocol has no reply for it (`replies.py`).
             self.close()
         else:
             self.send_parts(encode_parts(reply))
@@ -277,6 +293,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._out.append(frame)
         if not self._flush_scheduled:
             self._flush_scheduled = True
+            # Callbacks that are ready now run before it: their frames leave in the same write.
             self._loop.call_soon(self._flush)
 
     def send_parts(self, parts: list[Buffer]) -> None:
@@ -293,12 +310,14 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._flush_scheduled = False
         self._out_bytes = 0
         out, self._out = self._out, []
+        # `close` has flushed.  A frame that came after it is dropped.
         if out and not self.closed:
             self._transport.writelines(out)
 
     def spawn(self, work: Coroutine[Any, Any, None], memory_bytes: int = REQUEST_OVERHEAD_BYTES) -> asyncio.Task[None]:
         """Run a request's work, which holds `memory_bytes`, as a task that ends with the connection."""
         task = asyncio.ensure_future(work)
+        # Charged now and not when the task begins: one read may spawn many before any of them runs.
         self._tasks[task] = memory_bytes
         self._request_bytes += memory_bytes
         task.add_done_callback(self._finished)

@@ -46,6 +46,7 @@ def unacked_limit(connections: int) -> int:
 
 
 def _limit(connections: int, maximum: int, minimum: int) -> int:
+    # Halved, so that the limits change only when the number of connections has about doubled.
     while maximum > minimum and maximum * connections > MAX_CONNECTIONS_MEMORY_BYTES:
         maximum //= 2
     return maximum
@@ -106,9 +107,11 @@ class ConnectionReaper(Generic[C]):
         seen: dict[C, tuple[ConnectionMemory, float]] = {}
         for connection in connections:
             memory = connection.memory()
+            # It holds nothing: the reaper does not mind how long it is idle.
             if not memory.total_bytes:
                 continue
             before = self._seen.get(connection)
+            # The last evaluation that saw progress: exact to REAP_INTERVAL_SECONDS.
             since = now if before is None or memory.progressed_since(before[0]) else before[1]
             seen[connection] = (memory, since)
         ended = []
@@ -120,7 +123,9 @@ class ConnectionReaper(Generic[C]):
                 break
             cause = f" for {now - since:.0f} s" if stalled else "; all connections hold too much"
             ended.append((connection, memory.reason() + cause))
+            # The caller ends it: what it held counts no more, and the next ones may be spared.
             total -= memory.total_bytes
             del seen[connection]
+        # Replaced as a whole: connections that closed meanwhile are forgotten.
         self._seen = seen
         return ended

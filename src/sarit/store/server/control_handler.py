@@ -31,6 +31,7 @@ Handler = Callable[[Any], Awaitable[wire.Command]]
 
 # The field that says which segment a request is about, whatever its command calls it.
 _SUBJECTS = ("segment", "target", "parent_segment")
+# So that no token is empty: an empty token asks for the first page.
 _TOKEN_PREFIX = b"\x01"
 _NO_OFFSET = -1
 
@@ -104,6 +105,7 @@ class ControlHandler:
         return wire.SegmentCreated(c.request_id, c.segment)
 
     async def _create_transient(self, c: wire.CreateTransientSegment) -> wire.Command:
+        # The container of a transient segment is that of its parent (`container_of`), so it can check the parent.
         name = transient_segment(c.parent_segment, c.writer_id, self._store.env.random.bytes(16))
         await self._store.container(name).metadata.require(c.parent_segment)
         await self._store.container(name).create(name)
@@ -137,6 +139,7 @@ class ControlHandler:
         except Conflict:
             return wire.SegmentAttributeUpdated(c.request_id, False)
         except NotFound as error:
+            # A missing source is reported by its bare name, a missing target by a sentence (`_merge_source`).
             reply = error_reply(error, c.request_id, c.source if str(error) == c.source else c.target)
             assert reply is not None
             return reply
@@ -149,6 +152,7 @@ class ControlHandler:
     async def _locate(self, c: wire.LocateOffset) -> wire.Command:
         info = await self._store.container(c.segment).info(c.segment)
         offset = await self._store.reads(c.segment).event_boundary(c.segment, c.target_offset)
+        # Appends during the second await may put the boundary beyond the length that was read before it.
         return wire.OffsetLocated(c.request_id, c.segment, min(offset, info.length))
 
     # -- tables -------------------------------------------------------------------------------
@@ -172,6 +176,7 @@ class ControlHandler:
         return wire.SegmentDeleted(c.request_id, c.segment)
 
     async def _update_table(self, c: wire.UpdateTableEntries) -> wire.Command:
+        # Copies: views of a large payload would keep all of it in memory, as long as the table has one entry of it.
         changes = [(bytes(entry.key), bytes(entry.value), entry.version) for entry in c.entries]
         try:
             versions = await self._store.tables(c.segment).update(c.segment, changes, _position(c.table_segment_offset))
@@ -191,9 +196,11 @@ class ControlHandler:
         wanted = [bytes(key.key) for key in c.keys]
         found = await self._store.tables(c.segment).get(c.segment, wanted)
         size = sum(map(len, wanted)) + sum(len(entry.value or b"") for entry in found if entry is not None)
+        # Refused here: a reply that does not fit would fail in the encoder, and end the connection.
         if size + TABLE_ENTRY_OVERHEAD_BYTES * len(wanted) + TABLE_READ_OVERHEAD_BYTES > MAX_WIRE_PAYLOAD_BYTES:
             raise Invalid(f"the values of these {len(wanted)} keys do not fit in one reply: ask for fewer at once")
         entries = (
+            # Version -1 says that there is no such key.
             wire.TableEntry(key, -1, b"") if entry is None else _wire_entry(entry)
             for key, entry in zip(wanted, found, strict=True)
         )
@@ -218,9 +225,11 @@ class ControlHandler:
         if fixed:
             if token:
                 raise Invalid("iterators over keys of fixed length go on by fromKey, not by continuation token")
+            # `to_key` is inclusive, the end of a scan is not: key + NUL is the next possible key.
             return await tables.scan(c.segment, first, last + b"\0" if last else None, count)
         if first or last:
             raise Invalid("iterators over keys of any length take no key range")
+        # The next possible key after the last one of the page before.
         start = token[1:] + b"\0" if token else b""
         return await tables.scan(c.segment, start, None, count)
 
@@ -244,10 +253,12 @@ async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> l
             try:
                 length, done = await container.begin_merge(target, source)
                 durable.append(done)
+            # The source is missing, perhaps merged by an earlier attempt; or the target is, which `length` raises.
             except NotFound:
                 length = await container.length(target)
             lengths.append(length)
     finally:
+        # Also after an error: what is queued takes effect, and each future's error must be collected.
         outcomes = await asyncio.gather(*durable, return_exceptions=True)
     for outcome in outcomes:
         if outcome is not None:
@@ -256,6 +267,7 @@ async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> l
 
 
 def _position(offset: int) -> int | None:
+    # Both values of the wire mean: no condition on the length of the table.
     return None if offset in (_NO_OFFSET, NULL_ATTRIBUTE_VALUE) else offset
 
 

@@ -63,9 +63,11 @@ class StoreListener:
 
     def connection_opened(self, connection: StoreConnection) -> None:
         """See `ConnectionRegistry`.  Every connection's memory limits follow the number of connections."""
+        # `connection` counted it; from here on the dict does.
         self._accepting -= 1
         self._connections[connection] = None
         self._update_memory_limits()
+        # A new connection needs them even if they did not change for the others.
         connection.set_memory_limits(*self._memory_limits)
 
     def connection_closed(self, connection: StoreConnection) -> None:
@@ -93,6 +95,7 @@ class StoreListener:
     def reap(self, now: float) -> None:
         """End the connections that are stalled, or hold too much together; `now` in seconds."""
         for connection, reason in self._reaper.select(list(self._connections), now):
+            # Not `close`: that would wait for a client which does not take its replies.
             connection.abort(reason)
 
     async def close(self) -> None:
@@ -117,4 +120,5 @@ class _RefusedConnection(asyncio.BufferedProtocol):
         transport.close()
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        # asyncio asks with -1, and treats an empty buffer as an error.
         return memoryview(bytearray(max(1, sizehint)))

@@ -101,6 +101,7 @@ class ReadHandler:
         try:
             reads = self._store.reads(command.segment)
             segment = reads.in_memory(command.segment)
+            # The task loads the segment, waits until its creation is durable, or until the client takes replies.
             if segment is None or not segment.created or not self._connection.writable:
                 self._spawn_read(reads, command)
                 return
@@ -119,6 +120,7 @@ class ReadHandler:
         if result.length or result.end_of_segment:
             self._send_read(command, result)
         else:
+            # No await since the read found nothing: an append in between would have woken nobody.
             self._park(reads, segment, command)
 
     def _spawn_read(self, reads: Reads, command: wire.ReadSegment) -> None:
@@ -130,13 +132,17 @@ class ReadHandler:
             async with self._connection.reply_semaphore.slot(CHUNK_READ_MEMORY_BYTES):
                 # Found after the wait: the segment may be evicted during it.
                 segment = await reads.find(command.segment)
+                # Again from memory first: the wait for the slot may have been long.
                 result = reads.from_memory(segment, command.offset, _limit(command))
                 if result is None:
                     result = await reads.from_chunks(segment, command.offset, _limit(command))
+                    # A view of a few bytes would keep a whole block of a chunk in memory until a slow client takes it.
                     if result.length < ZERO_COPY_READ_BYTES or len(result.parts) > 1:
                         result.parts = [b"".join(result.parts)]
+                # Only a reply waits for the client; an empty result is parked without an await.
                 if result.length or result.end_of_segment:
                     await self._connection.wait_writable()
+                # It may have closed during one of the awaits; a parked read would keep the segment in memory.
                 if not self._connection.closed:
                     self._answer(reads, segment, command, result)
         except SaritError as error:
@@ -178,8 +184,10 @@ class ReadHandler:
                 return
             del self._parked[parked]
             if parked in parked.segment.waiters:
+                # Otherwise the segment would call it later, and would not count as idle until then.
                 parked.segment.waiters.remove(parked)
             if not self._connection.closed:
+                # Empty, at the tail, not the end of the segment: the client asks again.
                 self._send_read(parked.command, ReadResult([], 0, True, False))
 
     def _unpark(self, reads: Reads, segment: Segment, command: wire.ReadSegment) -> None:
@@ -188,8 +196,10 @@ class ReadHandler:
         elif segment.sealed and not segment.deleted and command.offset >= segment.length:
             self._connection.send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
         elif not self._connection.writable:
+            # The task waits for the client: a segment that grows fast must not queue replies for a slow client.
             self._spawn_read(reads, command)
         else:
+            # Called by the group commit (`wake_waiters`): an error of this read must not reach it.
             try:
                 self._read_segment(reads, segment, command)
             except SaritError as error:
@@ -210,4 +220,5 @@ class ReadHandler:
 
 
 def _limit(command: wire.ReadSegment) -> int:
+    # 8 bytes are the header of an event.  A client may suggest 0 or less, which would never be answered with bytes.
     return min(MAX_READ_BYTES, max(8, command.suggested_length))

@@ -53,6 +53,7 @@ class ReplySemaphore:
             self._release(reply_bytes)
 
     async def _acquire(self, reply_bytes: int) -> None:
+        # Those who wait go first, even if this one would fit: otherwise a large reply could wait for ever.
         if not self._waiting and self._fits(reply_bytes):
             self._acquired_bytes += reply_bytes
             return
@@ -61,6 +62,7 @@ class ReplySemaphore:
         try:
             await turn
         except asyncio.CancelledError:
+            # No slot was granted: the future is still in the queue, and `_grant` removes it.
             if turn.cancelled():
                 self._grant()  # it may have been the head of the queue, too large for what was free
             else:  # granted, but cancelled before the task ran
@@ -73,6 +75,7 @@ class ReplySemaphore:
         self._grant()
 
     def _fits(self, reply_bytes: int) -> bool:
+        # With nothing acquired any size fits: a reply larger than the limit goes alone.
         return self._open and (not self._acquired_bytes or self._acquired_bytes + reply_bytes <= self._max_bytes)
 
     def _grant(self) -> None:
@@ -81,6 +84,7 @@ class ReplySemaphore:
             if not turn.cancelled():
                 if not self._fits(reply_bytes):
                     return
+                # Charged here and not when the task wakes: other requests may come in between.
                 self._acquired_bytes += reply_bytes
                 turn.set_result(None)
             self._waiting.popleft()

@@ -31,6 +31,7 @@ class TransientSegments:
     async def create(self, command: wire.CreateTransientSegment) -> wire.Command | None:
         """The reply.  The segment is deleted even if the connection ends before it exists."""
         creation = asyncio.ensure_future(self._control.answer(command))
+        # A callback, not code after the await: the connection's end cancels that, and not the creation.
         creation.add_done_callback(self._created)
         return await asyncio.shield(creation)
 
@@ -43,6 +44,7 @@ class TransientSegments:
         self._closed = True
         if self._names:
             cleanup = asyncio.ensure_future(self._delete())
+            # Reads the exception, which asyncio would log as never retrieved.
             cleanup.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def _created(self, creation: asyncio.Task[wire.Command | None]) -> None:
@@ -51,10 +53,12 @@ class TransientSegments:
         reply = creation.result()
         if isinstance(reply, wire.SegmentCreated):
             self._names[reply.segment] = None
+            # The connection ended during the creation: its clean-up did not see this segment.
             if self._closed:
                 self.connection_closed()
 
     async def _delete(self) -> None:
+        # Taken before the first await: a creation that ends meanwhile starts a clean-up of its own.
         names, self._names = self._names, {}
         for name in names:
             try:

@@ -30,6 +30,7 @@ def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSna
     end = -1
     for snapshot in blocks:
         block = snapshot.block
+        # It has its bytes in a chunk already, as blocks of a merged segment may.  Runs do not reach across it.
         if block.chunk is not None or snapshot.parts is None:
             end = -1
             continue
@@ -48,6 +49,7 @@ def add_chunk_extents(item: SegmentSnapshot) -> None:
     chunk: str | None = None
     for snapshot in item.blocks:
         offset, block = snapshot.offset, snapshot.block
+        # Joined when it is the same chunk, and adjacent both in the segment and in the chunk.
         if block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset:
             length += block.length
             continue
@@ -56,6 +58,7 @@ def add_chunk_extents(item: SegmentSnapshot) -> None:
         at, length, chunk, chunk_at = offset, block.length, block.chunk, block.chunk_offset
     if chunk is not None:
         item.extents.append(Extent(at, length, chunk, chunk_at))
+    # `Flusher._inline` has added the inlined extents before.
     item.extents.sort(key=lambda extent: extent.start)
 
 
@@ -100,9 +103,11 @@ class BatchBuilder:
             else:
                 await self._add_segment(item, batch, garbage)
             if turn % _SEGMENTS_PER_TURN == _SEGMENTS_PER_TURN - 1:
+                # Appends run here.  The copies do not change any more, so the batch is still of one frame.
                 await asyncio.sleep(0)
         for chunk in sorted(garbage):
             batch.puts[keys.garbage_key(chunk)] = b""
+        # In the same atomic batch: recovery replays the log after this frame, on top of these records.
         batch.puts[keys.meta_key("frame")] = keys.attribute_value(snapshot.frame)
         batch.puts[keys.meta_key("next-segment")] = keys.attribute_value(snapshot.next_segment_id)
         record_resolved_chunks(batch, self._container, sequence, failed)
@@ -112,9 +117,11 @@ class BatchBuilder:
     async def _add_deleted(self, item: SegmentSnapshot, batch: WriteBatch, garbage: set[str]) -> None:
         segment = item.segment
         if not segment.committed:
+            # Created and deleted between two checkpoints: the index holds nothing of it.
             return
         if not item.merged:  # tables, too: earlier versions accepted appends to tables
             garbage.update(extent.chunk for extent in await self._stored_extents(segment.id) if extent.chunk)
+        # A new segment of that name may put the key in the same batch: puts take effect after deletes.
         batch.deletes.add(keys.name_key(segment.name))
         batch.deletes.add(keys.segment_key(segment.id))
         batch.range_deletes.extend(keys.ranges_of_segment(segment.id))
@@ -125,6 +132,7 @@ class BatchBuilder:
         segment = item.segment
         batch.puts[keys.segment_key(segment.id)] = item.record
         if not segment.committed:
+            # Once: neither the name nor the id of a segment changes.
             batch.puts[keys.name_key(segment.name)] = keys.id_value(segment.id)
             if is_transient(segment.name):
                 batch.puts[keys.meta_key("transient/" + segment.name)] = b""
@@ -148,8 +156,10 @@ class BatchBuilder:
     async def _add_truncated(self, item: SegmentSnapshot, batch: WriteBatch, garbage: set[str]) -> None:
         """Delete extents wholly below the new start; their chunks are garbage unless another extent names them."""
         stored = await self._stored_extents(item.segment.id)
+        # Rows come in the order of their offsets, so the dropped ones are the first.
         dropped = [extent for extent in stored if extent.end <= item.start]
         batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
+        # A chunk may be named by several extents, of which only some are below the new start.
         live = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
         garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in live)
 
@@ -160,9 +170,11 @@ class BatchBuilder:
         for at in range(0, len(changed), _TABLE_KEYS_PER_READ):
             page = changed[at : at + _TABLE_KEYS_PER_READ]
             stored: dict[bytes, Entry | None] = {}
+            # Otherwise the index holds no entry of the table, and none is replaced.
             if segment.committed:
                 stored = await self._container.metadata.stored_entries(segment, [entry.key for entry in page])
             for entry in page:
+                # Versions are positions in the table: the row of the old one is not overwritten.
                 old = stored.get(entry.key)
                 if old is not None:
                     batch.deletes.add(keys.version_key(segment.id, old.version))

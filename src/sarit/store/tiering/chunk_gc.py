@@ -55,6 +55,7 @@ class ChunkGC:
 
     def __init__(self, container: Container) -> None:
         self._container = container
+        # The garbage record at which the next cycle begins; None: the first.
         self._next: bytes | None = None
 
     def __repr__(self) -> str:
@@ -69,12 +70,15 @@ class ChunkGC:
         end = clock.monotonic() + CHUNK_GC_CYCLE_SECONDS
         batch = WriteBatch()
         self._next = None
+        # Two bounds: unavailable storage must not hold up the next checkpoint, which waits for this cycle.
         for group in deletion_groups([key for key, _ in rows]):
             if failures >= _MAX_FAILURES_PER_CYCLE or clock.monotonic() >= end:
                 self._next = group[0]  # begin there next time: chunks that cannot be deleted must not block the others
                 break
+            # A crash before the commit below repeats this: to delete a chunk that is gone succeeds.
             errors = await delete_chunks(container.storage, [*map(keys.parse_garbage_key, group)])
             batch.deletes.update(key for key, error in zip(group, errors, strict=True) if error is None)
+            # A failed deletion keeps its record.
             failures += len(errors) - errors.count(None)
         if batch.deletes:
             coverage_probe("garbage_deleted")

@@ -76,6 +76,7 @@ class Compactor:
             if self._container.budget.over_soft_limit:
                 coverage_probe("compaction_yielded")
                 return
+            # Before the awaits: what a cycle leaves over is counted again (JOIN_EXTENTS).
             del self._small[segment_id]
             segment = self._container.state.segments.get(segment_id)
             if segment is None:
@@ -86,6 +87,7 @@ class Compactor:
             try:
                 with self._container.compaction(segment):
                     budget -= await self._compact(segment, next_name)
+            # The next segment would most likely meet the same storage: leave it to a later cycle.
             except StorageUnavailable:
                 self._small[segment_id] = JOIN_EXTENTS
                 return
@@ -96,6 +98,8 @@ class Compactor:
     async def _compact(self, segment: Segment, next_name: NameChunk) -> int:
         chunks = await self._container.metadata.chunks(segment)
         done = 0
+        # Planned once: runs do not overlap.  No checkpoint, early reclaim or merge of the segment comes in between, so
+        # the extents of a later run are still those of the index.
         for run in plan_compaction(chunks, small_bytes=self._small_bytes, target_bytes=CHUNK_TARGET_BYTES):
             if done >= MAX_COMPACTED_BYTES_PER_CYCLE or (done and self._container.budget.over_soft_limit):
                 self._small[segment.id] = JOIN_EXTENTS
@@ -107,11 +111,13 @@ class Compactor:
     async def _join(self, segment: Segment, chunks: ChunkList, run: list[Extent], next_name: NameChunk) -> None:
         container = self._container
         try:
+            # 1. Read the old extents; appends, truncations and deletions go on meanwhile.
             parts = [await self._bytes(extent) for extent in run]
         except (Unavailable, NotFound) as error:
             raise StorageUnavailable from error
         joined_bytes = sum(extent.length for extent in run)
         assert sum(map(len, parts)) == joined_bytes, (segment, run)
+        # 2. Write the new chunk.
         name, sequence = next_name(segment, run[0].start)
         try:
             await container.storage.write(name, parts, container.rate_limiters.flush)
@@ -119,6 +125,7 @@ class Compactor:
             container.state.garbage.add(name)  # the write may have happened
             self._failed_writes.add(sequence)
             raise StorageUnavailable from None
+        # 3. Commit.  A crash before it leaves a chunk whose number no commit resolved: the orphan sweep deletes it.
         # The new chunk is durable: from here on the index may name it.
         joined = Extent(run[0].start, joined_bytes, name)
         joined.check()
@@ -136,6 +143,7 @@ class Compactor:
         record_resolved_chunks(batch, container, sequence, self._failed_writes)
         coverage_probe("extents_joined")
         await container.metadata.commit(batch)
+        # 4. The list in memory follows the index without an await in between.
         if segment.chunks is not chunks:  # loaded again during the commit, with the old extents
             assert segment.chunks is not None, segment
             segment.chunks.replace(run[0].start, [joined])

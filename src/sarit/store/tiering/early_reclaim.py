@@ -44,11 +44,15 @@ class EarlyReclaim:
         batch = WriteBatch()
         truncated: list[tuple[Segment, int]] = []
         for segment in segments:
+            # Not committed: the index holds nothing of it.  Merged: its bytes belong to the target.
             if not segment.committed or segment.is_table or segment.merged_into is not None:
                 continue
+            # The applied state: the change is durable in the log, so recovery repeats it.
             start = segment.length if segment.deleted else segment.start
             if start <= self._scanned_to.get(segment.id, 0):
                 continue
+            # Before the await: one reclaim runs at a time (`Flusher._reclaim_early`).
+            # One that fails ends the container, and this object with it.
             self._scanned_to[segment.id] = start
             _drop_below(batch, segment, start, await self._container.metadata.scan_extents(segment.id))
             truncated.append((segment, start))
@@ -56,6 +60,7 @@ class EarlyReclaim:
             return
         coverage_probe("reclaimed_early")
         await self._container.metadata.commit(batch)
+        # Before the next await: the list in memory must be that of the index.
         for segment, start in truncated:
             if segment.chunks is not None:
                 segment.chunks.truncate(start)
@@ -63,6 +68,7 @@ class EarlyReclaim:
 
 def _drop_below(batch: WriteBatch, segment: Segment, start: int, stored: list[Extent]) -> None:
     """Delete extents wholly below `start`; their chunks are garbage unless a live extent names them, too."""
+    # The extents of this segment suffice: the bytes of a chunk are of one segment.
     live = {extent.chunk for extent in stored if extent.end > start}
     for extent in stored:
         if extent.end <= start:

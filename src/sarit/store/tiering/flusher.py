@@ -151,8 +151,10 @@ class Flusher:
                 await self._wait(wait)
                 continue
             began = clock.monotonic()
+            # Before the cycle: a wake during it asks for another one, and `_wait` returns at once.
             self._wake.clear()
             try:
+                # A compaction never runs during a checkpoint: both replace extents of a segment.
                 idle = not await self.checkpoint()
                 await self._compact()
                 await self.garbage.collect()
@@ -188,6 +190,7 @@ class Flusher:
         a compaction must join later.  Memory or disk that runs short ends that: a checkpoint frees both."""
         state, budget, limits = self._container.state, self._container.budget, self._limits
         size = state.dirty.append_bytes
+        # Less than one small extent of dirty bytes per changed segment, on average.
         sparse = limits.trigger_bytes // 4 <= size < len(state.changed) * limits.small_extent_bytes
         short = budget.over_soft_limit or budget.disk_full or self._container.log.short_of_space
         return _INTERVAL_FACTOR if sparse and not short else 1
@@ -200,12 +203,14 @@ class Flusher:
         if not state.changed and not state.garbage:
             return False
         assert not self._in_progress, "a checkpoint was cancelled: this one would truncate the log above its changes"
+        # No `finally` resets it: after a cancellation or an error it must stay set (`interrupted`).
         self._in_progress = True
         # 1. The snapshot.
         snapshot = self._snapshot = state.begin_checkpoint()
         self._early_reclaim = EarlyReclaim(self._container)
         while snapshot.uncopied:
             snapshot.copy_next(_SNAPSHOTS_PER_TURN)
+            # Appends run here.  One that changes a segment of the snapshot copies it first.
             await asyncio.sleep(0)
         segments = list(snapshot.segments.values())
         coverage_probe("checkpoint_snapshot_taken")
@@ -216,13 +221,16 @@ class Flusher:
         assert snapshot.frame >= self.checkpoint_frame, (snapshot, self)
         clock = self._container.env.clock
         started = clock.monotonic()
+        # No chunk is being written now: a commit names each number up to `_sequence`, or it is garbage.
         batch = await self._builder.build(snapshot, self._sequence, self._failed_writes)
         await self._container.metadata.commit(batch)
+        # The commit has recorded them.  Cleared in place: the compactor shares the set.
         self._failed_writes.clear()
         self.statistics.commit_seconds.append(clock.monotonic() - started)
         self.statistics.checkpoints += 1
         coverage_probe("checkpoint_committed")
         # 4. Only now the log may be truncated, and bytes may leave memory.
+        # No await from the commit to the end: nobody sees the index and memory disagree.
         state.end_checkpoint(snapshot)
         self._after_commit(segments, snapshot.frame)
         self._snapshot = None
@@ -230,6 +238,7 @@ class Flusher:
         return True
 
     async def _compact(self) -> None:
+        # As in `checkpoint`: it stays set when this is cancelled.
         self._in_progress = True
         await self.compactor.run(self._name_chunk)
         self._in_progress = False
@@ -248,6 +257,7 @@ class Flusher:
                     slots = self._small_writes if size < self._limits.small_extent_bytes else self._writes
                     await slots.acquire()  # here, not in the task: it bounds the number of tasks
                     tasks.create_task(self._write_chunk(item, run, garbage, slots))
+        # Only now every block that is not inlined has its chunk.
         for item in snapshots:
             add_chunk_extents(item)
 
@@ -263,6 +273,7 @@ class Flusher:
         """Write one run as a chunk, for as many attempts as it takes; then release `slots`."""
         container = self._container
         try:
+            # References, not copies: the blocks of the tail hold the same bytes for readers.
             parts = [part for snapshot in run for part in snapshot.parts or ()]
             delay = CHUNK_RETRY_SECONDS
             while True:
@@ -277,6 +288,7 @@ class Flusher:
                     garbage.add(name)
                     self._failed_writes.add(sequence)
                     self.statistics.storage_errors += 1
+                    # Before the pause: if storage is full, the next attempt needs what this frees.
                     await self._reclaim_early()
                     await asyncio.sleep(delay)
                     delay = min(delay * 2, MAX_CHUNK_RETRY_SECONDS)
@@ -299,6 +311,7 @@ class Flusher:
 
     async def _reclaim_early(self) -> None:
         """Storage took no chunk and may be full: delete what no reader can reach any more (`early_reclaim.py`)."""
+        # Taken while it runs, instead of a lock: the other writes need not wait for it.
         reclaim, self._early_reclaim = self._early_reclaim, None
         if reclaim is None:
             return  # the task of another chunk is doing it
@@ -306,6 +319,7 @@ class Flusher:
         snapshot = self._snapshot
         assert snapshot is not None
         copied = [item.segment for item in snapshot.segments.values()]
+        # Segments of the snapshot, and those changed since: both wait for a checkpoint to drop their chunks.
         deleted = [segment for segment in (*copied, *state.changed.values()) if segment.deleted]
         try:
             await reclaim.reclaim([*deleted, *snapshot.truncated.values(), *state.truncated.values()])
@@ -328,6 +342,7 @@ class Flusher:
         snapshot, and extents have no gaps.  The next checkpoint removes them, and a chunk that holds nothing else."""
         state = self._container.state
         charged = sum(snapshot.charged_bytes for snapshot in run)
+        # For the whole run at once: retained bytes go to the cache after the commit.
         retained = self._container.budget.may_cache_written(charged)
         if retained:
             state.dirty.written_bytes += charged
@@ -340,9 +355,11 @@ class Flusher:
             block.chunk = name
             block.chunk_bytes = chunk_bytes
             block.chunk_offset = at
+            # The release of a block has uncounted it already; each block is uncounted once.
             if not block.released:
                 state.dirty.remove_block(block.length)
             snapshot.parts = None
+            # Readers take it from the chunk from now on, although no extent is committed yet.
             if not retained:
                 block.parts = None
             at += block.length
@@ -359,10 +376,12 @@ class Flusher:
         for item in snapshots:
             segment = item.segment
             if item.deleted:
+                # A newer segment of that name stays in `names`.
                 container.state.forget(segment)
                 self.compactor.forget(segment)
                 continue
             segment.committed = True
+            # Changed since the snapshot: the record is older than the segment, which must not be evicted.
             segment.saved = segment.id not in container.state.changed
             segment.flushing_attributes = set()
             if segment.table is not None:
@@ -380,6 +399,7 @@ class Flusher:
                 self._drop_flushed(item)
                 self.compactor.add_extents(segment, item.extents)
         self.checkpoint_frame = frame
+        # A crash before this costs nothing but space: replay begins after the frame in the index.
         container.log.truncate(frame + 1)
         container.account()
         container.metadata.evict()
@@ -387,11 +407,13 @@ class Flusher:
     def _drop_flushed(self, item: SegmentSnapshot) -> None:
         """Move the flushed blocks of a segment from its tail to its chunk list and to the cache."""
         segment = item.segment
+        # Blocks in chunks were uncounted when their chunk was written; inlined ones only now.
         for block in item.inlined:
             if not block.released and block.chunk is None:
                 self._container.state.dirty.remove_block(block.length)
         count = 0
         for block in segment.tail:
+            # Appended after the snapshot: the next checkpoint flushes it.
             if block.end > item.length:
                 break
             count += 1
@@ -402,6 +424,7 @@ class Flusher:
         if segment.chunks is not None:
             segment.chunks.truncate(item.start)
             for extent in item.extents:
+                # As in the batch: extents below the start were not committed.
                 if extent.end > item.start:
                     segment.chunks.append(extent)
         self._container.budget.cache(segment.cache_flushed(flushed))

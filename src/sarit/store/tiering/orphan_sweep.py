@@ -59,17 +59,20 @@ class OrphanSweep:
         if before >= container.log.epoch - 1:
             return 0  # also when the log was lost and its epochs began again: they are not those that were swept
         swept, failed = 0, list[Unavailable]()
+        # This epoch is not swept: its chunks above the last commit may be those of the checkpoint in progress.
         for epoch in range(before + 1, container.log.epoch):
             for names in deletion_groups(await self._orphans(epoch)):
                 errors = [error for error in await delete_chunks(container.storage, names) if error is not None]
                 swept += len(names) - len(errors)
                 failed += errors
+        # Nothing is recorded: the next sweep repeats all of it, and finds what is deleted gone.
         if failed:
             raise Unavailable(f"{len(failed)} cannot be deleted: {failed[0]}") from failed[0]
         if not record_swept:
             return swept
         batch = WriteBatch()
         batch.puts[swept_key] = keys.attribute_value(container.log.epoch - 1)
+        # The rows of this epoch are beyond the end of both ranges: a later epoch judges by them.
         batch.range_deletes.append((resolved_key(0), resolved_key(container.log.epoch)))
         batch.range_deletes.append((failed_write_key(0, 0), failed_write_key(container.log.epoch, 0)))
         await container.index.commit(batch)
@@ -94,6 +97,7 @@ class OrphanSweep:
         (row,) = await self._container.index.get([resolved_key(epoch)])
         if row is not None:
             return keys.parse_attribute_value(row)
+        # No row: the epoch committed nothing, or it is of a version that recorded none.
         since = self._checkpoint.resolved_from
         # Epochs before `since` did not record theirs: there, nothing above the highest number of all is referenced.
         return 0 if since is not None and epoch >= since else self._checkpoint.chunk_sequence
@@ -102,6 +106,7 @@ class OrphanSweep:
         """The chunk numbers of an older epoch whose writes were reported as failed."""
         numbers: set[int] = set()
         at, end = failed_write_key(epoch, 0), failed_write_key(epoch + 1, 0)
+        # In pages: a long outage of storage leaves a row for each write that failed.
         while True:
             rows = await self._container.index.scan(at, end, _SCAN_ROWS)
             numbers.update(int(keys.parse_meta_key(key).rpartition("/")[2]) for key, _ in rows)

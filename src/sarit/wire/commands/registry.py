@@ -46,6 +46,7 @@ class _Run:
     optional: bool
 
     def write(self, values: Sequence[Any], out: list[Buffer]) -> None:
+        # `struct` pads or cuts a value of a wrong length instead of refusing it.
         for at, codec in self.widths:
             codec.check(values[at])
         try:
@@ -104,6 +105,7 @@ class _Plan:
         end = len(payload)
         try:
             for optional, read in self.readers:
+                # An old peer's command ends here: the defaults of the class fill in the rest.
                 if optional and at == end:
                     break
                 at = read(payload, at, values)
@@ -118,6 +120,7 @@ _PLANS: Final[dict[int, _Plan]] = {}
 def _taker(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     if not names:
         return lambda _command: ()
+    # With one name `attrgetter` returns the bare value, with more a tuple.
     getter = attrgetter(*names)
     return getter if len(names) > 1 else lambda command: (getter(command),)
 
@@ -133,6 +136,7 @@ def _steps(table: Sequence[tuple[Codec, bool]]) -> tuple[_Run | _Single, ...]:
             first += 1
             continue
         run = [codec]
+        # An optional field ends a run: the decoder must be able to stop before it.
         while not optional and first + len(run) < len(table):
             follower, follower_optional = table[first + len(run)]
             if follower_optional or not isinstance(follower, Fixed):
@@ -150,7 +154,9 @@ def command(code: int) -> Callable[[type[C]], type[C]]:
     """Make a frozen, slotted dataclass of a field table and register it under its type code."""
 
     def register(table: type[C]) -> type[C]:
+        # `slots` makes a new class: register that one, never `table`.
         made = dataclass(frozen=True, slots=True)(table)
+        # With extras: the codec is the metadata of the `Annotated` type.
         annotations = get_type_hints(made, include_extras=True)
         columns = fields(made)  # type: ignore[arg-type]
         codecs = [(annotations[field.name].__metadata__[0], field.default is not MISSING) for field in columns]
@@ -180,6 +186,7 @@ def decode(code: int, payload: Buffer) -> Command:
 def _pieces(command: Command) -> list[Buffer]:
     pieces = _PLANS[command.code].write(command)
     length = sum(map(len, pieces))
+    # Our reader ends a connection that announces more: refuse it here, where the caller can still act.
     if length > MAX_WIRE_PAYLOAD_BYTES:
         raise ProtocolError(f"{type(command).__name__} of {length} bytes; the most is {MAX_WIRE_PAYLOAD_BYTES}")
     pieces.insert(0, HEADER.pack(command.code, length))
