@@ -122,8 +122,10 @@ def apply(current: MembershipList, update: bytes, _: Revision) -> MembershipList
         found = json.loads(update)
         if "join" in found:
             return _joined(current, str(found["join"]), str(found["data"]))
+        # Numbers begin at 1, so none of them is false.
         number = int(found.get("leave") or found.get("beat") or found["of"])
         member = current.numbered(number)
+        # Written before its author knew of the removal: no effect.
         if member is None:
             return current
         if "beat" in found:
@@ -141,6 +143,7 @@ def apply(current: MembershipList, update: bytes, _: Revision) -> MembershipList
 
 
 def _joined(current: MembershipList, name: str, data: str) -> MembershipList:
+    # The name is taken: who holds it stays.
     if name in current.members:
         return current
     number = current.next_number

@@ -132,6 +132,7 @@ class Table:
                 batch = make_batch(partition, [checked[index] for index in indexes])
                 outstanding.append((indexes, batch.size, self._partition(partition).change(batch)))
                 size += batch.size
+                # Waits for the oldest batch: this bounds the bytes that are not acknowledged.
                 while size > MAX_OUTSTANDING_TABLE_BYTES:
                     size -= await self._collect(outstanding.popleft(), versions)
             while outstanding:

@@ -100,6 +100,7 @@ def ping(record: TransactionRecord, lease_ms: int, now_ms: int) -> TransactionRe
 def commit(record: TransactionRecord, writer: str, timestamp: int) -> TransactionRecord:
     """Decide to commit.  A repeated commit changes nothing.  Raises Conflict when the abort was decided."""
     state = next_state(record.state, Event.COMMIT)
+    # The writer and the time of the first commit stay.
     if state is record.state:
         return record
     noted = None if timestamp == NO_TIMESTAMP else timestamp
@@ -120,6 +121,7 @@ def next_batch(live: Iterable[Committing], at_most: int) -> list[Committing]:
     order = sorted((entry for entry in live if entry[1].state is TxnState.COMMITTING), key=lambda entry: entry[2])
     batch: list[Committing] = []
     for entry in order[:at_most]:
+        # Transactions of one epoch have the same targets.  No later decision overtakes an earlier one.
         if batch and entry[1].epoch != batch[0][1].epoch:
             break
         batch.append(entry)

@@ -86,7 +86,7 @@ def verdict(last: Watermark | None, writers: Sequence[Noted], time_out: float, e
     ahead = [w for w in writers if last is None or w.record.time > last.lower]
     behind = [w for w in writers if w not in ahead]
     gone = tuple(w.writer for w in behind if w.record.leaving or w.idle >= time_out)
-    # A writer that is behind and not idle holds the watermark back.
+    # A writer that is behind, and neither idle nor leaving, holds the watermark back.
     if not ahead or len(gone) < len(behind):
         return Verdict(None, gone)
     known = known_segments(epochs)
