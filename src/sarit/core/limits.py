@@ -190,7 +190,7 @@ FREE_SPACE_INTERVAL_SECONDS: Final = 0.2  # between two queries of the free spac
 LAST_CHECKPOINT_TIMEOUT_SECONDS: Final = 10.0  # a stop flushes no longer than this; the log keeps the rest
 
 # -- log, storage, index -----------------------------------------------------------------------
-# Formats on disk (docs/formats/log.md): these numbers cannot change without a new version of the format.
+# Formats on disk (docs/formats/durable-log.md): these numbers cannot change without a new version of the format.
 LOG_BLOCK_BYTES: Final = 4 * KIB  # groups of records begin at a multiple of it
 LOG_SALT_BYTES: Final = 12  # of a file's header: records of its former use do not match it
 LOG_TAG_BYTES: Final = 4  # of the salt, repeated in each record

@@ -12,7 +12,7 @@ from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Faults
 from tests.unit.controller.test_crashes import group
-from tests.unit.controller.test_stale_controllers import Sleep
+from tests.unit.controller.test_stale_controllers import DelayedCall
 from tests.unit.controller.world import STREAM, World, halves, run, segment
 
 
@@ -225,24 +225,24 @@ def test_delayed_update_leaves_stream_in_maintenance_index():
     async def main():
         for call in range(1, 100):
             world = World()
-            sleep, dreams = Sleep(call), Faults()
-            first = await world.controller(dreams)
+            delayed, faults = DelayedCall(call), Faults()
+            first = await world.controller(faults)
             await first.scopes.create("s")
             await first.streams.create(STREAM, keeping(RetentionType.NONE, 0))
-            dreams.calls.clear()
-            dreams.gate = sleep.gate
-            sleeper = asyncio.ensure_future(first.streams.update(STREAM, BY_TIME))
-            waiter = asyncio.ensure_future(sleep.suspended.wait())
-            await asyncio.wait([sleeper, waiter], return_when=asyncio.FIRST_COMPLETED)
-            if not sleep.suspended.is_set():
+            faults.calls.clear()
+            faults.gate = delayed.gate
+            update = asyncio.ensure_future(first.streams.update(STREAM, BY_TIME))
+            waiter = asyncio.ensure_future(delayed.reached.wait())
+            await asyncio.wait([update, waiter], return_when=asyncio.FIRST_COMPLETED)
+            if not delayed.reached.is_set():
                 waiter.cancel()
                 assert call > 3
                 return
             second = await world.controller()
             for _ in range(3):
                 await pass_by(world, second, 60, 0)
-            sleep.woken.set()
-            await sleeper
+            delayed.released.set()
+            await update
             assert [name for name, _ in await second.catalog.maintained_streams(keys.RETENTION_INDEX)] == [STREAM], call
 
     run(main())
