@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak scale lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove soak scale trickle lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
@@ -33,6 +33,9 @@ soak: setup  ## 2,000 fresh seeds, 200,000 crash states and 120 faults on real n
 scale: setup  ## ten million events through scaling and kills, then an hour of mixed load (67 minutes)
 	@$(BIN)/python -m tests.scale --ledger
 	@nice $(BIN)/python -m tests.scale --mixed --minutes 60 --ledger
+
+trickle: setup  ## one small append to each of 16,000 segments per round; memory, extents and index (6 GB of disk, 5 minutes)
+	@nice $(BIN)/python -m tests.scale --trickle $(TRICKLE)
 
 lint: setup  ## ruff, formatting, mypy --strict, import directions
 	@$(BIN)/ruff check .

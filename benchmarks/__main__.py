@@ -19,10 +19,10 @@ from typing import Any
 
 from benchmarks import figures
 from benchmarks.contract_rows import CONTRACT_ROWS
-from benchmarks.harness import ROOT
+from benchmarks.harness import FILLED_DISK_PART, ROOT
 from benchmarks.measure import measure_rows
+from benchmarks.sarit_rows import FAST_ROW_BYTES, Scale
 from benchmarks.sarit_rows import ROWS as STREAM_ROWS
-from benchmarks.sarit_rows import Scale
 
 ROWS = STREAM_ROWS | CONTRACT_ROWS
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -45,6 +45,15 @@ def _git() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def _say_disk(directory: Path, *, quick: bool) -> None:
+    free = shutil.disk_usage(directory).free
+    needed = FAST_ROW_BYTES // (10 if quick else 1)
+    text = f"{free / 1e9:.0f} GB are free in {directory}"
+    if free * FILLED_DISK_PART < needed:
+        text += f"; the largest rows write up to {needed / 1e9:.0f} GB: they will write less, and end earlier"
+    print(text, flush=True)
+
+
 def main() -> None:
     """Run, write, print."""
     options = _options()
@@ -52,6 +61,7 @@ def main() -> None:
     options.dir.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix="run", dir=options.dir))
     only = options.only or []
+    _say_disk(options.dir, quick=options.quick)
     begun = datetime.datetime.now(datetime.UTC)
     results: dict[str, Any] = {
         "begun": begun.isoformat(timespec="seconds"), "commit": _git(), "quick": options.quick, "long": options.long,

@@ -12,13 +12,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from benchmarks.peers.process import Process
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 LOAD_SECONDS: Final = 900.0
 QUIET_SECONDS = 3.0
+FILLED_DISK_PART: Final = 0.7  # of the free disk, by one row
 # FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of linux/fs.h.
 _GET_FLAGS: Final = 0x80086601
 _SET_FLAGS: Final = 0x40086602
@@ -35,6 +36,8 @@ class LoadFailed(Exception):
 class Load:
     """A running load generator; it may print "ready", and prints one line of JSON at the end."""
 
+    _started: ClassVar[list[Load]] = []
+
     def __init__(self, module: str, options: dict[str, Any], environment: dict[str, str] | None = None) -> None:
         """`environment` extends that of this process."""
         self._name = f"{module} {options}"
@@ -43,6 +46,13 @@ class Load:
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
             env=os.environ | (environment or {}),
         )  # fmt: skip
+        self._started.append(self)
+
+    @classmethod
+    def end_all(cls) -> None:
+        """Stop all that still run: a row has failed, or Ctrl-C has ended it."""
+        while cls._started:
+            cls._started.pop().end()
 
     @property
     def running(self) -> bool:
@@ -75,6 +85,14 @@ class Load:
         """Stop it at once."""
         self._process.kill()
         self._process.wait()
+
+
+def affordable_events(directory: Path, event_bytes: int, share: float = 1.0) -> int:
+    """How many stored events of `event_bytes` a `share` of the disk that may be filled takes.
+
+    Log and chunks hold an event twice for a while, and others use the disk, too."""
+    directory.mkdir(parents=True, exist_ok=True)
+    return int(shutil.disk_usage(directory).free * FILLED_DISK_PART * share / event_bytes)
 
 
 def load(module: str, options: dict[str, Any], seconds: float = LOAD_SECONDS) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.harness import OthersCpu, noise, scatter_on_disk
+from benchmarks.harness import Load, OthersCpu, noise, scatter_on_disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,5 +41,6 @@ def measure_rows(
             print("failed", flush=True)
             traceback.print_exc()
         finally:
+            Load.end_all()
             shutil.rmtree(place, ignore_errors=True)
     return found

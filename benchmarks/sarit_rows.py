@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.harness import Load, SaritNode, load
+from benchmarks.harness import Load, SaritNode, affordable_events, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,9 @@ IDLE_SECONDS: Final = 2.0
 INGEST_BYTES_PER_S: Final = 50_000_000
 BACKLOG_BYTES: Final = 10_000_000_000
 QUICK_BACKLOG_BYTES: Final = 1_000_000_000
+# What the rows fast-1 and fast-16 may write in their 135 s each, on a fast disk.
+FAST_ROW_BYTES: Final = 60_000_000_000
+TURNS_SEGMENTS: Final = 50_000
 SPARK_EVENTS: Final = 10_000_000
 QUICK_SPARK_EVENTS: Final = 4_000_000
 
@@ -73,15 +76,18 @@ def _open_loop(segments: int) -> Callable[[Path, Scale], dict[str, Any]]:
 def _fast(segments: int) -> Callable[[Path, Scale], dict[str, Any]]:
     def measure(directory: Path, scale: Scale) -> dict[str, Any]:
         with _node(directory, s=segments, many=segments, keyed=segments) as node:
-            found = _write(node, "s", seconds=scale.seconds(60))
+            # Of one disk: what it may take is divided as the seconds are.
+            most = affordable_events(directory, EVENT_STORED_BYTES, 1 / 9)
+            long = {"seconds": scale.seconds(60), "events": 4 * most}
+            found = _write(node, "s", **long)
             found["memory_mb"] = round(node.memory_mb())
             report = node.report()
             found["flushed_bytes"] = report["chunk_bytes"]
             found["checkpoints"] = report["checkpoints"]
-            found["write_many"] = _write(node, "many", seconds=scale.seconds(60), many=True)
+            found["write_many"] = _write(node, "many", many=True, **long)
             # The better of its generators counts, as for each peer.
             found["best"] = max(found["write_many"], dict(found), key=lambda run: run["events_per_s"])
-            found["with_keys"] = _write(node, "keyed", seconds=scale.seconds(15), keys=5000)
+            found["with_keys"] = _write(node, "keyed", seconds=scale.seconds(15), keys=5000, events=most)
             return found
 
     return measure
@@ -168,9 +174,16 @@ def streams(directory: Path, scale: Scale) -> dict[str, Any]:
         return found
 
 
+def turns(directory: Path, scale: Scale) -> dict[str, Any]:
+    """The longest turn of the event loop, with 50,000 dirty segments at each checkpoint; appends at 10,000 a second."""
+    options = {"directory": str(directory / "data"), "segments": TURNS_SEGMENTS, "seconds": scale.seconds(30, 12)}
+    return load("turns", options)
+
+
 def backlog(directory: Path, scale: Scale) -> dict[str, Any]:
     """Read a backlog while 50 MB/s comes in: ingest alone, then with the reader; the reader's rate against ingest's."""
     stored = QUICK_BACKLOG_BYTES if scale.quick else BACKLOG_BYTES
+    stored = min(stored, affordable_events(directory, 1, 1 / 2))  # the rest is for what comes in meanwhile
     seconds = scale.seconds(30)
     with _node(directory, s=1) as node:
         filled = _write(node, "s", seconds=600, events=stored // EVENT_STORED_BYTES, many=True)
@@ -210,6 +223,7 @@ ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "official": official,
     "checkpoints": checkpoints,
     "streams": streams,
+    "turns": turns,
     "backlog": backlog,
     "spark": spark,
 }

@@ -22,14 +22,14 @@ from sarit.index import keys as index_keys
 from sarit.log.reading import RunReader
 from sarit.log.records import FRAME, WATERMARK, FileHeader, GroupEncoder, parse_file_name
 from sarit.storage import layout
+from sarit.storage.checksums import ChunkChecksums
 from sarit.storage.layout import Extent
 from sarit.store.container import operations as ops
 from sarit.store.container.operations import Create
 from sarit.store.container.segment import Segment, load_segment
 from sarit.wire import commands as wire
-from sarit.wire.append import AppendAssembler, append_block_end_header
 from sarit.wire.errors import ProtocolError
-from sarit.wire.frames import FrameReader
+from sarit.wire.frames import AppendAssembler, FrameReader, append_block_end_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ class _Bytes:
         return len(self._data)
 
 
-_HEADER: Final = FileHeader(3, 7, 2, 0, 0, bytes(range(16)))
+_HEADER: Final = FileHeader(3, 7, 2, 0, 0, bytes(range(12)), bytes(range(16)))
 
 
 def log_header(data: bytes) -> None:
@@ -160,7 +160,6 @@ def log_file(data: bytes) -> None:
             assert record.number >= last
             last = record.number
     assert reader.ended, "reading a log file does not end"
-    reader.durable_past_end()
 
 
 def _log_files() -> tuple[bytes, ...]:
@@ -261,6 +260,9 @@ def segment_record(data: bytes) -> None:
     _same(segment.record(), again.record())
 
 
+_EXTENT: Final = Extent(5, 10, "c0000/e0000000001/000000000001-s1-5", 7, checksums=ChunkChecksums(17, 16, b"12345678"))
+
+
 def extent(data: bytes) -> None:
     """The record of an extent."""
     found = layout.load_chunk_extent(5, data)
@@ -335,7 +337,7 @@ TARGETS: Final[dict[str, Target]] = {
     "index_key": Target(index_key, (), (index_keys.entry_key(1, b"k"), index_keys.name_key("a/b"))),
     "index_value": Target(index_value, (), (index_keys.entry_value(5, b"v"), index_keys.attribute_value(-5))),
     "segment_record": Target(segment_record, (Corrupt,), (_SEGMENT,)),
-    "extent": Target(extent, (Corrupt,), (Extent(5, 10, "c0000/e0000000001/000000000001-s1-5", 7).record(),)),
+    "extent": Target(extent, (Corrupt,), (_EXTENT.record(),)),
     "slice": Target(slices, (Corrupt,), (b"x",)),
     "cut_bytes": Target(cut_bytes, (Invalid,), (cuts.to_bytes(_CUT),)),
     "cut_text": Target(cut_text, (Invalid,), (cuts.to_text(_CUT).encode(), cuts.to_text(None).encode())),

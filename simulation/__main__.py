@@ -3,6 +3,7 @@
 python -m simulation --seed N [--mutant NAME] [--trace FILE]   one seed; on failure a full report
 python -m simulation seeds --seeds N [--first N]               many seeds
 python -m simulation crashes --states N [--first N]            recover every state that a power cut can leave
+python -m simulation damage --seeds N [--first N]              damage chunks, and read everything
 python -m simulation prove --seeds N --states N                both with fresh seeds, and a line in the ledger
 python -m simulation mutants [--mutant NAME] [--processes N]   run mutants, and write the table of docs/testing.md
 python -m simulation options --seed N                          the options that a seed draws
@@ -11,6 +12,7 @@ python -m simulation options --seed N                          the options that 
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import os
 import sys
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from simulation.batch import Totals, explain, summaries, summarize
 from simulation.crashes.run import crash_everywhere
+from simulation.damage import damaged_storage
 from simulation.ledger import write_line
 from simulation.mutants import MUTANTS
 from simulation.options import draw
@@ -80,6 +83,22 @@ def crashes(states: int, first: int) -> None:
     print(f"crash states, seeds from {first}: {found}; {time.perf_counter() - started:.0f} s", flush=True)
 
 
+def damages(seeds: int, first: int) -> int:
+    """Run seeds with damaged long-term storage."""
+    broken = chunks = refused = read = 0
+    logging.disable(logging.ERROR)  # the node reports each damaged chunk
+    for seed in range(first, first + seeds):
+        try:
+            damage = damaged_storage(seed)
+        except AssertionError as error:
+            broken += 1
+            print(f"damaged_storage({seed}): {error}", flush=True)
+            continue
+        chunks, refused, read = chunks + len(damage.chunks), refused + damage.refused, read + damage.read_bytes
+    print(f"{seeds} seeds, {broken} failed; {chunks} damaged chunks, {refused} reads refused, {read} bytes read right")
+    return bool(broken)
+
+
 def prove(seeds: int, first: int, states: int, processes: int, minutes: float) -> int:
     """Crash states and seeds (as many as fit into `minutes`), and a line in the ledger."""
     started = time.time()
@@ -115,7 +134,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m simulation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    commands = ("run", "seeds", "crashes", "prove", "mutants", "options")
+    commands = ("run", "seeds", "crashes", "damage", "prove", "mutants", "options")
     parser.add_argument("command", nargs="?", choices=commands, default="run")
     parser.add_argument("--seed", type=int, default=1, help="the seed of run and options")
     parser.add_argument("--seeds", type=int, default=50, help="how many seeds to run")
@@ -134,6 +153,8 @@ def main() -> int:
     if given.command == "options":
         print("\n".join(draw(given.seed).lines()))
         return 0
+    if given.command == "damage":
+        return damages(given.seeds, given.first or 1)
     if given.command == "seeds":
         first = given.first or 1
         coming = summaries(range(first, first + given.seeds), given.mutant, given.processes)

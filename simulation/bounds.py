@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.limits import BLOCK_OVERHEAD_BYTES
 
 if TYPE_CHECKING:
-    from sarit.store.store import SegmentStore
+    from sarit.store.store import Opened, SegmentStore
     from simulation.cluster import Cluster
 
 _POLL_SECONDS: Final = 0.05
@@ -16,10 +16,12 @@ _POLL_SECONDS: Final = 0.05
 _CLIENT_BYTES: Final = 128 * 1024
 # The most that merges bring into memory at once from inlined extents of the index.
 _MERGED_BYTES: Final = 128 * 1024
+# That many idle segments may be in memory above the bound: nothing has evicted since they became idle.
+_IDLE_SEGMENTS: Final = 8
 
 
 class Bounds:
-    """Checks dirty and cached bytes of the node.
+    """Checks dirty bytes, cached bytes and metadata of the node.
 
     A container that recovers holds again what had reached long-term storage but was not committed, while others have
     used the memory it had left.  So the node may exceed the bound by what its containers recovered with, not by
@@ -72,4 +74,15 @@ class Bounds:
         written = sum(opened.container.state.dirty.written_bytes for opened in serving)
         if written > budget.cache_bytes:
             return f"{written} written bytes are still in memory, {budget.cache_bytes} are allowed"
-        return ""
+        return next(filter(None, map(_metadata_violation, serving)), "")
+
+
+def _metadata_violation(opened: Opened) -> str:
+    metadata = opened.container.metadata
+    if metadata.extents.cache.bytes > metadata.extents.cache.limit:
+        return f"{metadata.extents.cache!r}"
+    # Those in use stay; an idle one stays until the next is loaded or a checkpoint ends.
+    idle = sum(segment.idle for segment in opened.container.state.segments.values())
+    if idle > _IDLE_SEGMENTS and metadata.segment_bytes > metadata.max_segment_bytes:
+        return f"{metadata.segment_bytes} bytes of segments, {metadata.max_segment_bytes} are allowed; {idle} are idle"
+    return ""

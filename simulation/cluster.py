@@ -22,6 +22,7 @@ from sarit.node.standalone import Node
 from sarit.storage.directory import open_directory
 from sarit.storage.memory import MemoryChunks, StorageFaults
 from simulation.objects import ProcessChunks
+from simulation.restart_faults import RestartFaults
 
 if TYPE_CHECKING:
     import random
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from sarit.storage.port import ChunkStorage
     from simulation.disk import SimulatedDisk
     from simulation.options import Options
+    from simulation.restart_faults import TakenPiece
     from simulation.world import Process, World
 
 NODE: Final = "10.0.0.1"
@@ -39,6 +41,7 @@ STORE_PORT: Final = 12345
 CONTROLLER_PORT: Final = 9090
 DATA: Final = "/data"
 _NOTICE_SECONDS: Final = 0.01
+_LOST_AT_CONNECT: Final = 0.02
 
 
 class Cluster:
@@ -50,6 +53,7 @@ class Cluster:
         self.trace = world.trace
         self.net = world.net
         self.net.faults.least, self.net.faults.mean = options.least_delay, options.mean_delay
+        self.net.faults.lost_at_connect = _LOST_AT_CONNECT if options.breaks else 0.0
         self.net.config = replace(self.net.config, fragment=options.split, max_fragments=6)
         self.machine = world.machine(NODE)
         self.machine.disk_latency = self._disk_delay
@@ -66,6 +70,7 @@ class Cluster:
         self.node: Node | None = None
         self.storage: ChunkStorage | None = None
         self.failures: list[str] = []
+        self.restart_faults = RestartFaults(self, DATA)
         self.starts = 0
         self._trace_disk()
 
@@ -100,6 +105,10 @@ class Cluster:
 
     async def start(self) -> bool:
         """Start a process; False when it failed or died before it served."""
+        taken = self.restart_faults.take_piece()
+        if taken is not None:
+            await self._refuse_without(taken)
+        self.restart_faults.rot()
         process = self.machine.start()
         self.starts += 1
         starting = process.spawn(self._serve(process), f"node {self.starts}")
@@ -116,13 +125,31 @@ class Cluster:
         self.end(power=False)
         return False
 
+    async def _refuse_without(self, taken: TakenPiece) -> None:
+        """Start a process without a piece of its directory; it must refuse.  Then put the piece back."""
+        self.trace.note("fault", f"{taken.what} is missing")
+        self.trace.probe("piece_missing")
+        process = self.machine.start()
+        self.starts += 1
+        starting = process.spawn(self._serve(process), f"node {self.starts}")
+        await self._ended(process, starting)
+        if not process.dead:
+            complaint = taken.complaint(starting.exception())
+            if complaint is not None:
+                self.failures.append(complaint)
+            self.end(power=False)
+        taken.put_back()
+
     async def _serve(self, process: Process) -> None:
         options = self.options
         process.on_death(self.indexes.crash)
+        # Object storage is not in the data directory.
+        url = None if options.storage == "directory" else "s3://simulated"
         config = NodeConfig(
-            DATA, NODE, CONTROLLER_PORT, STORE_PORT, options.containers, limits=options.limits(), times=options.times()
-        )
-        claim = claim_directory(config, process.env)
+            DATA, NODE, CONTROLLER_PORT, STORE_PORT, options.containers, url, limits=options.limits(),
+            times=options.times(),
+        )  # fmt: skip
+        claim = claim_directory(config, process.env, "memory")
         storage: ChunkStorage
         if options.storage == "directory":
             storage = await open_directory(f"{DATA}/chunks", process.env)
@@ -134,7 +161,7 @@ class Cluster:
         self.storage = storage
         await claim_long_term_storage(config, process.env, storage, claim)
         node = Node(config, process.env, logs, self.indexes, storage)
-        await node.start()
+        await node.start(claim)
         self.node = node
 
     async def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:

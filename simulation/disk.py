@@ -145,6 +145,10 @@ class SimulatedDisk:
         """See `ports.Files.free_bytes`."""
         return max(0, self.capacity_bytes - self.used_bytes())
 
+    def volume_bytes(self, path: str) -> int:
+        """See `ports.Files.volume_bytes`."""
+        return self.capacity_bytes
+
     # -- faults -----------------------------------------------------------------------------------
 
     def used_bytes(self) -> int:
@@ -214,6 +218,22 @@ class SimulatedDisk:
         inode.durable[offset] ^= 1 << bit
         if inode.cached is not None:
             inode.cached[offset] ^= 1 << bit
+
+    def may_be_taken(self, path: str) -> bool:
+        """Whether a file and its directory have no unsynced change."""
+        folder = path.rpartition("/")[0]
+        entries = any(directory_of(change) == folder for change in self._entry_changes)
+        return not entries and not self._names[path].pending
+
+    def take(self, path: str) -> Inode:
+        """Remove a file, as a disk that is not mounted does; `put_back` undoes it."""
+        assert self.may_be_taken(path), path
+        self._durable_names.pop(path, None)
+        return self._names.pop(path)
+
+    def put_back(self, path: str, inode: Inode) -> None:
+        """Undo `take`."""
+        self._names[path] = self._durable_names[path] = inode
 
     def content(self, path: str) -> bytes:
         """What a reader would see."""

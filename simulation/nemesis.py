@@ -56,6 +56,7 @@ class Nemesis:
         """No more faults from now on."""
         cluster = self._cluster
         cluster.quiet = True
+        cluster.net.faults.lost_at_connect = 0.0
         cluster.storage_faults.unavailable = False
         cluster.index_faults.fail_before = cluster.index_faults.fail_after = 0
         cluster.disk.faults.sync_error_in = cluster.disk.faults.write_error_in = 0

@@ -31,10 +31,13 @@ _MOST_DELAY_MEANS = 20.0
 
 @dataclasses.dataclass(slots=True)
 class NetworkFaults:
-    """Delay of a message in seconds: `least`, plus an exponential delay of this `mean`."""
+    """Delay of a message in seconds: `least`, plus an exponential delay of this `mean`.
+
+    `lost_at_connect`: the chance of a new connection to be lost before it is used."""
 
     least: float = 0.0002
     mean: float = 0.0005
+    lost_at_connect: float = 0.0
 
 
 class SimulatedNetwork(SimNetwork):
@@ -58,10 +61,16 @@ class SimulatedNetwork(SimNetwork):
         return (src, dst) not in self._one_way and super().can_deliver(src, dst)
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """As detangle's, but raises when the connection ended while it was made."""
+        """As detangle's, but a connection may end before its user has it: with an error here, or only the protocol
+        is notified, as asyncio does when it ends between the connect and the next turn of the caller."""
         transport, protocol = await super().create_connection(protocol_factory, host, port, **options)
+        error = ConnectionResetError(104, "Connection reset by peer")
         if transport._closed:
-            raise ConnectionResetError(104, "Connection reset by peer")
+            raise error
+        if self.faults.lost_at_connect and self.rng.random() < self.faults.lost_at_connect:
+            self._trace(f"lost at connect {transport.sockname[1]}")
+            cast("Any", transport)._conn.reset(error)
+            transport._lost(error)
         return transport, protocol
 
     def cut(self, source: str, target: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
     from sarit.storage.memory import MemoryChunks
-    from sarit.storage.port import WriteLimiter
+    from sarit.storage.port import Check, Observe, WriteLimiter
 
 
 class ProcessChunks:
@@ -37,19 +37,23 @@ class ProcessChunks:
         """The process died."""
         self._dead = True
 
-    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
+    async def write(
+        self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
+    ) -> None:
         """See `ChunkStorage`."""
         self._check()
         if self._rng.random() < 0.5:
-            await self._chunks.write(name, parts)
+            await self._chunks.write(name, parts, limiter, observe)
         else:
-            await asyncio.shield(self._outside(self._chunks.write(name, [bytes(part) for part in parts])))
+            await asyncio.shield(
+                self._outside(self._chunks.write(name, [bytes(part) for part in parts], limiter, observe))
+            )
         self._check()
 
-    async def read(self, name: str, offset: int, length: int) -> bytes:
+    async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> bytes:
         """See `ChunkStorage`."""
         self._check()
-        data = await self._chunks.read(name, offset, length)
+        data = await self._chunks.read(name, offset, length, check)
         self._check()
         return data
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import random
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
 from sarit.store.container.container import ContainerLimits
 from sarit.store.store import StoreLimits
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 
 KIB = 1024
 SLOW_FLUSH_SECONDS: Final = 0.2
 LATE_WRITES_SECONDS: Final = 5.0
 RETENTION_SECONDS: Final = 0.2
+SCRUB_SECONDS: Final = 0.5
 WATERMARK_SECONDS: Final = 0.2
 # Writers that note no time for so long are ignored by watermarks, in half of the seeds.
 WRITER_SECONDS: Final = 2.0
@@ -48,10 +50,18 @@ class Options:
     chunk_bytes: int
     inline_below_bytes: int
     small_extent_bytes: int
+    checksum_block_bytes: int
+    scrub_bytes_per_second: int
     max_dirty_bytes: int
     cache_bytes: int
     chunk_cache_bytes: int
     max_segments: int
+    recovery_window_bytes: int
+    segments_per_turn: int
+    metadata_bytes: int
+    compaction_extents: int
+    missing_pieces: bool
+    covered_rot: bool
     entry_cache_bytes: int
     storage: str
     least_delay: float
@@ -111,13 +121,19 @@ class Options:
             chunk_cache_bytes=self.chunk_cache_bytes,
             disk_reserve_bytes=0,
             late_writes_seconds=LATE_WRITES_SECONDS,
-            container=ContainerLimits(max_segments=self.max_segments, entry_cache_bytes=self.entry_cache_bytes),
+            scrub_bytes_per_second=self.scrub_bytes_per_second,
+            scrub_interval_seconds=SCRUB_SECONDS,
+            container=ContainerLimits(
+                self.max_segments, self.entry_cache_bytes, self.recovery_window_bytes, self.metadata_bytes
+            ),
             flush=FlushLimits(
                 interval_seconds=min(self.flush_interval, SLOW_FLUSH_SECONDS) if slow else self.flush_interval,
                 trigger_bytes=self.flush_trigger_bytes,
                 chunk_bytes=self.chunk_bytes,
                 inline_below_bytes=self.inline_below_bytes,
                 small_extent_bytes=self.small_extent_bytes,
+                checksum_block_bytes=self.checksum_block_bytes,
+                segments_per_turn=self.segments_per_turn,
             ),
         )
 
@@ -126,14 +142,13 @@ class Options:
         return [f"{name} = {value}" for name, value in asdict(self).items()]
 
 
+def _half(rng: random.Random) -> bool:
+    return rng.random() < 0.5
+
+
 def draw(seed: int) -> Options:
     """The options of a seed."""
-    rng = random.Random(f"{seed}/options")
-    pick = rng.choice
-
-    def half() -> bool:
-        return rng.random() < 0.5
-
+    pick, half = (rng := random.Random(f"{seed}/options")).choice, partial(_half, rng)
     return Options(
         seed=seed,
         permuted=pick((0.0, 0.0, 0.1, 1.0)),
@@ -193,4 +208,20 @@ def draw(seed: int) -> Options:
         table_users=pick((0, 0, 0, 1, 3)),
         byte_streams=rng.random() < 0.25,
         group_readers=pick((0, 0, 0, 1, 2, 3)),
+        recovery_window_bytes=pick((1, 1 * KIB, 1024 * KIB)),
+        metadata_bytes=pick((1, 10 * KIB, 1024 * KIB)),
+        compaction_extents=pick((2, 50)),
+        checksum_block_bytes=pick((512, 4 * KIB, 256 * KIB)),
+        scrub_bytes_per_second=pick((0, 100 * KIB, 10 * 1024 * KIB)),
+        **_last(rng),
     )
+
+
+def _last(rng: random.Random) -> dict[str, Any]:
+    """The options that are drawn last."""
+    return {
+        "segments_per_turn": rng.choice((1, 2, 32)),
+        # Which damage a restart may meet (`restart_faults.py`).
+        "missing_pieces": rng.random() < 0.5,
+        "covered_rot": rng.random() < 0.5,
+    }

@@ -39,6 +39,7 @@ from simulation.actors.transactions import Transactions
 from simulation.actors.writers import WireWriter
 from simulation.bounds import Bounds
 from simulation.cluster import Cluster
+from simulation.damaged_records import flip_records
 from simulation.events import History
 from simulation.inventory import awaiting_in, chunks_in, placed_in
 from simulation.mutants import MUTANTS
@@ -146,6 +147,9 @@ class Run:
             task.result()
         await self._converge()
         for task in watch:
+            # One that has failed raises: readers must see nothing but what they handle.
+            if task.done():
+                task.result()
             task.cancel()
         if self.options.truncations:  # one may still be in flight
             await asyncio.sleep(_NETWORK_DRAIN_SECONDS)
@@ -157,6 +161,7 @@ class Run:
         await self._check_inventory()
         cluster.end(power=True)
         await self._restart_and_read("after a power cut")
+        await flip_records(cluster, self.segments)
         await self.streams.close()
         bounds.cancel()
         for task in watch:
@@ -268,7 +273,7 @@ class Run:
         named = {chunk for placed in extents.values() for _, _, chunk, _ in placed if chunk}
         for folder in sorted({chunk.rpartition("/")[0] for chunk in named - set(chunks)}):
             chunks |= await chunks_in(cluster.storage, folder)
-        return storage_checker.check(extents, chunks, awaiting)
+        return storage_checker.check(extents, chunks, awaiting, self.options.small_extent_bytes)
 
     def reached(self, name: str) -> None:
         """The node reached a coverage probe: count it, and perhaps crash the node there."""
@@ -305,7 +310,10 @@ class Alarms(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Called by `logging`."""
         error = record.exc_info[1] if record.exc_info else None
-        if record.levelno >= logging.CRITICAL or (error is not None and not isinstance(error, SaritError | OSError)):
+        bug = error is not None and not isinstance(error, SaritError | OSError)
+        # No fault damages long-term storage (`simulation/damage.py` does, in runs of its own).
+        damage = record.getMessage().startswith("long-term storage is damaged")
+        if record.levelno >= logging.CRITICAL or bug or damage:
             self.found.append(f"alarm: {record.getMessage()} [{error!r}]")
 
 

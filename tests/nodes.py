@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SARIT = str(Path(sys.executable).with_name("sarit"))
 READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)")
-STOP_SECONDS = 30
+STOP_SECONDS = 300  # only a hang takes that long, however busy the machine is
 
 
 def hears_signals() -> None:

@@ -48,7 +48,8 @@ def test_keys_from_lines_and_json_everywhere(node, tmp_path):
     sarit(node, "scope", "create", "lines")
     created = json.loads(sarit(node, "stream", "create", "lines/keyed", "--segments", "3", "--format", "json")[0])
     assert created == {"stream": "lines/keyed", "created": True}
-    written = sarit(node, "write", "lines/keyed", str(file), "--key-separator", "|", "--format", "json")[0]
+    keyed = ("write", "lines/keyed", "--key-separator", "|")
+    written = sarit(node, *keyed, str(file), "--format", "json", "--input", "lines")[0]
     assert json.loads(written)["events"] == 300
     got = [int(line) for line in sarit(node, "read", "lines/keyed")[0].split()]
     assert sorted(got) == list(range(300))
@@ -88,6 +89,106 @@ def test_errors_say_what_to_do(node):
 
 
 def test_bench_and_completion(node):
-    figures = json.loads(sarit(node, "bench", "--events", "20000", "--format", "json")[0])
-    assert figures["written events/s"] > 0
+    figures = json.loads(sarit(node, "bench", "--events", "20000", "--size", "50", "--format", "json")[0])
+    assert figures["write_events_per_second"] > 0
+    # Of the events alone, whatever the buffers that held them.
+    assert figures["read_megabytes_per_second"] == pytest.approx(figures["read_events_per_second"] * 50 / 1e6)
+    assert {"scope": "bench"} not in json.loads(sarit(node, "scope", "list", "--format", "json")[0])
     assert "_SARIT_COMPLETE" in sarit(node, "completion", "bash")[0]
+
+
+def test_json_documents_of_read_can_be_written_with_keys_and_bytes(node):
+    sarit(node, "stream", "create", "copy/from", "--create-scope")
+    sarit(node, "stream", "create", "copy/to", "--segments", "4")
+    events = [b"plain", b"\xff\x00", "gr\u00fcn".encode()]
+    documents = [
+        {"event": "plain", "key": "a"},
+        {"event_base64": base64.b64encode(events[1]).decode(), "key": "b"},
+        {"event": "gr\u00fcn", "key": None},
+    ]
+    lines = "".join(json.dumps(document) + "\n" for document in documents)
+    report = json.loads(sarit(node, "write", "copy/from", "--format", "json", stdin=lines)[0])
+    assert report == {"stream": "copy/from", "events": 3}
+    read = sarit(node, "read", "copy/from", "--format", "json")[0]
+    assert [json.loads(line) for line in read.splitlines()] == [
+        {name: value for name, value in document.items() if name != "key"} for document in documents
+    ]
+    sarit(node, "write", "copy/to", "--format", "json", stdin=read)
+    assert sorted(sarit(node, "read", "copy/to", "--format", "json")[0].splitlines()) == sorted(read.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("plain", "not a JSON document"),
+        ("[1]", "not a JSON object"),
+        ('{"event": "a", "event_base64": "YQ=="}', "not a JSON object with either"),
+        ('{"event": 5}', "must be strings"),
+        ('{"event_base64": "?"}', "cannot be decoded"),
+        ('{"event": "a", "key": 3}', "must be strings"),
+    ],
+)
+def test_json_line_that_is_no_event_is_named_with_its_number(node, line, reason):
+    sarit(node, "write", "json/bad", "--create", stdin="")
+    error = sarit(node, "write", "json/bad", "--format", "json", stdin=f'{{"event": "one"}}\n{line}\n', code=1)[1]
+    assert "line 2: " in error
+    assert reason in error
+    assert sarit(node, "read", "json/bad")[0].splitlines()[-1] == "one"
+
+
+def test_line_without_key_separator_is_refused_unless_optional(node):
+    write = ("write", "keys/some", "--create", "--key-separator", "|")
+    error = sarit(node, *write, stdin="a|1\nnone\nb|3\n", code=1)[1]
+    assert "line 2: it has no key separator '|'; --key-optional takes such lines" in error
+    assert sarit(node, "read", "keys/some")[0] == "1\n"
+    assert sarit(node, *write, "--key-optional", stdin="none\n")[0] == "1 event written to keys/some\n"
+    assert "--key-optional needs" in sarit(node, "write", "keys/some", "--key-optional", code=2)[1]
+
+
+def test_wrong_command_gets_the_one_that_was_meant(node):
+    assert "Did you mean 'stream'?" in sarit(node, "steam", "list", code=2)[1]
+    assert "Did you mean 'truncate'?" in sarit(node, "stream", "trunkate", "a/b", "tail", code=2)[1]
+
+
+def test_help_of_subcommands_is_not_cut(node):
+    out = " ".join(sarit(node, "group", "--help")[0].split())
+    assert "others continue at its position, or its last checkpoint." in out
+    assert "..." not in out.split("Commands:")[1]
+
+
+def test_deletion_without_terminal_names_the_option(node):
+    sarit(node, "scope", "create", "stays")
+    assert "give --yes" in sarit(node, "scope", "delete", "stays", "--recursive", code=2)[1]
+    assert {"scope": "stays"} in json.loads(sarit(node, "scope", "list", "--format", "json")[0])
+
+
+def test_text_that_is_no_cut_is_refused_in_plain_words(node):
+    sarit(node, "write", "plain/words", "--create", stdin="one\n")
+    error = sarit(node, "read", "plain/words", "--from", "xyz", code=1)[1]
+    assert error == (
+        "sarit: 'xyz' is not a stream cut: give the whole text of one, as `sarit read --print-cut` prints it\n"
+    )
+
+
+def completions(node, *words):
+    env = {
+        "_SARIT_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("sarit", *words)), "COMP_CWORD": str(len(words)),
+        "SARIT_CONTROLLER": node if isinstance(node, str) else node.controller, "PATH": "/usr/bin:/bin",
+    }  # fmt: skip
+    done = subprocess.run([SARIT], env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+    return {line.partition(",")[2] for line in done.stdout.splitlines() if line}
+
+
+def test_names_are_completed_and_an_absent_node_completes_nothing(node):
+    sarit(node, "stream", "create", "menu/starters", "--create-scope")
+    sarit(node, "stream", "create", "menu/mains")
+    sarit(node, "table", "create", "menu/prices", "--primary-bytes", "4")
+    sarit(node, "group", "create", "menu/waiters", "menu/mains")
+    assert "menu/" in completions(node, "read", "m")
+    assert completions(node, "read", "menu/") >= {"menu/starters", "menu/mains"}
+    assert completions(node, "stream", "info", "menu/s") == {"menu/starters"}
+    assert completions(node, "table", "get", "menu/") == {"menu/prices"}
+    assert completions(node, "group", "info", "menu/") == {"menu/waiters"}
+    assert completions(node, "scope", "delete", "men") == {"menu"}
+    assert completions("127.0.0.1:1", "read", "m") == set()

@@ -36,7 +36,9 @@ def test_group_commands(tmp_path):
         assert reset == "group shop/billing has generation 1\n"
         info = json.loads(sarit(node, "group", "info", "shop/billing", "--format", "json")[0])
         assert (info["generation"], info["unread_bytes"], info["unassigned_segments"]) == (1, 0, 2)
-        assert "generation: 1" in sarit(node, "group", "info", "shop/billing")[0]
+        table = sarit(node, "group", "info", "shop/billing")[0].splitlines()
+        assert dict(line.split("  ", 1) for line in table)["generation"].strip() == "1"
+        assert len({len(line) - len(line.split("  ", 1)[1].lstrip()) for line in table}) == 1  # one column
         sarit(node, "group", "delete", "shop/billing", "--yes")
         assert "shop/billing does not exist" in sarit(node, "group", "info", "shop/billing", code=1)[1]
         assert "is not SCOPE/GROUP" in sarit(node, "group", "info", "billing", code=1)[1]

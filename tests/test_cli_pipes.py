@@ -9,9 +9,11 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from sarit.core.limits import REPEATED_SIGNAL_SECONDS
 from tests.nodes import SARIT, RunningNode, hears_signals
 
 EVENTS = 60_000
@@ -110,7 +112,7 @@ def test_non_blocking_pipes_lose_nothing(node, form):
 def test_write_failure_is_reported_when_output_is_closed(node):
     for form in ("text", "json"):
         write = begin(
-            node, "write", "pipes/failed", "--create", "--key-separator", ":", "--format", form,
+            node, "write", "pipes/failed", "--create", "--key-separator", ":", "--format", form, "--input", "lines",
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         write.stdout.close()
@@ -125,15 +127,15 @@ def test_interrupted_write_reports_durable_events(node):
     for round_ in range(4):
         stream = f"pipes/interrupted{round_}"
         write = begin(
-            node, "write", stream, "--create", "--format", "json", stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+            node, "write", stream, "--create", "--format", "json", "--input", "lines",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
         write.stdin.write(b"one\n")
         write.stdin.flush()
         while not run(node, "read", stream).stdout:
             pass  # until it has connected and written
         fed = subprocess.Popen(["yes"], stdout=write.stdin)
-        for _ in range(2):  # as a wrapper does
-            write.send_signal(signal.SIGINT)
+        write.send_signal(signal.SIGINT)  # a wrapper sends it twice: the next test, on a clock of its own
         reported = json.loads(write.stdout.read())
         assert write.wait(60) == 130
         write.stdin.close()
@@ -148,11 +150,17 @@ def test_late_forwarded_interrupt_does_not_change_exit_code():
 import os, signal
 from sarit.cli.pipes import Interrupts
 from sarit.core.limits import REPEATED_SIGNAL_SECONDS
+class Clock:
+    now = 100.0
+    def monotonic(self):
+        return self.now
+clock = Clock()
 with Interrupts() as interrupts:
+    interrupts._clock = clock
     os.kill(os.getpid(), signal.SIGINT)
 os.kill(os.getpid(), signal.SIGINT)
 print("goes on")
-interrupts._last -= REPEATED_SIGNAL_SECONDS
+clock.now += REPEATED_SIGNAL_SECONDS
 try:
     os.kill(os.getpid(), signal.SIGINT)
 except KeyboardInterrupt:
@@ -161,5 +169,56 @@ with Interrupts():
     pass
 print(signal.getsignal(signal.SIGINT) == interrupts._on_signal)
 """
-    ended = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", late], capture_output=True, text=True, timeout=60, check=False, preexec_fn=hears_signals
+    )
     assert (ended.returncode, ended.stdout) == (0, "goes on\nheard\nTrue\n"), ended.stderr
+
+
+def test_inherited_ignored_interrupt_stays_ignored(node):
+    """A shell starts what runs in the background so, and `nohup` is used with it: Ctrl-C in the terminal is for
+    others."""
+
+    def ignores_interrupts():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    write = subprocess.Popen(
+        [SARIT, "write", "pipes/ignored", "--create"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env=environment(node), preexec_fn=ignores_interrupts,
+    )  # fmt: skip
+    write.stdin.write(b"one\n")
+    write.stdin.flush()
+    while not run(node, "read", "pipes/ignored").stdout:
+        pass  # until it has connected and written
+    write.send_signal(signal.SIGINT)
+    write.stdin.write(b"two\n")
+    write.stdin.close()
+    assert write.wait(60) == 0
+    assert write.stdout.read() == b"2 events written to pipes/ignored\n"
+
+
+@pytest.mark.parametrize("command", ["read", "write"])
+def test_waiting_for_an_absent_node_is_said_and_ends_with_ctrl_c(tmp_path, command):
+    with RunningNode(tmp_path / "node") as node:
+        run(node, "write", "away/events", "--create", input=b"first\n")
+        words = ("read", "away/events", "--follow") if command == "read" else ("write", "away/events")
+        process = begin(node, *words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        if command == "read":
+            assert process.stdout.readline() == b"first\n"
+        else:
+            process.stdin.write(b"second\n")
+            process.stdin.flush()
+            while len(run(node, "read", "away/events").stdout.splitlines()) < 2:
+                pass  # until it has connected and written
+        node.kill()
+        if command == "write":
+            process.stdin.write(b"third\n")
+            process.stdin.flush()
+        line = process.stderr.readline().decode()
+        assert line.startswith(f"sarit: waiting for a node at {node.controller}; gives up in ")
+        assert line.endswith("; Ctrl-C ends\n")
+        for _ in range(2):  # the second one does not wait for what is not acknowledged
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(2 * REPEATED_SIGNAL_SECONDS)
+        assert process.wait(60) == 130

@@ -52,3 +52,57 @@ def test_truncated_events_are_an_error_or_skipped(tmp_path):
         sarit(node, "stream", "truncate", "shop/orders", head[1].strip())
         assert "was truncated and begins at" in sarit(node, "read", "shop/orders", "--from", start, code=1)[1]
         assert sarit(node, "read", "shop/orders", "--from", start, "--skip-truncated")[0] == "two\n"
+
+
+def test_stream_update_changes_and_shows_scaling_and_retention(tmp_path):
+    def changed(*words):
+        return json.loads(sarit(node, "stream", "update", "shop/orders", *words, "--format", "json")[0])
+
+    with RunningNode(tmp_path / "node") as node:
+        sarit(node, "stream", "create", "shop/orders", "--create-scope", "--tag", "blue")
+        found = changed("--keep-seconds", "60", "--keep-at-most", "3600")
+        assert found["retention"] == {"type": "time", "unit": "ms", "limit": 60_000, "maximum": 3_600_000}
+        found = changed("--events-per-second", "100")
+        assert (found["scaling"]["type"], found["scaling"]["target_rate"]) == ("events_per_second", 100)
+        assert found["retention"]["type"] == "time"  # what is not named stays
+        assert found["tags"] == ["blue"]
+        text = sarit(node, "stream", "info", "shop/orders")[0]
+        assert "scaling   100 events per second and segment, at least 1 segment\n" in text
+        assert "retention keeps 60 seconds, at most 3,600 seconds\n" in text
+        assert changed("--fixed")["scaling"]["type"] == "fixed"
+        assert changed("--keep-bytes", "1")["retention"] == {"type": "size", "unit": "bytes", "limit": 1, "maximum": 0}
+        assert "retention keeps 1 byte\n" in sarit(node, "stream", "info", "shop/orders")[0]
+        assert changed("--keep-all")["retention"]["type"] == "none"
+        assert "at least one setting" in sarit(node, "stream", "update", "shop/orders", code=2)[1]
+        for wrong in (
+            ("--keep-all", "--keep-bytes", "5"), ("--fixed", "--events-per-second", "5"), ("--keep-at-most", "5"),
+            ("--keep-seconds", "5", "--keep-bytes", "5"), ("--tag", "a", "--no-tags"),
+        ):  # fmt: skip
+            sarit(node, "stream", "update", "shop/orders", *wrong, code=2)
+        error = sarit(node, "stream", "update", "shop/orders", "--keep-bytes", "9", "--keep-at-most", "5", code=1)[1]
+        assert "keeps at least 9" in error
+
+
+def test_stream_info_counts_bytes_by_segment_and_in_total(tmp_path):
+    with RunningNode(tmp_path / "node") as node:
+        sarit(node, "write", "shop/orders", "--create", stdin="one\ntwo\n")
+        found = json.loads(sarit(node, "stream", "info", "shop/orders", "--format", "json")[0])
+        assert (found["bytes"], [row["bytes"] for row in found["segments"]]) == (22, [22])
+        sarit(node, "stream", "scale", "shop/orders", "--segments", "2")
+        sarit(node, "write", "shop/orders", "--key", "a", stdin="three\n")
+        found = json.loads(sarit(node, "stream", "info", "shop/orders", "--format", "json")[0])
+        assert (found["bytes"], sorted(row["bytes"] for row in found["segments"])) == (35, [0, 13])
+        text = sarit(node, "stream", "info", "shop/orders")[0]
+        assert "earlier   1 sealed segment  22 bytes\n" in text
+        assert "total     35 bytes\n" in text
+        first = sarit(node, "read", "shop/orders", "--limit", "1", "--print-cut")[1].strip()
+        sarit(node, "stream", "truncate", "shop/orders", first)
+        assert json.loads(sarit(node, "stream", "info", "shop/orders", "--format", "json")[0])["bytes"] == 24
+
+
+def test_stream_list_without_scope_lists_all(tmp_path):
+    with RunningNode(tmp_path / "node") as node:
+        for name in ("a/one", "b/two"):
+            sarit(node, "stream", "create", name, "--create-scope")
+        rows = json.loads(sarit(node, "stream", "list", "--format", "json")[0])
+        assert rows == [{"stream": "a/one"}, {"stream": "b/two"}]

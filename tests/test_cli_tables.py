@@ -47,7 +47,7 @@ def test_table_commands(tmp_path):
         assert rows == [{"table": "shop/stock", "partitions": 1, "primary_bytes": 4, "secondary_bytes": 0}]
         sarit(node, "table", "delete", "shop/stock", "--yes")
         assert "shop/stock does not exist" in sarit(node, "table", "get", "shop/stock", "plum", code=1)[1]
-        assert "SCOPE/STREAM" in sarit(node, "table", "get", "stock", "plum", code=2)[1]
+        assert "SCOPE/TABLE" in sarit(node, "table", "get", "stock", "plum", code=2)[1]
 
 
 def test_two_keys_and_bytes_that_are_no_text(tmp_path):

@@ -13,7 +13,7 @@ SEEDS = (1, 2)
 PER_STEP = 6
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1500)
 def test_every_crash_state_of_container_recovers_acknowledged_operations() -> None:
     counts = []
     for seed in SEEDS:

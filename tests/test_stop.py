@@ -40,10 +40,22 @@ def test_signal_stops_node_before_it_is_ready(tmp_path, number):
     assert "Traceback" not in err
 
 
-def test_used_port_is_reported(tmp_path):
+@pytest.mark.parametrize("option", ["--controller-port", "--store-port"])
+def test_taken_port_is_reported_with_its_option(tmp_path, option):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        node = starting(tmp_path, "--controller-port", str(taken.getsockname()[1]))
+        port = taken.getsockname()[1]
+        node = starting(tmp_path, option, str(port))
         out, err = node.communicate(timeout=STOP_SECONDS)
     assert node.returncode == 1
-    assert "in use" in err
+    assert f"port {port} of 127.0.0.1 is taken ({option})" in err
+    assert "Traceback" not in err
     assert "ready" not in out
+
+
+@pytest.mark.parametrize("advertised", [(), ("--advertise", "127.0.0.1")])
+def test_host_of_all_addresses_without_advertised_address_is_warned_of(tmp_path, advertised):
+    """The storage is refused: nothing is listened on."""
+    node = starting(tmp_path, "--host", "0.0.0.0", "--storage", "memory://", *advertised)
+    _, err = node.communicate(timeout=STOP_SECONDS)
+    assert node.returncode == 1
+    assert ("with --advertise" in err) == (not advertised)

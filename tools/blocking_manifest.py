@@ -20,8 +20,9 @@ class Facade:
     `translated`: methods whose body runs on the caller's thread; `__aiter__` and `__aexit__` always do, unless they
     are `delegated`.  `on_loop`: plain methods that must run on the loop, waited for; `posted`: those not waited for.
     `opened`: methods that return an object that is to be opened first.  `hidden`: public in the asyncio class alone,
-    with the reason.  `overrides`: written by hand in `overrides.py`, with the reason.  `doc`, `docs`: docstrings where
-    the asyncio ones do not hold.
+    with the reason.  `overrides`: written by hand in `overrides.py`, with the reason; those of `direct` show
+    signature and docstring alone, since each object has the asyncio method itself in their place.  `doc`, `docs`:
+    docstrings where the asyncio ones do not hold.
     """
 
     source: str
@@ -36,6 +37,7 @@ class Facade:
     opened: frozenset[str] = frozenset()
     hidden: Mapping[str, str] = field(default_factory=dict)
     overrides: Mapping[str, str] = field(default_factory=dict)
+    direct: Sequence[str] = ()
     docs: Mapping[str, str] = field(default_factory=dict)
 
     def listed(self) -> set[str]:
@@ -83,6 +85,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                 "Client",
                 doc="A connection to Sarit; may be shared by threads.  `close` ends all its writers and readers.",
                 handles={"coordination": "Coordination", "reader_groups": "ReaderGroups", "tables": "Tables"},
+                translated=frozenset({"list_scopes", "list_streams"}),
                 opened=frozenset({"reader"}),
                 hidden={"session": "shared by the asyncio parts"},
                 overrides={"close": "it ends the thread of the loop, too"},
@@ -129,6 +132,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                     "write_many": _HOT,
                     "when_durable": "a callback instead of a future",
                 },
+                direct=("write", "write_many"),
                 docs={"drain": "Wait while more than `buffer_bytes` are not acknowledged (`write` does so by itself)."},
             ),
             Facade(
@@ -196,7 +200,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
         "tables",
         "Key-value tables of the blocking client.",
         [
-            Facade("sarit.client.tables.table", "Tables"),
+            Facade("sarit.client.tables.table", "Tables", translated=frozenset({"list"})),
             Facade(
                 "sarit.client.tables.table",
                 "Table",
@@ -220,6 +224,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
 
     Make one with `client.transactional_writer(...)`.
     """,
+                translated=frozenset({"completed"}),
                 hidden={"closed": "called by its transactions"},
             ),
             Facade(
@@ -237,6 +242,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                     "release": "called by its writer",
                 },
                 overrides={"write": _HOT, "write_many": _HOT},
+                direct=("write", "write_many"),
             ),
         ],
     ),
@@ -306,7 +312,7 @@ nor call the client.
                 "ReaderGroup",
                 attributes={"name": ("str", '"scope/group".')},
             ),
-            Facade("sarit.client.groups.group", "ReaderGroups"),
+            Facade("sarit.client.groups.group", "ReaderGroups", translated=frozenset({"list"})),
         ],
     ),
 )

@@ -32,16 +32,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tools.blocking_manifest import MODULES, Facade, Module
+from tools.blocking_translation import Method, Translation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = "sarit.client.blocking"
 OVERRIDES = f"{PACKAGE}.overrides"
 ITERATORS = ("AsyncIterator", "AsyncGenerator")
-
-Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def path_of(module: str) -> Path:
@@ -190,6 +189,11 @@ def _blocking_annotation(annotation: ast.expr) -> ast.expr:
     return annotation
 
 
+def _own_names(methods: Mapping[str, Method], overrides: Source | None, name: str) -> set[str]:
+    """The methods that a blocking class defines itself."""
+    return {*methods, *(_public_methods(overrides, f"{name}Overrides") if overrides is not None else ())}
+
+
 def _public_methods(source: Source, name: str) -> dict[str, Method]:
     return {
         node.name: node
@@ -222,8 +226,29 @@ class Generated:
         bases = ", ".join(ast.unparse(base) for base in node.bases)
         doc = f'"""{facade.doc}"""' if facade.doc else self._source.doc(node)
         return "\n".join(
-            [f"class {facade.name}({bases}):", f"    {doc}", *self._init(node), *self._properties(), *self._methods()]
+            [
+                *self._guard(node),
+                f"class {facade.name}({bases}):",
+                f"    {doc}",
+                *self._init(node),
+                *self._properties(),
+                *self._methods(),
+            ]
         )
+
+    def _guard(self, node: ast.ClassDef) -> Iterator[str]:
+        """The guard of the asyncio class, with the methods that this class has, too."""
+        (decorator,) = (found for found in node.decorator_list if isinstance(found, ast.Call))
+        self._names.use(self._source, decorator.func, runtime=True)
+        (session,) = (found.value for found in decorator.args if isinstance(found, ast.Constant))
+        own = {name for name in _own_names(self.methods, self._overrides, self._facade.name)}
+        arguments = [repr("_inner." + str(session))]
+        for keyword in decorator.keywords:
+            assert isinstance(keyword.value, ast.Tuple)
+            names = [one.value for one in keyword.value.elts if isinstance(one, ast.Constant) and one.value in own]
+            if names:
+                arguments.append(f"{keyword.arg}={tuple(names)!r}")
+        yield f"@guarded({', '.join(arguments)})"
 
     def _init(self, node: ast.ClassDef) -> Iterator[str]:
         inner = f"Aio{self._facade.name}"
@@ -242,19 +267,12 @@ class Generated:
             name = f"{self._facade.name}Overrides"
             self._names.add(name, Import(OVERRIDES, name), runtime=True)
             yield f"        self._overrides = {name}(thread, inner)"
-            yield from self._override_attributes(self._overrides, name)
+            if self._facade.direct:
+                direct = ", ".join(f"{method}=inner.{method}" for method in self._facade.direct)
+                yield "        # The same bound methods: another call per event would cost as much as the write."
+                yield f"        vars(self).update({direct})"
         yield "    def __repr__(self) -> str:"
         yield '        return f"blocking {self._inner!r}"'
-
-    def _override_attributes(self, source: Source, name: str) -> Iterator[str]:
-        """The annotated public attributes that `__init__` of the overrides sets, each with its docstring."""
-        (init,) = (node for node in source.classes[name].body if isinstance(node, Method) and node.name == "__init__")
-        for node, following in zip(init.body, [*init.body[1:], ast.Pass()], strict=True):
-            match node:
-                case ast.AnnAssign(target=ast.Attribute(attr=attribute), annotation=annotation):
-                    self._names.use(source, annotation, runtime=False)
-                    yield f"        self.{attribute}: {ast.unparse(annotation)} = self._overrides.{attribute}"
-                    yield f"        {source.string(following)}"
 
     def _properties(self) -> Iterator[str]:
         for name, (annotation, doc) in self._facade.attributes.items():
@@ -345,85 +363,6 @@ def _passed(method: Method, *, copied: bool) -> str:
     passed = [one(argument) for argument in [*given.posonlyargs, *given.args][1:]]
     passed += [f"*{given.vararg.arg}"] if given.vararg else []
     return ", ".join(passed + [f"{argument.arg}={one(argument)}" for argument in given.kwonlyargs])
-
-
-class Translation(ast.NodeTransformer):
-    """An asyncio body as a blocking one: what is awaited runs on the loop, all else on the caller's thread."""
-
-    def __init__(self, methods: set[str], facade: Facade) -> None:
-        self._methods = methods
-        self._facade = facade
-
-    def body(self, method: Method) -> list[ast.stmt]:
-        """The statements, without the docstring."""
-        skipped = 1 if ast.get_docstring(method) is not None else 0
-        return [self.visit(statement) for statement in method.body[skipped:]]
-
-    def _own(self, node: ast.expr) -> bool:
-        """Whether it calls a method that the blocking class has, too."""
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
-                return name in self._methods
-        return False
-
-    def visit_Await(self, node: ast.Await) -> ast.expr:
-        if self._own(node.value):
-            visited: ast.expr = self.visit(node.value)
-            return visited
-        return _call("self._run", _inner(node.value))
-
-    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.stmt:
-        iterator = self.visit(node.iter) if self._own(node.iter) else _call("self._thread.iterate", _inner(node.iter))
-        return self.visit_For(ast.For(node.target, iterator, node.body, node.orelse), visited=True)
-
-    def visit_For(self, node: ast.For, *, visited: bool = False) -> ast.stmt:
-        if not visited:
-            node.iter = self.visit(node.iter)
-        match node.target, node.body:
-            case ast.Name(id=item), [ast.Expr(value=ast.Yield(value=ast.Name(id=given)))] if item == given:
-                return ast.Expr(ast.YieldFrom(node.iter))
-        node.body = [self.visit(statement) for statement in node.body]
-        return node
-
-    def visit_AsyncWith(self, node: ast.AsyncWith) -> ast.stmt:
-        raise ValueError(f"{self._facade.name}: `async with` cannot be translated (line {node.lineno})")
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        match node.func:
-            case ast.Attribute(value=ast.Name(id="self"), attr=name) if name in self._facade.posted and not self._own(
-                node
-            ):
-                return _call("self._thread.call", _inner(node.func))
-        visited: ast.expr = self.generic_visit(node)  # type: ignore[assignment]
-        return visited
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        match node.value:
-            case ast.Name(id="self") if node.attr in self._methods:
-                return node
-        visited: ast.expr = self.generic_visit(node)  # type: ignore[assignment]
-        return visited
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return _expression("self._inner") if node.id == "self" else node
-
-
-class _ToInner(ast.NodeTransformer):
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return _expression("self._inner") if node.id == "self" else node
-
-
-def _inner(node: ast.expr) -> ast.expr:
-    visited: ast.expr = _ToInner().visit(node)
-    return visited
-
-
-def _expression(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
-
-
-def _call(function: str, argument: ast.expr) -> ast.expr:
-    return ast.Call(_expression(function), [argument], [])
 
 
 def generate(module: Module) -> str:

@@ -119,7 +119,7 @@ def _way_text(act: str, way: Way) -> Iterable[str]:
 
 
 def _levels_text(imports: Imports, chains: dict[str, Chains], found: list[Level], verbose: bool) -> Iterable[str]:
-    yield f"\n{'levels of the longest chain':<32}{'run time':>10}{'all imports':>14}{'folders':>10}{'one folder':>10}"
+    yield f"\n{'levels of the longest chain':<32}{'run time':>10}{'all imports':>14}{'folders':>10}{'one folder':>12}"
     for package, chain in chains.items():
         yield f"{package:<32}{len(chain.runtime):>10}{len(chain.all):>14}{len(chain.folders):>10}{len(chain.flat):>10}"
     if verbose:

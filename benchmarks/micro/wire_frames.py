@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.keyspace import hash_key
 from sarit.wire import commands as wire
-from sarit.wire.append import AppendAssembler, append_block_end_header, data_appended
-from sarit.wire.frames import FrameReader
+from sarit.wire.frames import AppendAssembler, FrameReader, append_block_end_header, data_appended
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--start", default="head", help="where to begin: head, tail or a stream cut")
     parser.add_argument("stream")
     options = parser.parse_args()
-    with sarit.connect(options.controller) as client:
+    with sarit.connect(options.controller, wait=60) as client:
         if options.again:
             print(again(client, options.stream, pay), "still fail")
         else:

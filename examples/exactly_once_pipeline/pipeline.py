@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("source")
     parser.add_argument("target")
     options = parser.parse_args()
-    with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller) as client:
+    with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller, wait=60) as client:
         print(Pipeline(client, options.source, options.target, options.state).run(), "orders")
 
 

@@ -81,7 +81,7 @@ def main() -> None:
         return lambda: time.monotonic() > end
 
     # In this order: closing the client ends its readers.
-    with ThreadPoolExecutor(1) as beside, sarit.connect(options.controller) as client:
+    with ThreadPoolExecutor(1) as beside, sarit.connect(options.controller, wait=60) as client:
         create(client, options.stream, options.per_segment)
         watching = beside.submit(watch, client, options.stream)
         begun = time.monotonic()

@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("election")
     parser.add_argument("ledger")
     options = parser.parse_args()
-    with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller) as client:
+    with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller, wait=60) as client:
         work(client, options.name, options.election, options.ledger, options.lease)
 
 

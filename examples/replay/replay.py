@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--version", type=int, choices=sorted(VERSIONS), default=2)
     parser.add_argument("stream")
     options = parser.parse_args()
-    with sarit.connect(options.controller) as client:
+    with sarit.connect(options.controller, wait=60) as client:
         run(client, options.stream, options.version, lambda: print("caught up: live from here on", flush=True))
 
 

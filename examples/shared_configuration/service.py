@@ -52,7 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     with (
         contextlib.suppress(KeyboardInterrupt),
-        sarit.connect(options.controller) as client,
+        sarit.connect(options.controller, wait=60) as client,
         client.coordination.shared_configuration(options.stream, DEFAULTS) as settings,
     ):
         if options.verb == "serve":

@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--controller", default="127.0.0.1:9090")
     parser.add_argument("table")
     options = parser.parse_args()
-    with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller) as client:
+    with contextlib.suppress(KeyboardInterrupt), sarit.connect(options.controller, wait=60) as client:
         create(client, options.table)
         feeder = Feeder(client, options.table)
         print(f"the changes of {options.table} are written to {changes_of(options.table)}", flush=True)

@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=256)
     parser.add_argument("stream")
     options = parser.parse_args()
-    with sarit.connect(options.controller) as client:
+    with sarit.connect(options.controller, wait=60) as client:
         run(client, options.stream, options.megabytes)
 
 

@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--controller", default="127.0.0.1:9090")
     parser.add_argument("stream")
     options = parser.parse_args()
-    with sarit.connect(options.controller) as client:
+    with sarit.connect(options.controller, wait=60) as client:
         late = run(
             client,
             options.stream,

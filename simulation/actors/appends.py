@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from sarit.core.errors import Unavailable
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as wire
-from sarit.wire.append import append_block_end_header
 from sarit.wire.commands import encode
+from sarit.wire.frames import append_block_end_header
 from simulation.actors.links import ANSWER_SECONDS, Link
 
 if TYPE_CHECKING:

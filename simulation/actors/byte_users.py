@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkers import log as checker
 from sarit.core.names import StreamName
-from simulation.actors.clients import RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, retry_forever
+from simulation.actors.clients import SCOPE, connect_client, retry_forever
 from simulation.actors.readers import now, within_deadline
 from simulation.events import BrokenBytes, History, SegmentParser, body, framed
 
@@ -55,7 +55,7 @@ class ByteUsers:
 
     async def _client(self) -> Client:
         client = await connect_client(self.cluster)
-        await client.session.with_retry(lambda: client.create_stream(STREAM), RETRY_TIMEOUT_SECONDS)
+        await client.create_stream(STREAM)
         return client
 
     async def _write(self) -> None:

@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 SCOPE: Final = "app"
 FRAME_BYTES: Final = 8
-RETRY_TIMEOUT_SECONDS: Final = 200.0
 
 
 async def connect_client(cluster: Cluster) -> Client:
@@ -35,7 +34,7 @@ async def connect_client(cluster: Cluster) -> Client:
             break
         except Unavailable:
             await asyncio.sleep(0.1 + rng.random())
-    await client.session.with_retry(lambda: client.create_scope(SCOPE), RETRY_TIMEOUT_SECONDS)
+    await client.create_scope(SCOPE)
     return client
 
 

@@ -17,7 +17,6 @@ from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
 from simulation.actors.clients import (
-    RETRY_TIMEOUT_SECONDS,
     SCOPE,
     connect_client,
     discover_segments,
@@ -104,7 +103,7 @@ class EventTimeActors:
     async def _client(self) -> Client:
         client = await connect_client(self.cluster)
         segments = ScalingPolicy(min_segments=min(3, self.cluster.options.segments))
-        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=segments), RETRY_TIMEOUT_SECONDS)
+        await client.create_stream(STREAM, scaling=segments)
         return client
 
     async def _write(self, number: int) -> None:
@@ -152,7 +151,7 @@ class EventTimeActors:
         for _ in range(rng.choice((0, 1, 3))):
             await asyncio.sleep(rng.random() * 4)
             try:
-                await client.stream(STREAM).scale(rng.randint(1, 4))
+                await client.stream(STREAM).scale(rng.randint(min(3, self.cluster.options.segments), 4))
             except (Unavailable, Conflict, Invalid) as error:
                 self.cluster.trace.note("event time scale", repr(error))
         await client.close()

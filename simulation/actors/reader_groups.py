@@ -1,7 +1,8 @@
 """A reader group on a stream that scales: readers join, crash, leave and come back under new names.
 
-Each reader stores its position with every event that it gets.  When it is lost, another client declares it offline at
-that position, so that every event is processed exactly once (`checkers/delivery.py`).  Checkpoints run beside it.
+Most readers store their position with every event that they get, the others when they end.  When one is lost, another
+client declares it offline at the stored position, so that every event is processed exactly once
+(`checkers/delivery.py`).  Checkpoints run beside it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy
 from simulation.actors.clients import (
     FRAME_BYTES,
-    RETRY_TIMEOUT_SECONDS,
     SCOPE,
     connect_client,
     discover_segments,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from checkers.log import Violation
     from sarit.client.aio import Client
     from sarit.client.groups.group import ReaderGroup
+    from sarit.client.groups.position import Position
     from sarit.client.groups.reader import GroupReader
     from simulation.cluster import Cluster
 
@@ -98,7 +99,7 @@ class ReaderGroupActors:
         """A new client; the stream exists."""
         client = await connect_client(self.cluster)
         segments = ScalingPolicy(min_segments=min(3, self.cluster.options.segments))
-        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=segments), RETRY_TIMEOUT_SECONDS)
+        await client.create_stream(STREAM, scaling=segments)
         return client
 
     async def group(self, client: Client) -> ReaderGroup:
@@ -132,7 +133,7 @@ class ReaderGroupActors:
         for _ in range(rng.choice((0, 2, 5))):
             await asyncio.sleep(rng.random() * 3)
             try:
-                await client.stream(STREAM).scale(rng.choice((1, 2, 3, 4)))
+                await client.stream(STREAM).scale(rng.randint(min(3, self.cluster.options.segments), 4))
             except (Unavailable, Conflict, Invalid) as error:
                 self.cluster.trace.note("group scale", repr(error))
         await client.close()
@@ -168,6 +169,7 @@ class GroupMember:
         self._rng = actors.cluster.rng(f"team reader {number}")
         self._number = number
         self._pauses = self._rng.choice((0.05, 0.05, 0.5))
+        self._stores_with_events = self._rng.random() < 0.7
         self._lives = 0
 
     async def run(self) -> None:
@@ -184,8 +186,9 @@ class GroupMember:
                 await retry_forever(partial(group.reader_offline, name))
                 await client.close()
                 continue
-            await self._read(reader)
-            position = reader.position()
+            stored = await self._read(reader)
+            # That of its last event may be older: segments have come and gone since.
+            position = stored if self._stores_with_events else reader.position()
             if self._rng.random() < 0.5:
                 self._cluster.trace.probe("group_reader_left")
                 try:
@@ -204,8 +207,10 @@ class GroupMember:
         await retry_forever(partial(group.reader_offline, name, position))
         await client.close()
 
-    async def _read(self, reader: GroupReader) -> None:
-        """Read some events, or all while draining; each counts as processed when it is delivered."""
+    async def _read(self, reader: GroupReader) -> Position:
+        """Read some events, or all while draining; each counts as processed when it is delivered.  The position stored
+        with the last one."""
+        stored = reader.position()
         while self._actors.draining or self._rng.random() > 0.03:
             try:
                 found = await self._next(reader)
@@ -214,7 +219,9 @@ class GroupMember:
                 self._cluster.trace.probe("group_read_unavailable")
                 if self._rng.random() < 0.5:
                     continue
-                return
+                return stored
+            if isinstance(found, GroupEvent | EventBatch):
+                stored = found.position
             if isinstance(found, CheckpointEvent):
                 self._actors.history.met(reader.name, found.name)
             elif isinstance(found, GroupEvent):
@@ -223,6 +230,7 @@ class GroupMember:
                 self._got(reader, found.segment.segment, found.offset, found.events)
             if self._rng.random() < self._pauses and not self._actors.draining:
                 await asyncio.sleep(self._rng.random())
+        return stored
 
     async def _next(self, reader: GroupReader) -> GroupEvent | EventBatch | CheckpointEvent | None:
         if self._rng.random() < 0.5:

@@ -18,7 +18,6 @@ from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
 from simulation.actors.clients import (
     FRAME_BYTES,
-    RETRY_TIMEOUT_SECONDS,
     SCOPE,
     connect_client,
     discover_segments,
@@ -128,9 +127,7 @@ class RetentionActors:
     async def _client(self) -> Client:
         client = await connect_client(self.cluster)
         segments = ScalingPolicy(min_segments=min(2, self.cluster.options.segments))
-        await client.session.with_retry(
-            lambda: client.create_stream(STREAM, scaling=segments, retention=self._policy()), RETRY_TIMEOUT_SECONDS
-        )
+        await client.create_stream(STREAM, scaling=segments, retention=self._policy())
         return client
 
     async def _write(self) -> None:
@@ -166,7 +163,7 @@ class RetentionActors:
         for _ in range(rng.choice((0, 2, 4))):
             await asyncio.sleep(rng.random() * 3)
             try:
-                await client.stream(STREAM).scale(rng.randint(1, 3))
+                await client.stream(STREAM).scale(rng.randint(min(2, self.cluster.options.segments), 3))
             except (Unavailable, Conflict, Invalid) as error:
                 self.cluster.trace.note("retention scale", repr(error))
         await client.close()
@@ -234,9 +231,7 @@ class RetentionActors:
             scope=SCOPE, readerGroupName=GROUP, readerGroupId=_GROUP_ID, retentionType=_MANUAL,
             startingStreamCuts=[convert.cut_message(STREAM, cut)],
         )  # fmt: skip
-        reply = await client.session.with_retry(
-            lambda: controller.call(controller.stub.createReaderGroup, wanted), RETRY_TIMEOUT_SECONDS
-        )
+        reply = await client.session.with_retry(lambda: controller.call(controller.stub.createReaderGroup, wanted))
         assert reply.status == pb.CreateReaderGroupResponse.SUCCESS, reply
         # Until the reply nothing protected the cut: the stream may have been truncated beyond it.
         self.history.released(GROUP, await self._head(client), now())
@@ -259,7 +254,7 @@ class RetentionActors:
             streamCut=convert.cut_message(STREAM, cut),
         )  # fmt: skip
         reply = await client.session.with_retry(
-            lambda: controller.call(controller.stub.updateSubscriberStreamCut, request), RETRY_TIMEOUT_SECONDS
+            lambda: controller.call(controller.stub.updateSubscriberStreamCut, request)
         )
         if reply.status != pb.UpdateSubscriberStatus.SUCCESS:
             self.cluster.failures.append(f"retention release: {reply.status} to {cut}")

@@ -17,7 +17,7 @@ from checkers.stream import StreamHistory
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScaleType, ScalingPolicy
-from simulation.actors.clients import FRAME_BYTES, RETRY_TIMEOUT_SECONDS, SCOPE, connect_client, retry_forever
+from simulation.actors.clients import FRAME_BYTES, SCOPE, connect_client, retry_forever
 from simulation.actors.readers import now, within_deadline
 from simulation.actors.stream_transactions import StreamCommitter
 from simulation.events import body, parse
@@ -101,7 +101,7 @@ class Streams:
         scaling = ScalingPolicy(min_segments=self.cluster.options.segments)
         if rate := self.cluster.options.scaling_rate:
             scaling = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, rate, _SCALE_FACTOR, self.cluster.options.segments)
-        await client.session.with_retry(lambda: client.create_stream(STREAM, scaling=scaling), RETRY_TIMEOUT_SECONDS)
+        await client.create_stream(STREAM, scaling=scaling)
         return client
 
     async def _scale(self) -> None:
@@ -111,9 +111,7 @@ class Streams:
         session = client.session
         for _ in range(rng.randint(1, _MOST_SCALES)):
             await asyncio.sleep(rng.random() * 2)
-            ranges = await session.with_retry(
-                lambda: session.controller.current_segments(STREAM), RETRY_TIMEOUT_SECONDS
-            )
+            ranges = await session.with_retry(lambda: session.controller.current_segments(STREAM))
             ranges.sort(key=lambda found: found.low)
             self.stream.active([(found.low, found.high) for found in ranges])
             if len(ranges) > 1 and rng.random() < 0.5:
@@ -151,9 +149,9 @@ class Streams:
 
     async def _learn_graph(self, client: Client) -> None:
         controller = client.session.controller
-        current = await client.session.with_retry(lambda: controller.current_segments(STREAM), RETRY_TIMEOUT_SECONDS)
+        current = await client.session.with_retry(lambda: controller.current_segments(STREAM))
         self.stream.active([(found.low, found.high) for found in current])
-        waiting = list(await client.session.with_retry(lambda: controller.head_segments(STREAM), RETRY_TIMEOUT_SECONDS))
+        waiting = list(await client.session.with_retry(lambda: controller.head_segments(STREAM)))
         seen = set(waiting)
         while waiting:
             segment = waiting.pop()

@@ -16,7 +16,7 @@ from checkers import register
 from checkers.register import UNKNOWN, Call, VersionedTable
 from sarit.client.tables.changes import Insert, Remove, Replace
 from sarit.core.errors import Conflict, Unavailable
-from simulation.actors.clients import RETRY_TIMEOUT_SECONDS, SCOPE, connect_client
+from simulation.actors.clients import SCOPE, connect_client
 from simulation.actors.readers import now, within_deadline
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ class TableUser:
 
     async def _create(self, client: Client) -> None:
         sizes = {"primary_key_bytes": len(PRIMARY[0]), "secondary_key_bytes": len(SECONDARY[0])}
-        await client.session.with_retry(
-            lambda: client.tables.create(TABLE, partitions=2, **sizes), RETRY_TIMEOUT_SECONDS
-        )
+        await client.tables.create(TABLE, partitions=2, **sizes)
 
     async def scan(self, table: Table) -> None:
         """Scan the table; recorded as one read of each key within the scan."""

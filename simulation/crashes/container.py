@@ -26,7 +26,7 @@ from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
 from sarit.store.store import open_container
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 from simulation.crashes.machine import DirectThreads, Machine, NestedLoop, SimulatedClock, SimulatedRandom, simulate
 from simulation.crashes.model import Model, Seen
 from simulation.crashes.states import States, subsets
@@ -40,8 +40,13 @@ if TYPE_CHECKING:
 FILE_BYTES: Final = 16 * 1024
 _LIVES: Final = 3
 _BUDGET_BYTES: Final = 1 << 30
-_LIMITS: Final = FlushLimits(
-    interval_seconds=0.03, trigger_bytes=4000, chunk_bytes=1500, inline_below_bytes=150, small_extent_bytes=2500
+LIMITS: Final = FlushLimits(
+    interval_seconds=0.03,
+    trigger_bytes=4000,
+    chunk_bytes=1500,
+    inline_below_bytes=150,
+    small_extent_bytes=2500,
+    checksum_block_bytes=512,
 )
 _NEVER: Final = FlushLimits(interval_seconds=1e9, trigger_bytes=1 << 40)
 
@@ -176,7 +181,7 @@ async def read_all(opened: Opened, chunks: ChunkReader, names: list[str]) -> See
 
 async def _life(machine: Machine, judge: ContainerJudge, rng: random.Random, number: int) -> None:
     env, model = machine.env(), judge.model
-    opened, storage = await open_on(env, ObservedIndexes(judge.indexes, judge), _LIMITS)
+    opened, storage = await open_on(env, ObservedIndexes(judge.indexes, judge), LIMITS)
     seen = await read_all(opened, ChunkReader(storage, 1, opened.container.rate_limiters.read), model.names)
     begun = model.matching(seen)
     assert begun is not None, f"life {number}: {model.difference(seen)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.core.limits import NO_VERSION, NULL_ATTRIBUTE_VALUE
 from sarit.store.container.tables import Tables
 from sarit.store.container.writer_session import WriterSession
-from sarit.wire.append import Append
+from sarit.wire.frames import Append
 from simulation.crashes.model import ModelSegment
 
 if TYPE_CHECKING:

@@ -7,12 +7,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from simulation.mutants import appends, clients, controllers, coordination, groups, logs, segments, stores, tiering
+from simulation.mutants import (
+    appends,
+    clients,
+    controllers,
+    coordination,
+    damage,
+    groups,
+    logs,
+    segments,
+    stores,
+    tiering,
+)
 from simulation.mutants.registry import Mutant, registered
 
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "groups", "logs", "segments", "stores",
-    "tiering",
+    "MUTANTS", "Mutant", "appends", "clients", "controllers", "coordination", "damage", "groups", "logs", "segments",
+    "stores", "tiering",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mutants of scaling, in the controller and in the Python client."""
+"""Mutants of scaling, in the controller and in the Python client, and of its connections."""
 
 from __future__ import annotations
 
@@ -6,17 +6,50 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sarit.client.core.controller import ControllerClient
+from sarit.client.core.session import Session
 from sarit.client.reader.progress import Progress
 from sarit.controller.model import streams
 from sarit.controller.model.effects import SealSegment
 from sarit.controller.model.records import NO_WORK, WorkKind
 from sarit.controller.streams import Streams
+from sarit.core.errors import Unavailable
 from sarit.core.names import SegmentId
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@mutant("liveness")
+@contextmanager
+def lost_connection_not_mapped() -> Iterator[None]:
+    """What grpclib raises on a connection that is lost between connect and first use comes out of the client."""
+    right = ControllerClient.call
+
+    async def wrong(self: Any, method: Any, request: Any, seconds: Any = None) -> Any:
+        try:
+            return await right(self, method, request, seconds)
+        except Unavailable as error:
+            if isinstance(error.__context__, AttributeError):
+                raise error.__context__ from None
+            raise
+
+    with patched(ControllerClient, ControllerClient.call, wrong):
+        yield
+
+
+@mutant("liveness")
+@contextmanager
+def call_not_retried() -> Iterator[None]:
+    """A call that the node did not answer is not made again."""
+
+    async def wrong(self: Any, call: Any, policy: Any = None, since: Any = None) -> Any:
+        return await call()
+
+    with patched(Session, Session.with_retry, wrong):
+        yield
 
 
 @mutant("scale safety")

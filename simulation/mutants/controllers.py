@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.controller import keys
 from sarit.controller.background.watermarks import Watermarks
+from sarit.controller.catalog import Catalog
 from sarit.controller.model import codec, retention, watermarks
 from sarit.controller.model.cuts import upper_bound
 from sarit.controller.streams import Streams
 from sarit.controller.transactions.commit_worker import CommitWorkers, LiveTransactions
+from sarit.controller.transactions.transactions import Transactions
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
@@ -97,6 +99,32 @@ def commit_order_from_two_snapshots() -> Iterator[None]:
         return LiveTransactions(out, out)
 
     with patched(CommitWorkers, CommitWorkers.live, wrong):
+        yield
+
+
+@mutant("transactions", found_by="tests/unit/controller/test_crashes.py")
+@contextmanager
+def lease_renewed_at_restart() -> Iterator[None]:
+    """A controller that starts counts each lease from its start (found by review)."""
+    right = Transactions.adopt
+
+    async def wrong(self: Any, name: Any, txn: int) -> Any:
+        record, _ = await right(self, name, txn)
+        return record, record.lease_ms
+
+    with patched(Transactions, Transactions.adopt, wrong):
+        yield
+
+
+@mutant("scale safety", found_by="tests/unit/controller/test_crashes.py")
+@contextmanager
+def pending_entry_of_another_removed() -> Iterator[None]:
+    """A controller removes the pending-work entry that another one has written since (found by review)."""
+
+    async def wrong(self: Any, entry: bytes, version: int) -> None:
+        await self.remove_ended([entry])
+
+    with patched(Catalog, Catalog.remove_pending_if_unchanged, wrong):
         yield
 
 

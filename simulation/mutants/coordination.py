@@ -65,9 +65,9 @@ def uncertain_change_reported_refused() -> Iterator[None]:
     """A table change that was applied, and whose reply was lost, is reported as refused."""
     right = Partition._send_alone
 
-    async def wrong(self: Any, batch: Any, uncertain: bool) -> Any:
+    async def wrong(self: Any, batch: Any, uncertain: bool, backoff: Any) -> Any:
         try:
-            return await right(self, batch, uncertain)
+            return await right(self, batch, uncertain, backoff)
         except Unavailable as error:
             if isinstance(error.__cause__, Conflict):
                 raise error.__cause__ from None

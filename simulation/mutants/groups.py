@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.client.groups import state as groups
 from sarit.client.groups.state import AcquireSegment, CheckpointReader, RemoveReader
+from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
@@ -45,6 +46,19 @@ def group_segment_owned_twice() -> Iterator[None]:
 def group_lost_reader_position_dropped() -> Iterator[None]:
     """The position of a lost reader is dropped: others continue at its last checkpoint."""
     with _step(RemoveReader, lambda state, update: _remove(state, replace(update, owned={}))):
+        yield
+
+
+@mutant("reader group", found_by="tests/unit/client/groups/test_reader_group.py")
+@contextmanager
+def group_lost_reader_goes_back() -> Iterator[None]:
+    """A lost reader's segments continue at the position stored for it also where the group knows a later one."""
+    right = groups.removal
+
+    def wrong(state: Any, reader: Any, position: Any, *, rewind: bool = False) -> Any:
+        return right(state, reader, position, rewind=True)
+
+    with patched(groups, right, wrong):
         yield
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sarit.log import local, reading, records
-from sarit.log.reading import find_tail
+from sarit.core.limits import LOG_READ_BYTES
+from sarit.log import history, opening, records
+from sarit.log.history import history_problem
+from sarit.log.reading import survey_tail
 from sarit.log.writer import LogWriter
+from sarit.node import ownership
+from sarit.store.container import recovery
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
@@ -72,13 +77,13 @@ def recovery_drops_last_frame() -> Iterator[None]:
     """Recovery treats the last frame that is not known to be durable as torn."""
 
     def wrong(*arguments: Any, **options: Any) -> Any:
-        tail = find_tail(*arguments, **options)
+        tail = survey_tail(*arguments, **options)
         if tail.carried:
             tail.carried = tail.carried[:-1]
             tail.end -= 1
         return tail
 
-    with patched(local, find_tail, wrong):
+    with patched(opening, survey_tail, wrong):
         yield
 
 
@@ -88,12 +93,29 @@ def torn_tail_not_copied() -> Iterator[None]:
     """Recovery does not copy the frames of the tail to the new file: a power cut after a kill loses them."""
 
     def wrong(*arguments: Any, **options: Any) -> Any:
-        tail = find_tail(*arguments, **options)
+        tail = survey_tail(*arguments, **options)
         tail.durable = tail.end
         tail.carried = []
         return tail
 
-    with patched(local, find_tail, wrong):
+    with patched(opening, survey_tail, wrong):
+        yield
+
+
+@mutant("recovery is a function of the log")
+@contextmanager
+def window_loads_segments_again() -> Iterator[None]:
+    """Each window of a recovery loads its segments from the index, also those that an earlier window changed."""
+    right = recovery._load_segments
+
+    async def wrong(container: Any, operations: Any) -> None:
+        state = container.state
+        for segment in {state.segments.get(operation.segment) for operation in operations}:
+            if segment is not None and segment.committed and not segment.deleted:
+                state.forget(segment)
+        await right(container, operations)
+
+    with patched(recovery, recovery._load_segments, wrong):
         yield
 
 
@@ -123,9 +145,9 @@ def torn_record_accepted() -> Iterator[None]:
 @contextmanager
 def epoch_not_incremented() -> Iterator[None]:
     """Opening the log does not increment the epoch: frames of the earlier owner count as those of the new one."""
-    right = reading.Listing.last_epoch.fget  # type: ignore[attr-defined]  # mypy sees the function, not the property
+    right = history.Listing.last_epoch.fget  # type: ignore[attr-defined]  # mypy sees the function, not the property
     assert right is not None
-    with patched(reading.Listing, reading.Listing.last_epoch, property(lambda self: max(right(self) - 1, 0))):
+    with patched(history.Listing, history.Listing.last_epoch, property(lambda self: max(right(self) - 1, 0))):
         yield
 
 
@@ -139,4 +161,39 @@ def durable_watermark_before_sync() -> Iterator[None]:
         right(self, kind, epoch, number, number, payload)
 
     with patched(records.GroupEncoder, records.GroupEncoder.add, wrong):
+        yield
+
+
+@mutant("what is missing is named")
+@contextmanager
+def missing_log_accepted() -> Iterator[None]:
+    """A node whose durable log is missing starts with an empty one (found by review)."""
+    with (
+        patched(ownership, ownership._require_pieces, lambda config, files, claim: None),
+        patched(opening, history_problem, lambda directory, listing, reached, history: None),
+    ):
+        yield
+
+
+@mutant("what is missing is named")
+@contextmanager
+def older_log_accepted() -> Iterator[None]:
+    """The epoch in the index is not compared with that of the log (found by review)."""
+
+    def wrong(directory: str, listing: Any, reached: int, history: Any) -> str | None:
+        return history_problem(directory, listing, max(reached, history.frame), replace(history, epoch=0))
+
+    with patched(opening, history_problem, wrong):
+        yield
+
+
+@mutant("recovery is a function of the log")
+@contextmanager
+def covered_rot_is_fatal() -> Iterator[None]:
+    """Damage to frames that a checkpoint covers is damage to the log (found by review)."""
+
+    def wrong(files: Any, logs: Any, read_bytes: int = LOG_READ_BYTES, *, covered: int = 0) -> Any:
+        return survey_tail(files, logs, read_bytes, covered=0)
+
+    with patched(opening, survey_tail, wrong):
         yield

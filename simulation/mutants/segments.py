@@ -74,8 +74,8 @@ def end_of_segment_reported_early() -> Iterator[None]:
     """Every read of a sealed segment reports the end of the segment."""
     right = Reads._result
 
-    def wrong(self: Any, segment: Any, offset: int, parts: Any) -> Any:
-        result = right(self, segment, offset, parts)
+    def wrong(self: Any, segment: Any, offset: int, parts: Any, limit: int) -> Any:
+        result = right(self, segment, offset, parts, limit)
         result.end_of_segment = segment.sealed
         return result
 

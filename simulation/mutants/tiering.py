@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Unavailable
 from sarit.node import ownership
+from sarit.node.pieces import LAST_START
+from sarit.store.container.extents import ExtentCache
+from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.reads import ChunkReader
 from sarit.store.tiering.chunk_gc import ChunkGC
+from sarit.store.tiering.compaction import Compactor
+from sarit.store.tiering.compaction_sweep import CompactionSweep
 from sarit.store.tiering.flusher import Flusher
 from sarit.store.tiering.orphan_sweep import OrphanSweep
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 @mutant("stable bytes")
@@ -24,12 +29,12 @@ def chunk_cache_key_collision() -> Iterator[None]:
     """The chunk cache confuses chunks of the same length."""
     right = ChunkReader._start
 
-    def wrong(self: Any, chunk: str, number: int, chunk_bytes: int, reader: Any) -> Any:
+    def wrong(self: Any, chunk: str, number: int, checksums: Any, reader: Any) -> Any:
         for (other, block), task in self._blocks.items():
             same = task.done() and not task.cancelled() and not task.exception()
-            if block == number and other != chunk and same and len(task.result()) == chunk_bytes:
+            if block == number and other != chunk and same and len(task.result()) == checksums.length:
                 return task
-        return right(self, chunk, number, chunk_bytes, reader)
+        return right(self, chunk, number, checksums, reader)
 
     with patched(ChunkReader, ChunkReader._start, wrong):
         yield
@@ -102,6 +107,25 @@ def late_chunks_not_swept() -> Iterator[None]:
         yield
 
 
+@mutant("stable bytes", found_by="tests/unit/store/tiering/test_slices.py")
+@contextmanager
+def extents_read_before_memory_follows() -> Iterator[None]:
+    """Extents are loaded for a merge once a commit has ended, before memory follows it: some come twice."""
+    right = MetadataCache.committed
+
+    @asynccontextmanager
+    async def wrong(self: Any, batch: Any) -> AsyncIterator[None]:
+        async with right(self, batch):
+            self.commits.end()
+            try:
+                yield
+            finally:
+                self.commits.begin()
+
+    with patched(MetadataCache, MetadataCache.committed, wrong):
+        yield
+
+
 @mutant("long-term storage is a prefix")
 @contextmanager
 def garbage_not_deleted() -> Iterator[None]:
@@ -131,9 +155,9 @@ def truncated_block_in_no_extent() -> Iterator[None]:
     """A block that is truncated while its chunk is written is missing from the extents (found by the simulation)."""
     right = Flusher._assign_chunk
 
-    def wrong(self: Any, run: Any, name: str) -> None:
+    def wrong(self: Any, run: Any, name: str, checksums: Any) -> None:
         before = [(snapshot.block, snapshot.block.chunk) for snapshot in run if snapshot.block.released]
-        right(self, run, name)
+        right(self, run, name, checksums)
         for block, chunk in before:
             block.chunk = chunk
 
@@ -146,12 +170,99 @@ def truncated_block_in_no_extent() -> Iterator[None]:
 def ownership_token_published_before_recorded() -> Iterator[None]:
     """A start publishes its ownership token in long-term storage before the data directory has it."""
 
-    async def wrong(files: Any, directory: str, storage: Any, token: str) -> None:
-        path = f"{directory}/{ownership.LAST_START}"
+    async def wrong(files: Any, directory: str, storage: Any, token: str, *, accept_loss: bool) -> None:
+        path = f"{directory}/{LAST_START}"
         known = ownership.decode_tokens(ownership._read(files, path)) if files.exists(path) else []
         held = ownership.next_tokens(known, await ownership.newest_token(storage), token)
         await ownership.write_token(storage, held[-1])
         ownership._replace_file(files, path, ownership.encode_tokens(held))
 
     with patched(ownership, ownership._claim_start, wrong):
+        yield
+
+
+@mutant("damage is never served", found_by="tests/unit/simulation/test_damage.py")
+@contextmanager
+def checksum_not_verified_on_read() -> Iterator[None]:
+    """A read from long-term storage does not compare the bytes with their checksums."""
+    right = ChunkReader._load
+
+    async def wrong(self: Any, chunk: str, begin: int, length: int, checksums: Any, reader: Any) -> Any:
+        return await self._storage.read(chunk, begin, length)
+
+    with patched(ChunkReader, right, wrong):
+        yield
+
+
+@mutant("damage is never served", found_by="tests/unit/simulation/test_damage.py")
+@contextmanager
+def compaction_launders_damage() -> Iterator[None]:
+    """Compaction does not verify what it reads: the new chunk has checksums that match the damage."""
+    right = Compactor._read_chunk
+
+    async def wrong(self: Any, segment: Any, extent: Any) -> Any:
+        return await self._container.storage.read(extent.chunk, extent.chunk_offset, extent.length)
+
+    with patched(Compactor, right, wrong):
+        yield
+
+
+@mutant("small extents are joined", found_by="tests/unit/store/tiering/test_compaction.py")
+@contextmanager
+def compaction_forgets_evicted_segments() -> Iterator[None]:
+    """Compaction knows only what it counted, and forgets a segment that is not in memory (found by review)."""
+
+    async def present(self: Any, segment_ids: Any) -> Any:
+        return [self._state.segments[number] for number in segment_ids if number in self._state.segments]
+
+    async def nothing(self: Any) -> None:
+        return
+
+    with (
+        patched(MetadataCache, MetadataCache.load, present),
+        patched(CompactionSweep, CompactionSweep.advance, nothing),
+    ):
+        yield
+
+
+@mutant("small extents are joined", found_by="tests/unit/store/tiering/test_compaction.py")
+@contextmanager
+def compaction_gives_way_for_ever() -> Iterator[None]:
+    """Compaction joins nothing while memory is short (found by review)."""
+    right = Compactor._ready
+
+    def wrong(self: Any, count: int) -> Any:
+        return [] if self._container.budget.over_soft_limit else right(self, count)
+
+    with patched(Compactor, Compactor._ready, wrong):
+        yield
+
+
+@mutant("bounds")
+@contextmanager
+def extents_cached_without_bound() -> Iterator[None]:
+    """Extents that were read stay in memory (found by review)."""
+    right = ExtentCache.put
+
+    def wrong(self: Any, segment: int, run: Any) -> None:
+        limit, self.limit = self.limit, 1 << 40
+        try:
+            right(self, segment, run)
+        finally:
+            self.limit = limit
+
+    with patched(ExtentCache, ExtentCache.put, wrong):
+        yield
+
+
+@mutant("bounds")
+@contextmanager
+def segments_evicted_by_number_alone() -> Iterator[None]:
+    """Segments are evicted when there are too many of them, whatever they take (found by review)."""
+    right = MetadataCache._evict_idle
+
+    def wrong(self: Any, excess: int, most_bytes: int, *, cached: bool) -> None:
+        right(self, excess, 1 << 40, cached=cached)
+
+    with patched(MetadataCache, MetadataCache._evict_idle, wrong):
         yield

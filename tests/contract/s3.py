@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUCKET = "sarit-test"
-START_SECONDS = 30
+START_SECONDS = 300
 
 
 @dataclass(frozen=True)

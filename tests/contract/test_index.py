@@ -1,6 +1,8 @@
 """One suite for every index: what the container relies on, for every implementation of the port."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from sarit.core.errors import Fenced, Unavailable
 from sarit.env.real import real_env
 from sarit.index.memory import MemoryIndexes
-from sarit.index.port import IndexProvider, WriteBatch
+from sarit.index.port import DamagedRecord, IndexProvider, WriteBatch
 from sarit.index.sqlite import SqliteIndexProvider
 
 ALL = (b"", b"\xff" * 40)
@@ -39,6 +41,17 @@ def test_get_returns_values_in_order_of_keys(provider):
         await index.commit(batch({b"a": b"1", b"b": b"", b"\xff\x00": b"3"}))
         assert await index.get([b"\xff\x00", b"missing", b"a", b"b", b"a"]) == [b"3", None, b"1", b"", b"1"]
         assert await index.get([]) == []
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_scan_of_sizes_is_a_scan_without_values(provider):
+    async def main():
+        index = await provider.open(0)
+        await index.commit(batch({b"a": b"1", b"b": b"", b"c": bytes(100_000), b"d": b"22"}))
+        assert await index.scan_sizes(b"a", b"d", 9) == [(b"a", 1), (b"b", 0), (b"c", 100_000)]
+        assert await index.scan_sizes(b"a", b"z", 2, reverse=True) == [(b"d", 2), (b"c", 100_000)]
         await index.close()
 
     asyncio.run(main())
@@ -167,6 +180,62 @@ def test_concurrent_calls_see_whole_batches_in_order(provider):
         queued = [asyncio.ensure_future(index.commit(batch({b"a": b"q%d" % at}))) for at in range(5)]
         await asyncio.gather(*queued)
         assert await index.get([b"a"]) == [b"q4"], "commits are applied in the order made"
+        await index.close()
+
+    asyncio.run(main())
+
+
+def flip(provider: IndexProvider, directory, key: bytes, bit: int) -> None:
+    """Flip one bit of what is stored for a key."""
+    if isinstance(provider, MemoryIndexes):
+        provider.flip(0, key, bit)
+        return
+    with closing(sqlite3.connect(directory / "index" / "container-0.db")) as connection:
+        (stored,) = connection.execute("SELECT v FROM entries WHERE k=?", (key,)).fetchone()
+        damaged = bytearray(stored)
+        damaged[bit // 8] ^= 1 << bit % 8
+        connection.execute("UPDATE entries SET v=? WHERE k=?", (bytes(damaged), key))
+        connection.commit()
+
+
+@pytest.mark.parametrize("bit", [0, 31, 32, 47])  # of the checksum, of the value
+def test_a_damaged_record_is_refused_and_the_others_are_served(provider, tmp_path, bit):
+    async def main():
+        index = await provider.open(0)
+        await index.commit(batch({b"a": b"1", b"b": b"22", b"c": b"3"}))
+        flip(provider, tmp_path, b"b", bit)
+        for call in (index.get([b"a", b"b"]), index.scan(*ALL, 3), index.scan(*ALL, 2, reverse=True)):
+            with pytest.raises(DamagedRecord) as caught:
+                await call
+            assert caught.value.key == b"b"
+        # Together: SQLite reads them for all callers at once.
+        answers = await asyncio.gather(
+            index.get([b"a"]), index.get([b"a"]), index.get([b"b"]), index.get([b"c"]), return_exceptions=True
+        )
+        assert isinstance(answers[2], DamagedRecord)
+        assert [*answers[:2], answers[3]] == [[b"1"], [b"1"], [b"3"]]
+        assert await index.scan(b"", b"b", 3) == [(b"a", b"1")]
+        assert await index.scan(b"b\0", b"z", 3) == [(b"c", b"3")]
+        await index.commit(batch({b"b": b"new"}))
+        assert await index.get([b"b"]) == [b"new"], "a commit may replace it"
+        flip(provider, tmp_path, b"b", bit)
+        await index.commit(batch(deletes=[b"b"]))
+        assert await index.get([b"b"]) == [None], "and delete it"
+        await index.close()
+
+    asyncio.run(main())
+
+
+def test_a_value_under_the_key_of_another_is_damaged(tmp_path):
+    async def main():
+        provider = SqliteIndexProvider(real_env(), str(tmp_path / "index"))
+        index = await provider.open(0)
+        await index.commit(batch({b"a": b"1"}))
+        with closing(sqlite3.connect(tmp_path / "index" / "container-0.db")) as connection:
+            connection.execute("UPDATE entries SET k=?", (b"b",))
+            connection.commit()
+        with pytest.raises(DamagedRecord):
+            await index.get([b"b"])
         await index.close()
 
     asyncio.run(main())

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
 from sarit.env.real import real_env
+from sarit.storage.checksums import DamagedChunk
 from sarit.storage.memory import MemoryChunks
 from sarit.storage.open import open_storage
 from tests.contract.s3 import s3_server
@@ -235,5 +236,62 @@ def test_any_range_of_any_parts(opened, parts, number, data):
             await storage.write(name, parts)
             assert await storage.read(name, start, end - start) == whole[start:end]
             await storage.delete(name)
+
+    run(main)
+
+
+def test_checksums_observe_all_bytes_and_check_what_is_read(opened):
+    data = bytes(range(256)) * 4096 * 3 + b"tail"
+    parts = [data[at : at + 700_001] for at in range(0, len(data), 700_001)]
+
+    async def small_pieces(left):
+        return min(left, 256 * 1024)
+
+    async def main():
+        async with opened() as storage:
+            for name, limiter in (("whole", None), ("pieces", small_pieces)):
+                observed = []
+                await storage.write(name, parts, limiter, observed.extend)
+                assert b"".join(observed) == data, "in order"
+                checked = []
+                assert await storage.read(name, MIB, 2 * MIB + 4, checked.append) == data[MIB:]
+                assert b"".join(map(bytes, checked)) == data[MIB:]
+
+            def refuse(read):
+                raise DamagedChunk("whole", 7, "is not what was written")
+
+            for length in (10, 2 * MIB):
+                with pytest.raises(DamagedChunk, match="not what was written") as found:
+                    await storage.read("whole", 0, length, refuse)
+                assert found.value.offset == 7
+            with pytest.raises(DamagedChunk, match="too short") as found:
+                await storage.read("whole", MIB, len(data), checked.append)
+            assert not found.value.missing
+            await storage.write("empty", [], None, observed.extend)
+            assert await storage.read("whole", 0, len(data)) == data
+
+    run(main)
+
+
+def test_restored_chunk_is_read_again(opened, tmp_path):
+    if opened.kind != "directory":
+        pytest.skip("the other kinds keep no file open")
+
+    async def main():
+        async with opened() as storage:
+            await storage.write("c/a", [b"right"])
+            path = next(tmp_path.rglob("a.chunk"))
+            path.write_bytes(b"wrong")
+
+            def check(data):
+                if bytes(data) != b"right":
+                    raise DamagedChunk("c/a", 0, "is damaged")
+
+            with pytest.raises(DamagedChunk):
+                await storage.read("c/a", 0, 5, check)
+            path.with_suffix(".new").write_bytes(b"right")
+            path.with_suffix(".new").rename(path)  # another file under the same name
+            for _ in range(6):
+                assert await storage.read("c/a", 0, 5, check) == b"right"
 
     run(main)

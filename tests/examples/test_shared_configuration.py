@@ -1,6 +1,7 @@
 """Processes of one service see every change; numbers changed at once are all counted."""
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,26 @@ def test_all_processes_follow_the_settings(tmp_path) -> None:
             for service in services:
                 service.kill()
                 service.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def test_program_started_before_its_node_waits_for_it(tmp_path) -> None:
+    """All examples ended at once when the node was still starting."""
+    port = free_port()
+    node = RunningNode(tmp_path / "node", "--controller-port", str(port), "--store-port", str(free_port()))
+    with node, sarit.connect(node.controller) as client:
+        client.create_scope("app")
+    with socket.create_server(("127.0.0.1", port)) as early:
+        command = [sys.executable, str(PROGRAM), "--controller", node.controller]
+        setting = subprocess.Popen([*command, "set", "app/settings", "limit", "1"])
+        early.accept()[0].close()  # it has tried, and there was no node
+    try:
+        with node:
+            assert setting.wait(60) == 0
+    finally:
+        setting.kill()
+        setting.wait()

@@ -34,7 +34,7 @@ def test_two_thousand_connections_are_served_while_some_misbehave(tmp_path) -> N
     more_descriptors(CONNECTIONS + 300)
     command = limited("1024", "", sys.executable, str(SHORT_TIMEOUTS))
     with RunningNode(tmp_path / "data", "--containers", "2", sarit=command) as node:
-        asyncio.run(asyncio.wait_for(serve_many(node), 150))
+        asyncio.run(asyncio.wait_for(serve_many(node), 800))
     log = node.log()
     for words, count in (
         ("did not take", NOT_READING),
@@ -96,7 +96,7 @@ async def serve_many(node) -> None:
 def test_connections_beyond_descriptors_are_refused_and_node_retains_its_own(tmp_path) -> None:
     more_descriptors(1000)
     with RunningNode(tmp_path / "data", "--containers", "2", sarit=limited("460", "460", SARIT)) as node:
-        asyncio.run(asyncio.wait_for(beyond(node), 100))
+        asyncio.run(asyncio.wait_for(beyond(node), 800))
     log = node.log()
     assert log.count("only 460 files may be open: 104 connections to the store and 52 to the controller") == 1
     assert log.count("104 connections are open, which is the limit: new ones are closed") == 1

@@ -76,15 +76,15 @@ class Snapshot:
     async def everything(self) -> list[str]:
         """The state."""
         client, found = self._client, []
-        for scope in await client.list_scopes():
+        async for scope in client.list_scopes():
             found.append(scope)
-            for stream in await client.list_streams(scope, internal=True):
+            async for stream in client.list_streams(scope, internal=True):
                 found.append(str(await client.stream_info(stream)))
                 found += map(str, await client.stream(stream).epochs())
                 infos = await client.segment_infos(stream, (await client.stream_cut_head(stream)).positions)
                 found += [str(info) for _, info in sorted(infos.items())]
                 found.append(str(await self.stub.listSubscribers(pb.StreamInfo(scope=scope, stream=stream.stream))))
-            for name in await client.tables.list(scope):
+            async for name in client.tables.list(scope):
                 found.append(str(name))
                 found += [str(entry) async for entry in client.table(name).scan()]
         return found

@@ -119,7 +119,7 @@ CALLS = [
     ("getSegmentsBetween", pb.StreamCutRange(streamInfo=STREAM), Status.INVALID_ARGUMENT),
     ("getURI", pb.SegmentId(streamInfo=STREAM, segmentId=-1), Status.INVALID_ARGUMENT),
     *[
-        ("scale", scale(*wrong), pb.ScaleResponse.PRECONDITION_FAILED)
+        ("scale", scale(*wrong), pb.ScaleResponse.FAILURE)
         for wrong in (
             ([0], [(0.0, 0.4)]),
             ([0], [(0.0, 0.3), (0.2, 0.5)]),
@@ -127,12 +127,18 @@ CALLS = [
             ([0], [(float("nan"), 0.5)]),
             ([0], [(-1.0, 0.5)]),
             ([0], []),
+            ([0, 1], [(0.0, float("inf"))]),
+            ([0], [(0.0, 0.5)], SEALED),
+        )
+    ],
+    *[
+        ("scale", scale(*wrong), pb.ScaleResponse.PRECONDITION_FAILED)
+        for wrong in (
             ([], [(0.0, 0.5)]),
             ([9], [(0.0, 0.5)]),
             ([-1], [(0.0, 0.5)]),
             ([0, 0], [(0.0, 0.5)]),
-            ([0, 1], [(0.0, float("inf"))]),
-            ([0], [(0.0, 0.5)], SEALED),
+            ([0, 1], [(0.0, 1.0)]),
         )
     ],
     ("scale", scale([0], [(0.0, 0.5)], NONE), Status.NOT_FOUND),
@@ -158,6 +164,11 @@ CALLS = [
         "removeWriter",
         pb.RemoveWriterRequest(writer="w", stream=NONE),
         pb.RemoveWriterResponse.STREAM_DOES_NOT_EXIST,
+    ),
+    (
+        "removeWriter",
+        pb.RemoveWriterRequest(writer="nobody", stream=STREAM),
+        pb.RemoveWriterResponse.UNKNOWN_WRITER,
     ),
     ("createReaderGroup", group(scope="nowhere"), pb.CreateReaderGroupResponse.SCOPE_NOT_FOUND),
     *[("createReaderGroup", group(name), pb.CreateReaderGroupResponse.INVALID_RG_NAME) for name in BAD_NAMES],

@@ -1,8 +1,8 @@
 """Every page of docs/guides is run, so that what it shows is true.
 
-The ```python blocks of a page run in order, in one namespace, against a fresh node; `address` is its "host:port". The
-```sh blocks run between them, in the order of the page, as a user types them: `sarit` finds the node by itself.  Both
-run in an empty directory.  Any other block (```text, ```console) is shown and not run.
+The ```python blocks of a page run in order, in one namespace, exactly as shown, against a fresh node, which
+SARIT_CONTROLLER names.  The ```sh blocks run between them, in the order of the page.  Both run in an empty directory.
+Any other block (```text, ```console) is shown and not run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def test_code_of_guide_runs(path: Path, tmp_path: Path, monkeypatch: pytest.Monk
     here.mkdir()
     monkeypatch.chdir(here)
     with RunningNode(tmp_path / "node") as node:
-        names = {"__name__": f"guide_{path.stem}", "address": node.controller}
+        monkeypatch.setenv("SARIT_CONTROLLER", node.controller)
+        names = {"__name__": f"guide_{path.stem}"}
         for block in shown:
             if block.kind == "python":
                 run_python(block, path, names)

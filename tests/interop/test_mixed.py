@@ -36,7 +36,7 @@ def start(kind, endpoint, stream, name):
 def test_both_clients_read_the_same_events(endpoint):
     with sarit.connect(endpoint) as client:
         scope = next(filter(client.create_scope, map("mixed-{}".format, count())))  # a given node may have some
-        client.create_stream(f"{scope}/all", segments=3)
+        client.create_stream(f"{scope}/all")
         running = {name: start(kind, endpoint, f"{scope}/all", name) for name, kind in PROCESSES.items()}
         for wanted in COUNTS:
             time.sleep(0.5)  # so that scales happen during writes; not required for the test

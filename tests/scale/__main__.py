@@ -2,7 +2,8 @@
 
 The proof: `--events N` are written at full speed while the stream scales and writers and readers are killed.  Mixed:
 `--minutes N` of scales, transactions, reader churn, tables and synchronizers, checked by the memory and files of the
-node.  Each run appends a line to benchmarks/results/reliability.jsonl with `--ledger`.
+node.  Trickle: small appends to `--segments N`, a restart, a read of each, checked by memory, extents and index.  Each
+run appends a line to benchmarks/results/reliability.jsonl with `--ledger`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sarit.core.limits import MIB
 from simulation.ledger import write_line
-from tests.scale import mixed, proof
+from tests.scale import mixed, proof, trickle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +44,11 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--only", action="append", default=[], metavar="ACTOR", help="of the mixed load; again for more"
     )
     parser.add_argument("--samples", type=Path, metavar="FILE", help="where the samples of the mixed load go, as CSV")
+    parser.add_argument("--trickle", action="store_true", help="small appends to many segments instead of the proof")
+    parser.add_argument("--segments", type=int, default=16_000, help="of the trickle (16,000)")
+    parser.add_argument("--rounds", type=int, default=15, help="of the trickle (15)")
+    parser.add_argument("--event-bytes", type=int, default=6000, help="of an append of the trickle (6,000)")
+    parser.add_argument("--memory", type=int, default=1024, help="MiB, of the node of the trickle (1,024)")
     parser.add_argument("--seed", type=int, help="drawn when not given")
     parser.add_argument("--directory", type=Path, help="where the data directory is made")
     parser.add_argument("--ledger", action="store_true", help="append a line to the ledger")
@@ -60,6 +68,19 @@ def _mixed(directory: Path, options: argparse.Namespace, seed: int) -> bool:
         fields |= {"killed": result.visitors_killed, **result.report}
         write_line("mixed", started, fields)
     return result.good()
+
+
+def _trickle(directory: Path, options: argparse.Namespace, seed: int) -> bool:
+    started = time.time()
+    plan = trickle.Plan(options.segments, options.rounds, options.event_bytes, options.memory * MIB)
+    results = trickle.run_trickle(directory, plan)
+    print(trickle.summary(plan, results), flush=True)
+    wrong = [line for result in results for line in trickle.violations(plan, result)]
+    if options.ledger:
+        write_line(
+            "trickle", started, {"plan": asdict(plan), "lives": [asdict(one) for one in results], "wrong": wrong}
+        )
+    return not wrong
 
 
 def _proof(directory: Path, options: argparse.Namespace, seed: int) -> bool:
@@ -106,7 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seed = int.from_bytes(os.urandom(3), "big") if options.seed is None else options.seed
     print(f"scale: seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="sarit-scale-", dir=options.directory) as directory:
-        good = (_mixed if options.mixed else _proof)(Path(directory), options, seed)
+        run = _trickle if options.trickle else _mixed if options.mixed else _proof
+        good = run(Path(directory), options, seed)
     return 0 if good else 1
 
 

@@ -72,7 +72,7 @@ async def write_events(turn: Turn) -> None:
 async def scale(turn: Turn) -> None:
     """Another number of segments."""
     try:
-        turn.count("scales", await turn.client.stream(EVENTS).scale(turn.rng.randrange(1, 9)))
+        turn.count("scales", await turn.client.stream(EVENTS).scale(turn.rng.randrange(2, 9)))
     except Conflict:  # another scaled it meanwhile
         turn.count("scales in vain")
     await asyncio.sleep(turn.rng.random() * 3)

@@ -28,8 +28,8 @@ class Held:
     threads: int
 
 
-def held_by(pid: int) -> Held:
-    """The resources of a process now.  Raises OSError when it has ended."""
+def held_by(pid: int | str) -> Held:
+    """The resources of a process now (`self`: of this one).  Raises OSError when it has ended."""
     status = Path(f"/proc/{pid}/status").read_text()
     resident, threads = _RESIDENT.search(status), _THREADS.search(status)
     if resident is None or threads is None:

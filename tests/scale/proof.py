@@ -255,7 +255,7 @@ class Run:
 async def _run(directory: Path, plan: Plan, controller: str) -> Result:
     async with await connect(controller) as client:
         await client.create_scope(STREAM.partition("/")[0])
-        await client.create_stream(STREAM, segments=2)
+        await client.create_stream(STREAM)
         await client.reader_groups.create(GROUP, STREAM, automatic_checkpoint=None)
         run = Run(directory, plan, client, controller)
         try:

@@ -18,8 +18,9 @@ import pytest
 import sarit
 from tests.nodes import RunningNode
 from tests.spark.query_child import files_query
+from tests.spark.slow import SPARK_MAY_BE_SLOW
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
 
 EVENTS = 6_000
 STREAM = "s/killed"

@@ -6,8 +6,9 @@ import pytest
 
 import sarit
 from tests.nodes import RunningNode
+from tests.spark.slow import SPARK_MAY_BE_SLOW
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +22,13 @@ def client(node):
     with sarit.connect(node.controller) as client:
         client.create_scope("s")
         yield client
+
+
+@pytest.fixture(autouse=True)
+def _empty_scope(client):
+    """Each run of a test, a repeated one too, has streams of its own."""
+    client.delete_scope("s", recursive=True)
+    client.create_scope("s")
 
 
 def options(node, stream, **more):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sarit.cli.options import controller_option, format_option, show
+from sarit.core.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from sarit.client.aio import Client
@@ -32,7 +34,7 @@ def bench(events: int, size: int, segments: int, keep: bool, controller: str, ou
     import uvloop
 
     figures = uvloop.run(_bench(controller, events, size, segments, keep))
-    text = "\n".join(f"{name:<24} {value:>14,.2f}" for name, value in figures.items())
+    text = "\n".join(f"{name.replace('_', ' '):<28} {value:>14,.2f}" for name, value in figures.items())
     show(output, figures, text)
 
 
@@ -41,18 +43,21 @@ async def _bench(controller: str, events: int, size: int, segments: int, keep: b
     from sarit.env.real import real_env
 
     async with await connect(controller) as client:
-        await client.create_scope("bench")
+        new_scope = await client.create_scope("bench")
         stream = f"bench/cli-{real_env().random.bytes(8).hex()}"
         await client.create_stream(stream, segments=segments)
         try:
             return {
                 **await _write(client, stream, events, size),
-                **await _read(client, stream),
+                **await _read(client, stream, size),
                 **await _latency(client, stream, size),
             }
         finally:
             if not keep:
                 await client.delete_stream(stream, seal=True)
+                if new_scope:
+                    with suppress(Conflict, NotFound):  # another run uses it, or has deleted it
+                        await client.delete_scope("bench")
 
 
 async def _write(client: Client, stream: str, events: int, size: int) -> dict[str, float]:
@@ -64,18 +69,17 @@ async def _write(client: Client, stream: str, events: int, size: int) -> dict[st
             await writer.drain()
         await writer.flush()
         seconds = clock() - begun
-    return {"written events/s": events / seconds, "written MB/s": events * size / seconds / 1e6}
+    return {"write_events_per_second": events / seconds, "write_megabytes_per_second": events * size / seconds / 1e6}
 
 
-async def _read(client: Client, stream: str) -> dict[str, float]:
+async def _read(client: Client, stream: str, size: int) -> dict[str, float]:
     begun = clock()
-    rows = size = 0
+    rows = 0
     reader: Any = client.reader(stream, end="tail")
     async for batch in reader.arrow_batches():
         rows += batch.num_rows
-        size += batch.nbytes
     seconds = clock() - begun
-    return {"read events/s": rows / seconds, "read MB/s": size / seconds / 1e6}
+    return {"read_events_per_second": rows / seconds, "read_megabytes_per_second": rows * size / seconds / 1e6}
 
 
 async def _latency(client: Client, stream: str, size: int) -> dict[str, float]:
@@ -88,4 +92,4 @@ async def _latency(client: Client, stream: str, size: int) -> dict[str, float]:
             times.append((clock() - begun) * 1000)
             await asyncio.sleep(0.001)
     times.sort()
-    return {f"flush ms p{p}": times[min(len(times) - 1, len(times) * p // 100)] for p in (50, 95, 99)}
+    return {f"flush_milliseconds_p{p}": times[min(len(times) - 1, len(times) * p // 100)] for p in (50, 95, 99)}

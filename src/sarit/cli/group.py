@@ -7,22 +7,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import sarit
-from sarit.cli.options import STREAM, controller_option, format_option, show, show_rows
+from sarit.cli.names import GROUP, SCOPE, STREAM
+from sarit.cli.options import (
+    Commands,
+    confirm,
+    controller_option,
+    format_option,
+    show,
+    show_fields,
+    show_rows,
+    yes_option,
+)
 
 if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 _POSITION_HELP = "The reader's last position, as the hex of Position.to_bytes()."
-group_argument = click.argument("name", metavar="SCOPE/GROUP")
+group_argument = click.argument("name", type=GROUP)
 
 
-@click.group()
+@click.group(cls=Commands)
 def group() -> None:
     """Create, list, inspect, checkpoint, reset and delete reader groups; declare readers offline."""
 
 
 @group.command("list")
-@click.argument("scope")
+@click.argument("scope", type=SCOPE)
 @controller_option
 @format_option
 def list_groups(scope: str, controller: str, output: str) -> None:
@@ -88,8 +98,7 @@ def info(name: str, controller: str, output: str) -> None:
         "unread_bytes": unread,
         "at_end": group_info.at_end,
     }
-    lines = (f"{key}: {', '.join(value) if isinstance(value, list) else value}" for key, value in row.items())
-    show(output, row, "\n".join(lines))
+    show_fields(output, row)
 
 
 @group.command()
@@ -150,9 +159,10 @@ def reset(name: str, cuts: tuple[str, ...], controller: str, output: str) -> Non
 @group_argument
 @click.argument("reader")
 @click.option("--position", help=_POSITION_HELP)
+@click.option("--rewind", is_flag=True, help="Continue at --position also where the group knows a later one.")
 @controller_option
 @format_option
-def offline(name: str, reader: str, position: str | None, controller: str, output: str) -> None:
+def offline(name: str, reader: str, position: str | None, rewind: bool, controller: str, output: str) -> None:
     """Declare READER of SCOPE/GROUP lost: others continue at its position, or its last checkpoint."""
     known = None
     if position is not None:
@@ -161,20 +171,19 @@ def offline(name: str, reader: str, position: str | None, controller: str, outpu
         except ValueError:
             raise click.UsageError(f"{position[:40]!r} is not a position in hex") from None
     with sarit.connect(controller) as client:
-        was = client.reader_groups.open(name).reader_offline(reader, known)
+        was = client.reader_groups.open(name).reader_offline(reader, known, rewind=rewind)
     text = f"reader {reader} is offline" if was else f"reader {reader} was not in the group"
     show(output, {"reader": reader, "was_online": was}, text)
 
 
 @group.command()
 @group_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @controller_option
 @format_option
 def delete(name: str, yes: bool, controller: str, output: str) -> None:
     """Delete SCOPE/GROUP; its readers fail."""
-    if not yes:
-        click.confirm(f"delete reader group {name}?", abort=True, err=True)
+    confirm(f"delete reader group {name}?", yes=yes)
     with sarit.connect(controller) as client:
         client.reader_groups.delete(name)
     show(output, {"group": name, "deleted": True}, f"group {name} deleted")

@@ -6,11 +6,14 @@ Exit codes: 0 done, 1 the work failed, 2 the command line is wrong, 130 interrup
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 
 import click
 
+from sarit.cli.options import Commands
 from sarit.core.errors import SaritError
 
 # noun -> (module:attribute, one line of help); it is here so that `sarit --help` imports nothing else.
@@ -23,12 +26,14 @@ _NOUNS = {
     "group": ("sarit.cli.group:group", "Create, list, inspect, checkpoint, reset and delete reader groups."),
     "write": ("sarit.cli.write:write", "Write events from a file or standard input."),
     "read": ("sarit.cli.read:read", "Print a stream's events."),
+    "verify": ("sarit.cli.verify:verify", "Check a node's data directory: index, chunks, log."),
+    "repair": ("sarit.cli.verify:repair", "Repair the index of a stopped node as far as no guess is needed."),
     "bench": ("sarit.cli.bench:bench", "Measure write and read rates against a running node."),
     "completion": ("sarit.cli.completion:completion", "Print the completion script of a shell."),
 }
 
 
-class _Nouns(click.Group):
+class _Nouns(Commands):
     """A group that imports a command's module only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -50,6 +55,7 @@ class _Nouns(click.Group):
             return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the table above: no command is imported for it."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _NOUNS.items()])
 
@@ -60,8 +66,23 @@ def cli() -> None:
     """Durable, append-only, elastic streams."""
 
 
+class _ToStandardError(logging.Handler):
+    """Prints what the client warns of, as that it waits for a node, for the person at the terminal."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        text = record.getMessage()
+        if text.startswith("waiting"):
+            text += "; Ctrl-C ends"
+        with suppress(OSError):  # nobody reads it
+            click.echo(f"sarit: {text}", err=True)
+
+
 def main() -> None:
     """The entry point of the console script."""
+    client_log = logging.getLogger("sarit.client")
+    client_log.addHandler(_ToStandardError(logging.WARNING))
+    client_log.propagate = False
     try:
         cli.main(prog_name="sarit", standalone_mode=False)
     except click.exceptions.Abort:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from difflib import get_close_matches
+from typing import Any, Final, TypeVar
 
 import click
 
-from sarit.core.errors import Invalid
-from sarit.core.names import EPOCH_DELIMITER, SegmentId, StreamName
-
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_CONTROLLER: Final = "127.0.0.1:9090"
 
 controller_option = click.option(
     "--controller",
-    default="127.0.0.1:9090",
+    default=DEFAULT_CONTROLLER,
     envvar="SARIT_CONTROLLER",
     show_default=True,
     show_envvar=True,
@@ -34,38 +35,51 @@ format_option = click.option(
 )
 
 
-class StreamType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
-    """SCOPE/STREAM on the command line."""
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
-    name = "SCOPE/STREAM"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> StreamName:
-        """Parse, or fail as a usage error."""
-        if isinstance(value, StreamName):
-            return value
+class Commands(click.Group):
+    """A group of commands that proposes the one that was meant, and prints the help of each whole."""
+
+    # `click.Group.group` makes groups of this class, too.
+    group_class = type
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a proposal for a name that is not there."""
         try:
-            return StreamName.parse(str(value))
-        except Invalid as error:
-            self.fail(str(error), param, ctx)
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not near or "Did you mean" in error.message:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One entry for each command, with the first paragraph of its help."""
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                paragraph, _, _ = (command.help or "").strip().partition("\n\n")
+                rows.append((name, " ".join(paragraph.split())))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
-class SegmentType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
-    """NUMBER.#epoch.EPOCH on the command line, as `sarit stream info` prints it."""
-
-    name = "SEGMENT"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SegmentId:
-        """Parse, or fail as a usage error."""
-        if isinstance(value, SegmentId):
-            return value
-        number, _, epoch = str(value).partition(EPOCH_DELIMITER)
-        if not (number.isdecimal() and epoch.isdecimal()):
-            self.fail(f"{value!r} is not NUMBER{EPOCH_DELIMITER}EPOCH, as 0{EPOCH_DELIMITER}0", param, ctx)
-        return SegmentId(int(epoch), int(number))
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on the terminal, unless `yes`.  Raises click.Abort (refused), UsageError (there is no terminal to ask)."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question}  There is no terminal to ask on: give --yes to confirm.")
+    click.confirm(question, abort=True, err=True)
 
 
-STREAM = StreamType()
-SEGMENT = SegmentType()
+def count_of(number: int, noun: str) -> str:
+    """`1 event`, `2 events`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def show(output: str, value: object, text: str) -> None:
@@ -82,3 +96,14 @@ def show_rows(output: str, rows: Sequence[Mapping[str, object]], columns: Sequen
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
     for line in cells:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def show_fields(output: str, row: Mapping[str, object]) -> None:
+    """Print one row as a JSON document, or a line for each field for people."""
+    if output == "json":
+        click.echo(json.dumps(row))
+        return
+    width = max(map(len, row)) + 2
+    for name, value in row.items():
+        text = (", ".join(map(str, value)) or "-") if isinstance(value, list) else str(value)
+        click.echo(f"{name.replace('_', ' '):<{width}}{text}")

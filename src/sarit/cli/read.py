@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import sarit
-from sarit.cli.options import STREAM, controller_option, format_option
+from sarit.cli.names import STREAM
+from sarit.cli.options import controller_option, format_option
 from sarit.cli.pipes import Interrupts, Output, end_interrupted
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from pathlib import Path
 
 import click
 
 from sarit.core import limits
+
+
+class Memory(click.ParamType[int]):
+    """A number of bytes, as 512M, 2G, 1536MiB or 2147483648."""
+
+    name = "size"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The bytes; see `click.ParamType`."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+)(?:([KMGT])(?:i?B)?|B)?", str(value).strip(), re.IGNORECASE)
+        if found is None:
+            self.fail(f"{value!r} is not a size: write it as 512M, 2G, or in bytes", param, ctx)
+        number, unit = found.groups()
+        return int(number) << (10 * (" KMGT".index(unit.upper()) if unit else 0))
 
 
 @click.command()
@@ -31,6 +48,21 @@ from sarit.core import limits
 )
 @click.option(
     "--storage", metavar="URL", help="Long-term storage: file:///DIR or s3://BUCKET/PREFIX.  [default: in DIR]"
+)
+@click.option(
+    "--memory",
+    type=Memory(),
+    metavar="SIZE",
+    help="Bound on the node's memory, as 512M, 2G or bytes: data that is not in long-term storage yet, caches, "
+    "metadata, connections, compaction.  Not in it: the program itself (about 80M), API calls, the kernel's page "
+    "cache.  [default: a quarter of the machine's, at most 2G]",
+)
+@click.option(
+    "--scrub",
+    type=Memory(),
+    metavar="SIZE",
+    default=limits.SCRUB_BYTES_PER_SECOND,
+    help="Bytes of long-term storage to read in a second to find damage, as 8M; 0: none.  [default: 8M]",
 )
 @click.option("--one-port", is_flag=True, help="Serve the wire protocol on the controller's port too.")
 @click.option("--advertise", metavar="HOST", help="The address that clients get.  [default: --host]")
@@ -64,6 +96,17 @@ from sarit.core import limits
     help="Seconds between two evaluations of the times that writers note.",
 )
 @click.option(
+    "--allow-damaged",
+    is_flag=True,
+    help="Start although containers are damaged or miss a piece; requests for their segments fail with the reason.",
+)
+@click.option(
+    "--accept-data-loss",
+    is_flag=True,
+    help="Start once without the pieces of --data-dir that are missing or damaged.  What only they held is lost for "
+    "good, and putting them back later is refused.  The log says what was lost.  Never keep it in a service file.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -77,12 +120,16 @@ def standalone(
     store_port: int,
     containers: int,
     storage: str | None,
+    memory: int | None,
+    scrub: int,
     one_port: bool,
     advertise: str | None,
     scaling_windows: tuple[float, float, float, float],
     scaling_cool_down: float,
     retention_interval: float,
     watermark_interval: float,
+    allow_damaged: bool,
+    accept_data_loss: bool,
     log_level: str,
 ) -> None:
     """Run controller and segment store in one process, on one data directory.
@@ -107,6 +154,10 @@ def standalone(
             store_port=store_port,
             containers=containers,
             storage_url=storage,
+            memory_bytes=memory,
+            allow_damaged=allow_damaged,
+            accept_data_loss=accept_data_loss,
+            scrub_bytes_per_second=scrub,
             one_port=one_port,
             advertised_host=advertise,
             times=Times(

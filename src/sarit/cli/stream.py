@@ -7,20 +7,73 @@ from typing import TYPE_CHECKING
 import click
 
 import sarit
-from sarit.cli.options import SEGMENT, STREAM, controller_option, format_option, show, show_rows
+from sarit.cli.names import SCOPE, SEGMENT, STREAM
+from sarit.cli.options import Commands, confirm, controller_option, count_of, format_option, show, show_rows, yes_option
 from sarit.core import cuts
+from sarit.core.names import is_user_name
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.cli.options import Command
+    from sarit.client.blocking.client import Client
     from sarit.client.core.values import StreamInfo
     from sarit.core.names import SegmentId, StreamName
 
 _MS_PER_SECOND = 1000
 
 
-@click.group()
+@click.group(cls=Commands)
 def stream() -> None:
     """Create, list, inspect, scale, seal, truncate and delete streams."""
+
+
+def policy_options(command: Command) -> Command:
+    """The options that choose scaling and retention, for a new stream and for an existing one."""
+    for option in reversed(
+        (
+            click.option(
+                "--events-per-second", type=click.IntRange(1), help="Scale by events per second and segment."
+            ),
+            click.option("--kilobytes-per-second", type=click.IntRange(1), help="Scale by KB per second and segment."),
+            click.option("--keep-seconds", type=click.IntRange(1), help="Retention by time."),
+            click.option("--keep-bytes", type=click.IntRange(1), help="Retention by size."),
+            click.option(
+                "--keep-at-most", type=click.IntRange(1), metavar="N",
+                help="Drop what exceeds N (seconds or bytes, as the retention) even if a reader group still needs it.",
+            ),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def scaling_of(by_events: int | None, by_kilobytes: int | None, segments: int) -> ScalingPolicy | None:
+    """The policy that the options name, None when they name none.  Raises UsageError."""
+    if by_events and by_kilobytes:
+        raise click.UsageError("scale by events or by bytes, not by both")
+    if by_events:
+        return ScalingPolicy(ScaleType.EVENTS_PER_SECOND, by_events, 2, segments)
+    if by_kilobytes:
+        return ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, by_kilobytes, 2, segments)
+    return None
+
+
+def retention_of(seconds: int | None, size: int | None, at_most: int | None) -> RetentionPolicy | None:
+    """The policy that the options name, None when they name none.  Raises UsageError, Invalid."""
+    if seconds and size:
+        raise click.UsageError("keep by time or by size, not by both")
+    if seconds:
+        found = RetentionPolicy(RetentionType.TIME, seconds * _MS_PER_SECOND, (at_most or 0) * _MS_PER_SECOND)
+    elif size:
+        found = RetentionPolicy(RetentionType.SIZE, size, at_most or 0)
+    elif at_most:
+        raise click.UsageError("--keep-at-most needs --keep-seconds or --keep-bytes")
+    else:
+        return None
+    found.check()
+    return found
 
 
 @stream.command()
@@ -28,10 +81,7 @@ def stream() -> None:
 @click.option(
     "--segments", type=click.IntRange(1), default=1, show_default=True, help="The initial number of segments."
 )
-@click.option("--events-per-second", type=click.IntRange(1), help="Scale by events per second and segment.")
-@click.option("--kilobytes-per-second", type=click.IntRange(1), help="Scale by KB per second and segment.")
-@click.option("--keep-seconds", type=click.IntRange(1), help="Retention by time.")
-@click.option("--keep-bytes", type=click.IntRange(1), help="Retention by size.")
+@policy_options
 @click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
 @click.option("--create-scope", is_flag=True, help="Create the scope, too, if it is missing.")
 @controller_option
@@ -43,26 +93,15 @@ def create(
     kilobytes_per_second: int | None,
     keep_seconds: int | None,
     keep_bytes: int | None,
+    keep_at_most: int | None,
     tags: tuple[str, ...],
     create_scope: bool,
     controller: str,
     output: str,
 ) -> None:
     """Create stream SCOPE/STREAM; succeeds when it exists, and does not change it."""
-    if events_per_second and kilobytes_per_second:
-        raise click.UsageError("scale by events or by bytes, not by both")
-    if keep_seconds and keep_bytes:
-        raise click.UsageError("keep by time or by size, not by both")
-    scaling = ScalingPolicy(min_segments=segments)
-    if events_per_second:
-        scaling = ScalingPolicy(ScaleType.EVENTS_PER_SECOND, events_per_second, 2, segments)
-    elif kilobytes_per_second:
-        scaling = ScalingPolicy(ScaleType.KILOBYTES_PER_SECOND, kilobytes_per_second, 2, segments)
-    retention = RetentionPolicy()
-    if keep_seconds:
-        retention = RetentionPolicy(RetentionType.TIME, keep_seconds * _MS_PER_SECOND)
-    elif keep_bytes:
-        retention = RetentionPolicy(RetentionType.SIZE, keep_bytes)
+    scaling = scaling_of(events_per_second, kilobytes_per_second, segments) or ScalingPolicy(min_segments=segments)
+    retention = retention_of(keep_seconds, keep_bytes, keep_at_most) or RetentionPolicy()
     with sarit.connect(controller) as client:
         if create_scope:
             client.create_scope(name.scope)
@@ -75,15 +114,18 @@ def create(
 
 
 @stream.command("list")
-@click.argument("scope")
+@click.argument("scope", type=SCOPE, required=False)
 @click.option("--tag", help="Only streams with this tag.")
 @click.option("--internal", is_flag=True, help="Also internal streams.")
 @controller_option
 @format_option
-def list_streams(scope: str, tag: str | None, internal: bool, controller: str, output: str) -> None:
-    """List the streams of SCOPE."""
+def list_streams(scope: str | None, tag: str | None, internal: bool, controller: str, output: str) -> None:
+    """List the streams of SCOPE, or of all scopes."""
     with sarit.connect(controller) as client:
-        names = client.list_streams(scope, tag=tag, internal=internal)
+        scopes = (
+            [found for found in client.list_scopes() if internal or is_user_name(found)] if scope is None else [scope]
+        )
+        names = [name for found in scopes for name in client.list_streams(found, tag=tag, internal=internal)]
     show_rows(output, [{"stream": str(name)} for name in names], ["stream"])
 
 
@@ -92,27 +134,54 @@ def list_streams(scope: str, tag: str | None, internal: bool, controller: str, o
 @controller_option
 @format_option
 def info(name: StreamName, controller: str, output: str) -> None:
-    """Show configuration, segments, head and tail of SCOPE/STREAM."""
+    """Show configuration, segments, stored bytes, head and tail of SCOPE/STREAM."""
     with sarit.connect(controller) as client:
-        found = client.stream_info(name)
-    show(output, _as_json(found), _as_text(found))
+        _show_stream(client, name, output)
 
 
 @stream.command()
 @click.argument("name", type=STREAM)
-@click.option("--segments", type=click.IntRange(1), help="A new number of segments: makes a new epoch.")
+@click.option("--segments", type=click.IntRange(1), help="The new least number of segments: makes a new epoch.")
+@click.option("--fixed", is_flag=True, help="Do not scale by rate any more.")
+@policy_options
+@click.option("--keep-all", is_flag=True, help="No retention any more: nothing is dropped.")
 @click.option("--tag", "tags", multiple=True, help="The new tags, all of them.")
 @click.option("--no-tags", is_flag=True, help="Remove all tags.")
 @controller_option
 @format_option
 def update(
-    name: StreamName, segments: int | None, tags: tuple[str, ...], no_tags: bool, controller: str, output: str
+    name: StreamName,
+    segments: int | None,
+    fixed: bool,
+    events_per_second: int | None,
+    kilobytes_per_second: int | None,
+    keep_seconds: int | None,
+    keep_bytes: int | None,
+    keep_at_most: int | None,
+    keep_all: bool,
+    tags: tuple[str, ...],
+    no_tags: bool,
+    controller: str,
+    output: str,
 ) -> None:
-    """Change the configuration of SCOPE/STREAM."""
+    """Change the settings of SCOPE/STREAM that are given and no others; show all of them."""
+    if fixed and (events_per_second or kilobytes_per_second):
+        raise click.UsageError("--fixed, or scale by a rate, not both")
+    if keep_all and (keep_seconds or keep_bytes or keep_at_most):
+        raise click.UsageError("--keep-all, or a retention, not both")
+    if no_tags and tags:
+        raise click.UsageError("--tag or --no-tags, not both")
+    retention = RetentionPolicy() if keep_all else retention_of(keep_seconds, keep_bytes, keep_at_most)
     with sarit.connect(controller) as client:
-        client.update_stream(name, segments=segments, tags=() if no_tags else tags or None)
-        found = client.stream_info(name)
-    show(output, _as_json(found), _as_text(found))
+        least = segments or client.stream_info(name).config.scaling.min_segments
+        scaling = ScalingPolicy(min_segments=least) if fixed else None
+        scaling = scaling or scaling_of(events_per_second, kilobytes_per_second, least)
+        if segments is None and scaling is None and retention is None and not tags and not no_tags:
+            raise click.UsageError("name at least one setting to change (see sarit stream update --help)")
+        client.update_stream(
+            name, segments=segments, scaling=scaling, retention=retention, tags=() if no_tags else tags or None
+        )
+        _show_stream(client, name, output)
 
 
 @stream.command()
@@ -143,8 +212,7 @@ def scale(
             handle.split(split, into)
         else:
             handle.merge(merge)
-        found = client.stream_info(name)
-    show(output, _as_json(found), _as_text(found))
+        _show_stream(client, name, output)
 
 
 @stream.command()
@@ -189,13 +257,12 @@ def truncate(name: StreamName, cut: str, controller: str, output: str) -> None:
 @stream.command()
 @click.argument("name", type=STREAM)
 @click.option("--seal", is_flag=True, help="Seal it first.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @controller_option
 @format_option
 def delete(name: StreamName, seal: bool, yes: bool, controller: str, output: str) -> None:
     """Delete the sealed stream SCOPE/STREAM with all its data."""
-    if not yes:
-        click.confirm(f"delete stream {name} with all its data?", abort=True, err=True)
+    confirm(f"delete stream {name} with all its data?", yes=yes)
     with sarit.connect(controller) as client:
         client.delete_stream(name, seal=seal)
     show(output, {"stream": str(name), "deleted": True}, f"stream {name} deleted")
@@ -205,7 +272,22 @@ def _segment(segment: SegmentId) -> str:
     return f"{segment.number}.#epoch.{segment.epoch}"
 
 
-def _as_json(found: StreamInfo) -> dict[str, object]:
+def _show_stream(client: Client, name: StreamName, output: str) -> None:
+    found = client.stream_info(name)
+    stored = _stored_bytes(client, found)
+    show(output, _as_json(found, stored), _as_text(found, stored))
+
+
+def _stored_bytes(client: Client, found: StreamInfo) -> dict[SegmentId, int]:
+    """Bytes from head to tail by segment, sealed segments of earlier epochs included."""
+    wanted = {s.segment for epoch in client.stream(found.stream).epochs() for s in epoch.segments}
+    wanted |= set(found.head.positions) | set(found.tail.positions)
+    infos = client.segment_infos(found.stream, sorted(wanted))
+    return {s: max(0, i.end_offset - max(i.start_offset, found.head.positions.get(s, 0))) for s, i in infos.items()}
+
+
+def _as_json(found: StreamInfo, stored: Mapping[SegmentId, int]) -> dict[str, object]:
+    retention = found.config.retention
     return {
         "stream": str(found.stream),
         "sealed": found.sealed,
@@ -213,9 +295,20 @@ def _as_json(found: StreamInfo) -> dict[str, object]:
         "scaling": {
             "type": found.config.scaling.type.name.lower(),
             "target_rate": found.config.scaling.target_rate,
+            "scale_factor": found.config.scaling.scale_factor,
             "min_segments": found.config.scaling.min_segments,
         },
-        "segments": [{"segment": _segment(s.segment), "low": s.low, "high": s.high} for s in found.segments],
+        "retention": {
+            "type": retention.type.name.lower(),
+            "unit": {RetentionType.TIME: "ms", RetentionType.SIZE: "bytes"}.get(retention.type),
+            "limit": retention.limit,
+            "maximum": retention.maximum,
+        },
+        "segments": [
+            {"segment": _segment(s.segment), "low": s.low, "high": s.high, "bytes": stored.get(s.segment, 0)}
+            for s in found.segments
+        ],
+        "bytes": sum(stored.values()),
         "head": cuts.to_text(found.head),
         "tail": cuts.to_text(found.tail),
         "head_offsets": {_segment(s): at for s, at in found.head.positions.items()},
@@ -223,15 +316,38 @@ def _as_json(found: StreamInfo) -> dict[str, object]:
     }
 
 
-def _as_text(found: StreamInfo) -> str:
+def _as_text(found: StreamInfo, stored: Mapping[SegmentId, int]) -> str:
     lines = [
         f"stream    {found.stream}{' (sealed)' if found.sealed else ''}",
-        f"scaling   {found.config.scaling.type.name.lower()}, at least {found.config.scaling.min_segments} segments",
+        f"scaling   {_scaling_text(found.config.scaling)}",
+        f"retention {_retention_text(found.config.retention)}",
         f"tags      {', '.join(found.config.tags) or '-'}",
     ]
-    tail = found.tail.positions
     lines += [
-        f"segment   {_segment(s.segment)}  [{s.low:.4f}, {s.high:.4f})  {tail.get(s.segment, 0)} bytes"
+        f"segment   {_segment(s.segment)}  [{s.low:.4f}, {s.high:.4f})  {count_of(stored.get(s.segment, 0), 'byte')}"
         for s in found.segments
     ]
+    earlier = [size for segment, size in stored.items() if segment not in {s.segment for s in found.segments}]
+    if any(earlier):
+        lines.append(f"earlier   {count_of(len(earlier), 'sealed segment')}  {count_of(sum(earlier), 'byte')}")
+    lines.append(f"total     {count_of(sum(stored.values()), 'byte')}")
     return "\n".join([*lines, f"head      {cuts.to_text(found.head)}", f"tail      {cuts.to_text(found.tail)}"])
+
+
+def _scaling_text(policy: ScalingPolicy) -> str:
+    least = f"at least {count_of(policy.min_segments, 'segment')}"
+    if policy.type == ScaleType.FIXED:
+        return f"fixed, {least}"
+    unit = "events" if policy.type == ScaleType.EVENTS_PER_SECOND else "KB"
+    return f"{policy.target_rate:,} {unit} per second and segment, {least}"
+
+
+def _retention_text(policy: RetentionPolicy) -> str:
+    if policy.type == RetentionType.NONE:
+        return "all data is kept"
+    if policy.type == RetentionType.TIME:
+        unit, scale = "second", _MS_PER_SECOND
+    else:
+        unit, scale = "byte", 1
+    most = f", at most {count_of(policy.maximum // scale, unit)}" if policy.maximum else ""
+    return f"keeps {count_of(policy.limit // scale, unit)}{most}"

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import sarit
-from sarit.cli.options import STREAM, controller_option, format_option, show, show_rows
+from sarit.cli.names import SCOPE, TABLE
+from sarit.cli.options import Commands, confirm, controller_option, format_option, show, show_rows, yes_option
 from sarit.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ base64_option = click.option("--base64", "encoded", is_flag=True, help="Keys and
 version_option = click.option("--version", type=click.IntRange(0), help="Only if the key has this version.")
 
 
-@click.group()
+@click.group(cls=Commands)
 def table() -> None:
     """Create, list and delete tables; put, get, scan and remove their entries."""
 
 
 @table.command()
-@click.argument("name", type=STREAM, metavar="SCOPE/TABLE")
+@click.argument("name", type=TABLE)
 @click.option("--primary-bytes", type=click.IntRange(1), required=True, help="The length of primary keys.")
 @click.option("--secondary-bytes", type=click.IntRange(0), default=0, show_default=True,
               help="The length of secondary keys; 0: there are none.")  # fmt: skip
@@ -63,7 +64,7 @@ def create(
 
 
 @table.command("list")
-@click.argument("scope")
+@click.argument("scope", type=SCOPE)
 @controller_option
 @format_option
 def list_tables(scope: str, controller: str, output: str) -> None:
@@ -83,7 +84,7 @@ def list_tables(scope: str, controller: str, output: str) -> None:
 
 
 @table.command()
-@click.argument("name", type=STREAM, metavar="SCOPE/TABLE")
+@click.argument("name", type=TABLE)
 @click.argument("primary")
 @click.argument("value", required=False)
 @secondary_option
@@ -120,7 +121,7 @@ def put(
 
 
 @table.command()
-@click.argument("name", type=STREAM, metavar="SCOPE/TABLE")
+@click.argument("name", type=TABLE)
 @click.argument("primary")
 @secondary_option
 @base64_option
@@ -139,7 +140,7 @@ def get(name: StreamName, primary: str, secondary: str | None, encoded: bool, co
 
 
 @table.command()
-@click.argument("name", type=STREAM, metavar="SCOPE/TABLE")
+@click.argument("name", type=TABLE)
 @click.argument("primary")
 @secondary_option
 @base64_option
@@ -162,7 +163,7 @@ def remove(
 
 
 @table.command()
-@click.argument("name", type=STREAM, metavar="SCOPE/TABLE")
+@click.argument("name", type=TABLE)
 @click.argument("primary", required=False)
 @click.option("--first", help="The first key of the range, or how it begins.")
 @click.option("--last", help="The last key of the range, or how it begins.")
@@ -203,14 +204,13 @@ def scan(
 
 
 @table.command()
-@click.argument("name", type=STREAM, metavar="SCOPE/TABLE")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("name", type=TABLE)
+@yes_option
 @controller_option
 @format_option
 def delete(name: StreamName, yes: bool, controller: str, output: str) -> None:
     """Delete SCOPE/TABLE with all it holds."""
-    if not yes:
-        click.confirm(f"delete table {name} and everything in it?", abort=True, err=True)
+    confirm(f"delete table {name} and everything in it?", yes=yes)
     with sarit.connect(controller) as client:
         client.tables.delete(name)
     show(output, {"table": str(name), "deleted": True}, f"table {name} deleted")

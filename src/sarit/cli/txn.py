@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 import sarit
-from sarit.cli.options import STREAM, controller_option, format_option, show, show_rows
+from sarit.cli.names import STREAM
+from sarit.cli.options import Commands, controller_option, format_option, show, show_rows
 
 if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 
-@click.group()
+@click.group(cls=Commands)
 def txn() -> None:
     """List ended transactions; inspect, commit or abort one by its id."""
 
@@ -28,7 +29,7 @@ def list_transactions(stream: StreamName, controller: str, output: str) -> None:
     Open transactions are known only to their writers: use `status` with the id.
     """
     with sarit.connect(controller) as client:
-        found = client.transactional_writer(stream).completed()
+        found = list(client.transactional_writer(stream).completed())
     rows = [{"transaction": str(transaction), "status": status.name.lower()} for transaction, status in found]
     show_rows(output, rows, ["transaction", "status"])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import sys
 from dataclasses import dataclass
@@ -11,7 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 import sarit
-from sarit.cli.options import STREAM, controller_option, format_option, show
+from sarit.cli.names import STREAM
+from sarit.cli.options import controller_option, count_of, format_option, show
 from sarit.cli.pipes import Interrupts, end_interrupted, lines
 from sarit.core.errors import Invalid, SaritError
 
@@ -29,6 +32,14 @@ if TYPE_CHECKING:
 @click.option(
     "--key-separator", metavar="TEXT", help="The text before it in each line is the routing key of that line."
 )
+@click.option("--key-optional", is_flag=True, help="With --key-separator: a line without it is an event without a key.")
+@click.option(
+    "--input",
+    "shape",
+    type=click.Choice(["lines", "json"]),
+    default=None,
+    help="What a line is: the event itself, or a JSON document.  [default: json with --format json, else lines]",
+)
 @click.option("--create", is_flag=True, help="Create scope and stream when they are missing.")
 @controller_option
 @format_option
@@ -37,19 +48,37 @@ def write(
     file: BinaryIO,
     key: str | None,
     key_separator: str | None,
+    key_optional: bool,
+    shape: str | None,
     create: bool,
     controller: str,
     output: str,
 ) -> None:
     """Write each line of FILE (default: standard input) to SCOPE/STREAM as one event.
 
+    With --format json a line is a JSON document, as `sarit read --format json` prints it: the event as "event", or
+    as "event_base64" when it is not UTF-8 text, and its routing key, if it has one, as "key".
+
     Ends when all events are durable, and prints their number.  Ctrl-C stops reading and writes the lines that were
-    read; a second one does not wait for them.
+    read; a second one does not wait for them.  Started with SIGINT ignored, as by nohup or in the background of a
+    script, it goes on ignoring it.
     """
     if key is not None and key_separator is not None:
         raise click.UsageError("--key or --key-separator, not both")
+    as_json = (shape or ("json" if output == "json" else "lines")) == "json"
+    if as_json and key_separator is not None:
+        raise click.UsageError('a JSON document has its key as "key": give --input lines to use --key-separator')
+    if key_optional and key_separator is None:
+        raise click.UsageError("--key-optional needs --key-separator")
     separator = key_separator.encode() if key_separator else None
     count = _Count()
+
+    def event_of(line: bytes) -> tuple[bytes, str | None]:
+        number = count.read + 1
+        if as_json:
+            return _document(line, key, number)
+        return _event(line, key, separator, number, optional=key_optional)
+
     with sarit.connect(controller) as client, Interrupts(again=True) as interrupts:
         if create:
             client.create_scope(name.scope)
@@ -57,13 +86,13 @@ def write(
         stopped: BaseException | None = None
         try:
             with client.writer(name) as writer:
-                stopped = _copy(file, writer, interrupts, count, lambda line: _event(line, key, separator, count.read))
+                stopped = _copy(file, writer, interrupts, count, event_of)
                 interrupts.wait(writer.flush)
                 count.durable = count.read
         except (KeyboardInterrupt, SaritError, OSError) as error:
             stopped = error
         report: dict[str, object] = {"stream": str(name), "events": count.durable}
-        text = f"{count.durable} events written to {name}"
+        text = f"{count_of(count.durable, 'event')} written to {name}"
         if unknown := count.read - count.durable:
             report["unknown"] = unknown
             text += f"; the outcome of {unknown} more is unknown"
@@ -116,20 +145,49 @@ def _copy(
     return None
 
 
-def _event(line: bytes, key: str | None, separator: bytes | None, before: int) -> tuple[bytes, str | None]:
+def _event(
+    line: bytes, key: str | None, separator: bytes | None, number: int, *, optional: bool
+) -> tuple[bytes, str | None]:
     event = line.removesuffix(b"\r")
-    if separator is not None:
-        head, found, tail = event.partition(separator)
-        if found:
-            return tail, _key(head, before)
-    return event, key
+    if separator is None:
+        return event, key
+    head, found, tail = event.partition(separator)
+    if found:
+        return tail, _key(head, number)
+    if optional:
+        return event, None
+    raise _bad_line(number, f"it has no key separator {separator.decode()!r}; --key-optional takes such lines")
 
 
-def _key(text: bytes, events: int) -> str:
+def _key(text: bytes, number: int) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError:
-        raise Invalid(f"line {events + 1}: its key is not UTF-8; the lines before it are written") from None
+        raise _bad_line(number, "its key is not UTF-8") from None
+
+
+def _document(line: bytes, key: str | None, number: int) -> tuple[bytes, str | None]:
+    """Event and key of a JSON document.  Raises Invalid."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        raise _bad_line(number, "it is not a JSON document; --input lines takes lines as they are") from None
+    if not isinstance(found, dict) or ("event" in found) == ("event_base64" in found):
+        raise _bad_line(number, 'it is not a JSON object with either "event" or "event_base64"')
+    event, own_key = found.get("event", found.get("event_base64")), found.get("key", key)
+    if not isinstance(event, str) or not (own_key is None or isinstance(own_key, str)):
+        raise _bad_line(number, "its event and its key must be strings")
+    try:
+        data = event.encode() if "event" in found else base64.b64decode(event, validate=True)
+        if own_key is not None:
+            own_key.encode()
+    except ValueError as error:
+        raise _bad_line(number, f"its event or key cannot be decoded: {error}") from None
+    return data, own_key
+
+
+def _bad_line(number: int, why: str) -> Invalid:
+    return Invalid(f"line {number}: {why}; the lines before it are written")
 
 
 def _progress(file: BinaryIO) -> click._termui_impl.ProgressBar[int]:

@@ -17,8 +17,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from sarit.client.core import segments
+from sarit.client.core import listing, segments
+from sarit.client.core.addresses import default_address
 from sarit.client.core.controller import ControllerClient, parse_address
+from sarit.client.core.guard import check_call, guarded
+from sarit.client.core.retry import RetryPolicy
 from sarit.client.core.session import Session
 from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
 from sarit.client.groups.group import ReaderGroups
@@ -32,10 +35,10 @@ from sarit.client.transactions.transaction import TransactionalWriter
 from sarit.client.writer.writer import EventWriter
 from sarit.core.errors import Invalid
 from sarit.core.limits import (
+    CONTROLLER_PING_SECONDS,
     DEFAULT_RETRY_TIMEOUT_SECONDS,
     DEFAULT_TRANSACTION_LEASE_SECONDS,
     DEFAULT_WRITER_BUFFER_BYTES,
-    REQUEST_TIMEOUT_SECONDS,
 )
 from sarit.core.names import SegmentId, StreamName, is_user_name
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
@@ -68,7 +71,7 @@ def refuse_retired(arguments: Mapping[str, object]) -> None:
 
 
 async def connect(
-    address: str = "127.0.0.1:9090",
+    address: str | None = None,
     *,
     retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
     wait: float = 0.0,
@@ -77,25 +80,35 @@ async def connect(
 ) -> Client:
     """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
 
-    `retry_timeout`: for how many seconds writers and readers retry before they raise Unavailable.  `wait`: for how
-    many seconds to retry when no controller answers yet, as while a node starts.
+    Without an address: what the environment variable SARIT_CONTROLLER says, else 127.0.0.1:9090.
+    `retry_timeout`: for how many seconds every call of the client goes on trying while the node does not answer, before
+    it raises Unavailable; 0: one attempt.  `wait`: for how many seconds to wait for a node that is not there yet, as
+    while it starts; without it the first failure is raised, so that a wrong address shows at once.
     """
     refuse_retired(retired)
+    check_call(connect, address, retry_timeout=retry_timeout, wait=wait)
+    real = env is None
     if env is None:
         from sarit.env.real import real_env
 
         env = real_env()
-    controller = ControllerClient(*parse_address(address))
-    session = Session(env, controller, retry_timeout)
+    policy = RetryPolicy(retry_timeout)
+    host, port = parse_address(default_address() if address is None else address)
+    controller = ControllerClient(host, port, policy.attempt_seconds)
+    session = Session(env, controller, policy)
+    session.parts.holds_readers = not real
     try:
-        await session.with_retry(controller.ping, wait)
+        # Not by `retry_timeout`: a wrong address must show at once.
+        await session.with_retry(controller.ping, RetryPolicy(wait, min_attempt=CONTROLLER_PING_SECONDS))
     except BaseException:
         # Also when cancelled: nobody else has the controller's channel.
+        session.ended = "the client was never connected"
         await controller.close()
         raise
     return Client(session)
 
 
+@guarded("session", local=("close",))
 class Client:
     """A connection to Sarit.  Its writers and readers share its connections; `close` ends them."""
 
@@ -124,20 +137,28 @@ class Client:
         """True when created, False when it existed.  Raises Invalid."""
         if not is_user_name(scope):
             raise Invalid(f"{scope!r} is no name for a scope: letters, digits, '.' and '-', at most 250")
-        return await self.session.controller.create_scope(scope)
+        return await self.session.with_retry(lambda: self.session.controller.create_scope(scope))
 
-    async def list_scopes(self) -> list[str]:
-        """All scopes, including those of the system."""
-        return [scope async for scope in self.session.controller.scopes()]
+    async def list_scopes(self) -> AsyncIterator[str]:
+        """All scopes, including those of the system, a page at a time."""
+        async for page in listing.scopes(self.session):
+            for scope in page:
+                yield scope
 
     async def delete_scope(self, scope: str, *, recursive: bool = False) -> None:
         """Delete an empty scope, or with `recursive` all it holds.  Raises NotFound, Conflict (not empty)."""
-        await self.session.controller.delete_scope(scope, recursive)
+        await self.session.with_retry_of_deletion(lambda: self.session.controller.delete_scope(scope, recursive))
 
-    async def list_streams(self, scope: str, *, tag: str | None = None, internal: bool = False) -> list[StreamName]:
-        """The streams of a scope; `tag`: only those with it; `internal`: also those of the system.  Raises NotFound."""
-        found = self.session.controller.streams(scope, tag)
-        return [stream async for stream in found if internal or is_user_name(stream.stream)]
+    async def list_streams(
+        self, scope: str, *, tag: str | None = None, internal: bool = False
+    ) -> AsyncIterator[StreamName]:
+        """The streams of a scope, a page at a time; `tag`: only those with it; `internal`: also those of the system.
+
+        What is created or deleted meanwhile may be listed or not.  Raises NotFound."""
+        async for page in listing.streams(self.session, scope, tag):
+            for stream in page:
+                if internal or is_user_name(stream.stream):
+                    yield stream
 
     # -- streams ------------------------------------------------------------------------------
 
@@ -153,6 +174,7 @@ class Client:
     ) -> bool:
         """True when created, False when it existed (its configuration is unchanged).
 
+        False, too, when a first attempt created it and its answer was lost.
         Name the stream by one string ("scope/stream") or two.  `segments`: how many it has at first; `scaling` instead
         of it gives a whole policy.  Raises NotFound (scope), Invalid.
         """
@@ -162,7 +184,7 @@ class Client:
         scaling = scaling or ScalingPolicy(min_segments=segments)
         scaling.check()
         config = StreamConfig(scaling, retention or RetentionPolicy(), tuple(tags))
-        return await self.session.controller.create_stream(name, config)
+        return await self.session.with_retry(lambda: self.session.controller.create_stream(name, config))
 
     async def update_stream(
         self,
@@ -177,7 +199,7 @@ class Client:
         """Change the settings that are given and no others.  Raises NotFound, Sealed, Invalid."""
         name = stream_name(scope, stream)
         # Read, change, write: of two updates at the same time the later one wins.
-        config = await self.session.controller.stream_config(name)
+        config = await self._config(name)
         if segments is not None:
             scaling = replace(scaling or config.scaling, min_segments=segments)
         if scaling is not None:
@@ -187,21 +209,24 @@ class Client:
             config = replace(config, retention=retention)
         if tags is not None:
             config = replace(config, tags=tuple(tags))
-        await self.session.controller.update_stream(name, config)
+        await self.session.with_retry(lambda: self.session.controller.update_stream(name, config))
+
+    async def _config(self, name: StreamName) -> StreamConfig:
+        return await self.session.with_retry(lambda: self.session.controller.stream_config(name))
 
     async def stream_info(self, scope: str | StreamName, stream: str | None = None) -> StreamInfo:
         """Configuration, active segments, head and tail.  Raises NotFound."""
         name = stream_name(scope, stream)
-        controller = self.session.controller
         # One request after another: a scale in between shows only in the later ones.
-        config = await controller.stream_config(name)
-        ranges = await controller.current_segments(name)
+        config = await self._config(name)
+        ranges = await self.session.with_retry(lambda: self.session.controller.current_segments(name))
         head, tail = await self.stream_cut_head(name), await self.stream_cut_tail(name)
         return StreamInfo(name, config, not ranges, tuple(ranges), head, tail)
 
     async def seal_stream(self, scope: str | StreamName, stream: str | None = None) -> None:
         """Refuse further events, for ever.  Raises NotFound."""
-        await self.session.controller.seal_stream(stream_name(scope, stream))
+        name = stream_name(scope, stream)
+        await self.session.with_retry(lambda: self.session.controller.seal_stream(name))
 
     async def truncate_stream(self, scope: str | StreamName, stream: str | None = None, *, cut: Cut) -> None:
         """Delete everything before `cut` ("tail": everything).  Raises NotFound, Invalid."""
@@ -209,14 +234,15 @@ class Client:
         found = await self.cut(name, cut)
         if found is None:
             raise Invalid("truncate at which cut? give a StreamCut, its text, or 'tail'")
-        await self.session.controller.truncate_stream(name, found.positions)
+        positions = found.positions
+        await self.session.with_retry(lambda: self.session.controller.truncate_stream(name, positions))
 
     async def delete_stream(self, scope: str | StreamName, stream: str | None = None, *, seal: bool = False) -> None:
         """Delete a sealed stream; `seal`: seal it first.  Raises NotFound, Conflict (not sealed)."""
         name = stream_name(scope, stream)
         if seal:
-            await self.session.controller.seal_stream(name)
-        await self.session.controller.delete_stream(name)
+            await self.session.with_retry(lambda: self.session.controller.seal_stream(name))
+        await self.session.with_retry_of_deletion(lambda: self.session.controller.delete_stream(name))
 
     # -- data -----------------------------------------------------------------------------------
 
@@ -303,9 +329,7 @@ class Client:
     async def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
         """The successors of a segment, each with all its predecessors.  Raises NotFound."""
         name = stream_name(stream)
-        return await self.session.with_retry(
-            lambda: self.session.controller.successors(name, segment), REQUEST_TIMEOUT_SECONDS
-        )
+        return await self.session.with_retry(lambda: self.session.controller.successors(name, segment))
 
     def segment_batches(
         self, stream: str | StreamName, segment: SegmentId, start: int = 0, end: int | None = None

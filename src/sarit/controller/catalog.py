@@ -51,12 +51,16 @@ class Catalog:
         return f"<Catalog {len(self._scopes)} scopes cached, {len(self._decoded)} records decoded>"
 
     async def start(self) -> None:
-        """Create the controller's own tables where they are missing."""
+        """Create the controller's own tables where they are missing.
+
+        One that is damaged is an error for what needs it: streams are read and written without the controller."""
         for table in (keys.SCOPES_TABLE, keys.WORK_TABLE, keys.MAINTENANCE_TABLE):
             try:
                 await self.tables.create(table)
             except Exists:
                 continue
+            except Corrupt as error:
+                _log.error("the controller's table %s is damaged: %s", table, error)
 
     # -- scopes -----------------------------------------------------------------------------------
 
@@ -72,10 +76,12 @@ class Catalog:
         return await self.scope(scope) is not None
 
     async def list_scopes(self, token: str) -> list[str]:
-        """A page of scopes after `token`, by name."""
-        start = token.encode() + b"\0" if token else b""
-        rows = await self._scan_all(keys.SCOPES_TABLE, start, None, PAGE)
-        return [key.decode() for key, _ in rows]
+        """A page of scopes after `token`: those of users by name, then internal ones (official clients expect so)."""
+        names: list[str] = []
+        for start, end in keys.scope_ranges(token):
+            rows = await self._scan_all(keys.SCOPES_TABLE, start, end, PAGE - len(names))
+            names += (key.decode() for key, _ in rows)
+        return names
 
     async def _in_scope(self, scope: str, call: Callable[[str], Awaitable[T]]) -> T:
         """`call` on the scope's table.  Raises NotFound when the scope does not exist."""
@@ -197,12 +203,13 @@ class Catalog:
 
     # -- pending-work index ------------------------------------------------------------------------------------
 
-    async def index_pending(self, key: bytes, *, fresh: bool = False) -> None:
-        """Enter work that is about to begin.  `fresh`: this key was never in the index."""
-        await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, b"\x01", NO_VERSION, fresh)])
+    async def index_pending(self, key: bytes, *, fresh: bool = False) -> int:
+        """Enter work that is about to begin; the version of the entry.  `fresh`: this key was never in the index."""
+        (version,) = await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, b"\x01", NO_VERSION, fresh)])
+        return version
 
-    async def remove_pending(self, entries: Sequence[bytes]) -> None:
-        """Remove entries of work that is complete."""
+    async def remove_ended(self, entries: Sequence[bytes]) -> None:
+        """Remove entries of transactions that have ended: their ids are never used again."""
         if entries:
             await self.tables.update(keys.WORK_TABLE, [TableUpdate(key, None, NO_VERSION) for key in entries])
 

@@ -77,10 +77,10 @@ class Groups:
                     raise NotFound(f"reader group {scope}/{group} does not exist")
                 new = groups.update(found[0], wanted)
                 # Before the record: after a crash behind it, the sweeper finds the work by this entry.
-                await self._catalog.index_pending(entry)
+                entered = await self._catalog.index_pending(entry)
                 if await self._replace(scope, group, new, found[1]):
                     await self._complete_pending(scope, group)
-                    await self._catalog.remove_pending([entry])
+                    await self._catalog.remove_pending_if_unchanged(entry, entered)
                     return new.generation
         raise _contended(scope, group)
 
@@ -93,10 +93,10 @@ class Groups:
                 if found is None or (group_id and found[0].group_id != group_id):
                     raise NotFound(f"reader group {scope}/{group} does not exist, or has another id")
                 deleting = replace(found[0], state=State.DELETING)
-                await self._catalog.index_pending(entry)
+                entered = await self._catalog.index_pending(entry)
                 if deleting == found[0] or await self._replace(scope, group, deleting, found[1]):
                     await self._complete_pending(scope, group)
-                    await self._catalog.remove_pending([entry])
+                    await self._catalog.remove_pending_if_unchanged(entry, entered)
                     return
         raise _contended(scope, group)
 

@@ -81,11 +81,11 @@ class KeyValueTables:
                     raise NotFound(f"table {scope}/{table} does not exist")
                 deleting = codec.encode_table(replace(found[0], state=State.DELETING))
                 # Before the record: after a crash behind the update, the sweeper finds the deletion by this entry.
-                await self._catalog.index_pending(entry)
+                entered = await self._catalog.index_pending(entry)
                 with suppress(Conflict):
                     await self._catalog.update(scope, [TableUpdate(keys.table_key(table), deleting, found[1])])
                     await self._complete_pending(scope, table)
-                    await self._catalog.remove_pending([entry])
+                    await self._catalog.remove_pending_if_unchanged(entry, entered)
                     return
         raise _contended(scope, table)
 

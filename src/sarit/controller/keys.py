@@ -63,11 +63,23 @@ CUTS: Final = b"c/"
 RETENTION_INDEX: Final = b"r/"
 WATERMARK_INDEX: Final = b"w/"
 _TXN_DIGITS: Final = 32
+_INTERNAL: Final = b"_"
 
 
 def scope_table(scope: str, incarnation: bytes) -> str:
     """The table of a scope."""
     return f"{SYSTEM_SCOPE}/_tables/{scope}/{incarnation.hex()}"
+
+
+def scope_ranges(token: str) -> list[tuple[bytes, bytes | None]]:
+    """The ranges of scopes to list after the name `token`: names without a leading underscore come first."""
+    # An underscore lies in the middle of the byte order: behind digits and capitals, before small letters.
+    internal, after_internal = _INTERNAL, after_prefix(_INTERNAL)
+    start = token.encode() + b"\0" if token else b""
+    if start.startswith(internal):
+        return [(start, after_internal)]
+    before = [(start, internal)] if start < internal else []
+    return [*before, (max(start, after_internal), None), (internal, after_internal)]
 
 
 def stream_key(stream: str) -> bytes:

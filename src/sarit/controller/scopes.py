@@ -67,11 +67,13 @@ class Scopes:
         record, version = found
         if scope == SYSTEM_SCOPE:
             raise Exists("the system's scope is never empty")
+        entered: int | None = None
         # Table first, then record: after a crash in between, the record is still there to complete the deletion.
-        with suppress(NotFound):  # an earlier deletion removed the table
-            await self._delete_table(scope, keys.scope_table(scope, record.incarnation))
+        with suppress(NotFound):  # an earlier deletion removed the table; the sweeper removes its entry
+            entered = await self._delete_table(scope, keys.scope_table(scope, record.incarnation))
         await self._forget(scope, version)
-        await self._catalog.remove_pending([keys.pending_scope_key(scope)])
+        if entered is not None:
+            await self._catalog.remove_pending_if_unchanged(keys.pending_scope_key(scope), entered)
 
     async def complete_pending(self, scope: str) -> bool:
         """Complete an unfinished deletion; whether the scope no longer exists."""
@@ -115,16 +117,18 @@ class Scopes:
             return False
         return True
 
-    async def _delete_table(self, scope: str, table: str) -> None:
-        """Delete the table of an empty scope.  Raises NotFound, Exists (not empty), Unavailable."""
+    async def _delete_table(self, scope: str, table: str) -> int:
+        """Delete the table of an empty scope; the version of its pending-work entry.
+
+        Raises NotFound, Exists (not empty), Unavailable."""
         for _ in range(MAX_ATTEMPTS):
             # Before the check: the deletion below fails if anything was written after this position.
             position = await self._catalog.tables.position(table)
             await self._require_empty(scope)
-            await self._catalog.index_pending(keys.pending_scope_key(scope))
+            entered = await self._catalog.index_pending(keys.pending_scope_key(scope))
             with suppress(Conflict):  # a deletion was completed, or something was created: check again
                 await self._catalog.tables.delete(table, unchanged_since=position)
-                return
+                return entered
         raise Unavailable(f"scope {scope} is changed by too many others at once; try again")
 
     async def _require_empty(self, scope: str) -> None:

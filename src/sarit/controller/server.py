@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +26,7 @@ from sarit.controller.streams import Streams
 from sarit.controller.times import Times
 from sarit.controller.transactions.transactions import Transactions
 from sarit.controller.writers import Writers
-from sarit.core.errors import Exists
+from sarit.core.errors import Corrupt, Exists
 from sarit.core.names import SYSTEM_SCOPE
 
 if TYPE_CHECKING:
@@ -77,8 +76,12 @@ class Controller:
 
         Raises Unavailable."""
         await self.catalog.start()
-        with contextlib.suppress(Exists):
+        try:
             await self.scopes.create(SYSTEM_SCOPE)
+        except Exists:
+            pass
+        except Corrupt as error:
+            _log.error("the record of scope %s is damaged: %s", SYSTEM_SCOPE, error)
         work = (self.recovery_sweeper.run(), self.autoscale.run(), self.maintenance.run())
         self._background = [asyncio.ensure_future(each) for each in work]
         for task in self._background:

@@ -4,8 +4,8 @@ A change is a loop: complete pending work, decide, store by compare-and-set.  Af
 
 The stored record is the intention, so any controller can complete work that another one began.  Three callers do: the
 next change of the stream, a query that needs its segments, and the recovery sweeper.  The sweeper finds such streams in
-the pending-work index.  An entry is written there before a change begins and removed after it is complete.  Creations
-need none: the client repeats them.
+the pending-work index.  An entry is written there before a change begins and removed after it is complete, unless
+another controller has written it again for a change of its own.  Creations need none: the client repeats them.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Streams:
     ) -> tuple[int, tuple[SegmentRange, ...]]:
         """Replace segments; the number of the epoch before, and the new segments in the order of `ranges`.
 
-        Raises NotFound, Sealed, Invalid."""
+        Raises NotFound, Sealed, Invalid, Conflict: see `model.streams.scale`."""
         planned: list[Epoch] = []
 
         def decide(record: StreamRecord, _: Epochs) -> StreamRecord:
@@ -200,7 +200,7 @@ class Streams:
                 if changed.pending:
                     # Before the record: after a crash behind the update, the sweeper finds the work by this entry.
                     # A conflict may leave it stale, which does no harm.
-                    await self.catalog.index_pending(entry)
+                    entered = await self.catalog.index_pending(entry)
                 updates = [TableUpdate(keys.stream_key(name.stream), codec.encode_stream(changed), version)]
                 updates += _tag_updates(name, record, changed)
                 try:
@@ -209,7 +209,7 @@ class Streams:
                     continue
                 if changed.pending:
                     await self._execute_steps(name, changed, versions[0])
-                    await self.catalog.remove_pending([entry])
+                    await self.catalog.remove_pending_if_unchanged(entry, entered)
                 return changed
         raise _contended(name)
 

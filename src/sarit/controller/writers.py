@@ -12,7 +12,7 @@ from sarit.controller.model.epochs import known_segments
 from sarit.controller.model.records import WriterRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
-from sarit.core.errors import Conflict, Invalid, Unavailable
+from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import StreamName, is_user_name
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 class EarlierTime(Invalid):
     """A writer's time went backwards."""
+
+
+class UnknownWriter(NotFound):
+    """A writer of this name has noted no time."""
 
 
 class Writers:
@@ -67,13 +71,13 @@ class Writers:
         raise Unavailable(f"writer {writer} of {name} is changed by too many others at once; try again")
 
     async def remove(self, name: StreamName, writer: str) -> None:
-        """Remove a writer that will not note again.  Succeeds when it never did.  Raises NotFound (stream)."""
+        """Remove a writer that will not note again.  Raises NotFound (stream), UnknownWriter."""
         await self._catalog.require(name)
         key = keys.writer_key(name.stream, writer)
         for _ in range(MAX_ATTEMPTS):
             (value,) = await self._catalog.get(name.scope, [key])
             if value is None:
-                return
+                raise UnknownWriter(f"writer {writer} of {name} has noted no time")
             # The next watermark must include its last position: else it could be ahead of events of this writer.
             note = codec.encode_writer(replace(codec.decode_writer(value.value), leaving=True))
             if note == value.value or await self._replace(name, key, value, note):

@@ -64,15 +64,25 @@ MAX_CUT_TEXT_BYTES: Final = 16 * MIB
 # -- container and durable log --------------------------------------------------------------
 FRAME_TARGET_BYTES: Final = 1 * MIB
 MAX_FRAME_BYTES: Final = 32 * MIB
+# A durable frame is applied and acknowledged in one turn of the event loop, which delays everybody else.
+MAX_FRAME_OPERATIONS: Final = 256
 MAX_APPEND_BYTES: Final = MAX_FRAME_BYTES - KIB  # what frame and operation say of it is less than that
 MAX_FRAMES_IN_FLIGHT: Final = 2
 LOG_FILE_BYTES: Final = 64 * MIB
+# On a small volume log files are smaller, so that one of each container takes at most that share of it.
+MIN_LOG_FILE_BYTES: Final = 4 * MIB
+LOG_VOLUME_SHARE: Final = 64
 LOG_GROUP_BYTES: Final = 8 * MIB
+# Of the log, replayed at once: what its operations refer to is read from the index in one get.
+RECOVERY_WINDOW_BYTES: Final = 8 * MIB
 LOG_READ_BYTES: Final = 4 * MIB
 LOG_WATERMARK_SECONDS: Final = 0.5
 LOG_SPACE_TIMEOUT_SECONDS: Final = 10.0
 LOG_SPACE_RETRY_SECONDS: Final = 0.25
 MAX_RECYCLED_LOG_FILES: Final = 16
+# A log that has needed no new file for that long keeps a few recycled ones.
+LOG_IDLE_SECONDS: Final = 600.0
+IDLE_RECYCLED_LOG_FILES: Final = 2
 MAX_CONTAINERS: Final = 1024
 MAX_SEGMENT_NAME_BYTES: Final = 4 * KIB
 MAX_MERGE_ATTRIBUTES: Final = 0xFFFF
@@ -80,6 +90,7 @@ MAX_MERGE_ATTRIBUTES: Final = 0xFFFF
 # -- cache, flush, long-term storage ---------------------------------------------------------
 MAX_DIRTY_BYTES: Final = 768 * MIB
 CACHE_BYTES: Final = 128 * MIB
+CHUNK_CACHE_BYTES: Final = 64 * MIB
 CHUNK_TARGET_BYTES: Final = 32 * MIB
 INLINE_BELOW_BYTES: Final = 32 * KIB
 READ_BLOCK_BYTES: Final = 2 * MIB  # of a chunk, read at once and cached
@@ -105,6 +116,7 @@ MAX_OUTCOME_WAIT_SECONDS: Final = 30.0
 MAX_LISTED_TRANSACTIONS: Final = 500
 MAX_STREAMS_COUNTED_FOR_PRUNING: Final = 10_000
 MAX_CALLS: Final = 5_000  # under way; each takes about 40 kB
+MAX_CALLS_PER_CONNECTION: Final = 1_000  # of those; Java programs have one connection for all their threads
 MAX_CALLS_PER_NAME: Final = 500  # of those, calls on one stream, group or table: calls on others must find a place
 
 # -- numbers the protocol gives a meaning ------------------------------------------------------
@@ -118,13 +130,21 @@ REPEATED_SIGNAL_SECONDS: Final = 1.0
 # -- the interpreter ---------------------------------------------------------------------------
 SWITCH_INTERVAL_SECONDS: Final = 0.0001
 # Thresholds of the interpreter's own collections, for bursts between those of the timer (node/gc_scheduler.py).
-GC_THRESHOLDS: Final = (20_000, 0, 1_000)
+# The timer alone makes full ones.
+GC_THRESHOLDS: Final = (5_000, 0, 1_000_000)
 GC_INTERVAL_SECONDS: Final = 0.25
 # A collection is followed by a pause of at least that many times its duration: under load, collections at a fixed
 # interval took a tenth of the time.
 GC_INTERVAL_FACTOR: Final = 50
 MAX_GC_INTERVAL_SECONDS: Final = 1.0
 FULL_GC_OBJECTS: Final = 2_000_000
+# A full collection that would be longer than this waits for a quiet moment, but not for ever: until then cyclic
+# garbage stays in memory.
+LONG_GC_SECONDS: Final = 0.01
+QUIET_GC_OBJECTS: Final = 1_000  # fewer than that many more objects since the last collection: a quiet moment
+MAX_GC_DELAY_SECONDS: Final = 600.0
+# Results of threads that are ready are delivered in one turn of the event loop, for at most that long.
+DELIVERY_SECONDS: Final = 0.005
 
 # -- store: server -----------------------------------------------------------------------------
 # After `close` the transport waits until the client has taken all that was sent; then it is aborted.
@@ -140,9 +160,15 @@ TABLE_READ_OVERHEAD_BYTES: Final = MAX_WIRE_STRING_BYTES + 32
 # The connection reaper: how often it examines every connection, and after how long without progress it ends one.
 REAP_INTERVAL_SECONDS: Final = 5.0
 CONNECTION_STALLED_SECONDS: Final = 60.0
-MAX_CONNECTIONS_MEMORY_BYTES: Final = 1024 * MIB  # unsent replies and incomplete frames of all connections
-MIN_CONNECTION_UNSENT_BYTES: Final = 256 * KIB  # the share of one connection never falls below this
-MIN_CONNECTION_UNACKED_BYTES: Final = 256 * KIB
+# Unsent replies and incomplete frames of all connections; appends and requests that wait have as much.  A node takes
+# its share of `--memory` instead.
+# Of what all connections may send and we hold, this part may be incomplete frames, but never less than two of the
+# longest.  At the bound the connections with the oldest ones are ended.
+INCOMPLETE_FRAMES_SHARE: Final = 2
+MIN_INCOMPLETE_FRAMES_BYTES: Final = 32 * MIB
+MAX_CONNECTIONS_MEMORY_BYTES: Final = 1024 * MIB
+MIN_CONNECTION_UNSENT_BYTES: Final = 32 * KIB  # the share of one connection never falls below this
+MIN_CONNECTION_UNACKED_BYTES: Final = 32 * KIB
 
 # -- store: container and flow control ---------------------------------------------------------
 MAX_CACHED_PLACEMENTS: Final = 4096  # segment names whose container is known; at most 16 MiB of names
@@ -153,6 +179,11 @@ APPEND_GATE_SWEEP_SECONDS: Final = 0.5
 # What memory holds for an append besides its payload: block, views, the frame it came in (measured: 610 to 660).
 BLOCK_OVERHEAD_BYTES: Final = 640
 MAX_SEGMENTS_IN_MEMORY: Final = 12_500  # of one container; idle ones beyond are evicted
+METADATA_BYTES: Final = 40 * MIB  # of one container: segments, their attributes and extents
+# What they take in memory besides their names and checksums (measured: 1,140, 300 for the first, 200).
+SEGMENT_OVERHEAD_BYTES: Final = 1280
+ATTRIBUTE_OVERHEAD_BYTES: Final = 320
+EXTENT_OVERHEAD_BYTES: Final = 224
 TABLE_CACHE_BYTES: Final = 16 * MIB  # table entries of one container, as the index holds them
 # What a table entry takes besides key and value; positions and versions count it
 # (Pravega's EntrySerializer: version byte, two lengths, entry version).
@@ -164,7 +195,10 @@ READER_LOCALITY_BYTES: Final = 128 * MIB
 FLUSH_TRIGGER_BYTES: Final = 48 * MIB  # a checkpoint begins before its interval when so much is dirty
 CHUNK_RETRY_SECONDS: Final = 0.5  # after a chunk could not be written; doubles up to the maximum
 MAX_CHUNK_RETRY_SECONDS: Final = 10.0
+MAX_NOTED_DAMAGED_CHUNKS: Final = 10_000  # of a container; damage of others is refused without a line in the log
 MAX_COMPACTED_BYTES_PER_CYCLE: Final = 64 * MIB
+COMPACTION_BYTES: Final = 16 * MIB  # read and held at once; also the longest extent that compaction makes
+COMPACTION_SWEEP_SECONDS: Final = 600.0  # from the end of one pass over the extents of the index to the next
 CHUNK_GC_CYCLE_SECONDS: Final = 1.0
 ORPHAN_SWEEP_RETRY_SECONDS: Final = 30.0
 # A write that a lost owner sent may still reach long-term storage for that long: a few times the timeout of one
@@ -186,6 +220,9 @@ APPENDS_IDLE_SECONDS: Final = 1.0
 # The life of containers in a store.
 REOPEN_SECONDS: Final = 0.1  # between two attempts to recover a container; doubles up to the maximum
 MAX_REOPEN_SECONDS: Final = 5.0
+REPEATED_LOG_SECONDS: Final = 60.0  # between two log lines on one lasting condition
+MAX_REPEATED_LOG_KEYS: Final = 1000
+FREE_SPACE_LOG_SECONDS: Final = 60.0  # between two log lines while a disk is full
 FREE_SPACE_INTERVAL_SECONDS: Final = 0.2  # between two queries of the free space of the data directory
 LAST_CHECKPOINT_TIMEOUT_SECONDS: Final = 10.0  # a stop flushes no longer than this; the log keeps the rest
 
@@ -193,7 +230,16 @@ LAST_CHECKPOINT_TIMEOUT_SECONDS: Final = 10.0  # a stop flushes no longer than t
 # Formats on disk (docs/formats/durable-log.md): these numbers cannot change without a new version of the format.
 LOG_BLOCK_BYTES: Final = 4 * KIB  # groups of records begin at a multiple of it
 LOG_SALT_BYTES: Final = 12  # of a file's header: records of its former use do not match it
+LOG_IDENTITY_BYTES: Final = 16  # random, created with the log: the index knows it, and so do all files of the log
 LOG_TAG_BYTES: Final = 4  # of the salt, repeated in each record
+CHECKSUM_BLOCK_BYTES: Final = 256 * KIB  # of a chunk, with one CRC-32C; storage/checksums.py says why
+CHECKSUM_BYTES: Final = 4  # CRC-32C
+SCRUB_BYTES_PER_SECOND: Final = 8 * MIB  # the default of --scrub, for all containers together
+SCRUB_INTERVAL_SECONDS: Final = 24 * 3600.0  # from the end of a pass over all chunks to the next one
+SCRUB_START_SECONDS: Final = 60.0  # from the opening of a container to its first pass
+SCRUB_RETRY_SECONDS: Final = 5.0  # while storage is away or the node is short of memory
+SCRUB_READ_BYTES: Final = 1 * MIB  # of a chunk, at once
+CHECKSUM_JOIN_BYTES: Final = 16 * KIB  # smaller parts of a chunk are joined before their checksum is computed
 MAX_CHUNK_NAME_BYTES: Final = 900
 MAX_CHUNK_PART_BYTES: Final = 200  # of a chunk's name, between two `/`
 CLAIM_NAME_BYTES: Final = 8  # random, of the name of a claim in `.incoming/`
@@ -207,16 +253,24 @@ S3_CONNECT_SECONDS: Final = 5
 S3_REQUEST_SECONDS: Final = 60
 S3_MAX_RETRY_SECONDS: Final = 10
 S3_JOIN_ON_THREAD_BYTES: Final = 1 * MIB  # a larger chunk is joined on a thread: the join holds up the event loop
+INDEX_CACHE_BYTES: Final = 8 * MIB  # of SQLite, for both connections of an index
 INDEX_WAL_COPY_BYTES: Final = 4 * MIB  # committed to SQLite's WAL before it is copied into the database
 MAX_INDEX_WAL_FILE_BYTES: Final = 64 * MIB
+INDEX_CHECKSUM_BYTES: Final = 4  # CRC-32C before each value
+INDEX_EXAMINED_BYTES: Final = 64 * MIB  # an index file up to this size is examined whenever it is opened
+INDEX_HEADER_BYTES: Final = 100  # of SQLite's database file
 INDEX_LOCK_TIMEOUT_SECONDS: Final = 10.0
 INDEX_REWRITE_BYTES: Final = 4 * MIB  # of a WAL, read and written again at once when an index is opened
+FREE_INDEX_BYTES: Final = 4 * MIB  # of an index file, free for the next commits; more is given back
+INDEX_SHRINK_STEP_BYTES: Final = 2 * MIB  # given back at once: a commit waits for no more than that
 INDEX_ROW_OVERHEAD_BYTES: Final = 64  # what a row adds to the WAL beside its key and value, about
 
 # -- controller --------------------------------------------------------------------------------
 TRANSACTION_ID_BYTES: Final = 16
 MIN_TRANSACTION_LEASE_MS: Final = 10_000
 MAX_TRANSACTION_LEASE_MS: Final = 600_000
+# After a start, for writers whose lease ended while no controller ran: to connect again and renew it.
+RESTART_LEASE_GRACE_MS: Final = 30_000
 # A transaction cannot be kept open longer.
 MAX_TRANSACTION_MS: Final = 24 * 3600 * 1000
 COMMIT_RETRY_SECONDS: Final = 0.5
@@ -257,16 +311,22 @@ GRPC_MESSAGE_SECONDS: Final = 60.0
 REQUEST_PIECE_BYTES: Final = 64 * KIB
 
 # -- client: connections and retries -----------------------------------------------------------
-DEFAULT_RETRY_TIMEOUT_SECONDS: Final = 300.0  # of writers and readers, unless `connect(retry_timeout=)` says otherwise
-REQUEST_TIMEOUT_SECONDS: Final = 30.0  # of single requests: with retries, before they raise Unavailable
+DEFAULT_RETRY_TIMEOUT_SECONDS: Final = 300.0  # of every call, unless `connect(retry_timeout=)` says otherwise
+MIN_ATTEMPT_SECONDS: Final = 1.0  # for one attempt, however short the retry timeout
 FIRST_RETRY_DELAY_SECONDS: Final = 0.02  # doubles with each retry
 MAX_RETRY_DELAY_SECONDS: Final = 2.0
+# When a call has waited that long for a node, a line says so; then one in each interval, for all calls of a client.
+OUTAGE_LOG_AFTER_SECONDS: Final = 1.0
+OUTAGE_LOG_INTERVAL_SECONDS: Final = 60.0
 CONNECT_TIMEOUT_SECONDS: Final = 10.0  # to a segment store, Hello included
 CLIENT_KEEP_ALIVE_SECONDS: Final = 10.0
 DEAD_AFTER_KEEP_ALIVES: Final = 3  # without a byte either way
 CLIENT_WRITE_BUFFER_BYTES: Final = 4 * MIB  # what asyncio holds for the socket before it reports it as full
-CONTROLLER_CALL_SECONDS: Final = 60.0
-CONTROLLER_PING_SECONDS: Final = 10.0
+CONTROLLER_CALL_SECONDS: Final = 60.0  # the longest attempt
+CONTROLLER_PING_SECONDS: Final = 5.0  # of an attempt to connect
+# At once on one connection.  Servers announce a limit, often 100, and a call beyond that waits in grpclib until another
+# ends: for ever when the connection is lost.
+MAX_CONTROLLER_CALLS: Final = 100
 MAX_CACHED_ENDPOINTS: Final = 10_000
 
 # -- client: writer, streams -------------------------------------------------------------------
@@ -354,5 +414,6 @@ SPARK_WAIT_SECONDS: Final = 60  # the default of the connector's option waitSeco
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.
 CANCEL_GRACE_SECONDS: Final = 5.0
+EXIT_FLUSH_SECONDS: Final = 10.0  # for what blocking writers have not flushed when the process exits
 FULL_BUFFER_POLL_SECONDS: Final = 1.0  # a write at its bound checks that often that the loop's thread is alive
 BYTE_WRITER_DRAIN_BYTES: Final = 4 * MIB  # written between two waits for acknowledgements

@@ -117,6 +117,9 @@ class Files(Protocol):
     def free_bytes(self, path: str) -> int:
         """Bytes that may still be written to the file system that holds `path`."""
 
+    def volume_bytes(self, path: str) -> int:
+        """Size of the file system that holds `path`."""
+
 
 class Worker(Protocol):
     """One thread that runs blocking calls in the order given.  Not a pool."""

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
-from sarit.core.limits import SOCKET_BUFFER_BYTES
+from sarit.core.limits import DELIVERY_SECONDS, SOCKET_BUFFER_BYTES
 from sarit.env.ports import Env
 from sarit.env.real_files import RealFiles
 
@@ -137,6 +137,7 @@ class RealWorker:
 
     def _deliver(self) -> None:
         self._wake_scheduled = False
+        end = time.monotonic() + DELIVERY_SECONDS
         while self._results:
             done, result, error = self._results.popleft()
             try:
@@ -145,6 +146,11 @@ class RealWorker:
                 self._loop.call_exception_handler(
                     {"message": f"a callback of worker {self._thread.name} failed", "exception": bug}
                 )
+            if self._results and time.monotonic() >= end:
+                # Others first.  The rest keeps its order: results that come meanwhile queue behind it.
+                self._wake_scheduled = True
+                self._loop.call_soon(self._deliver)
+                return
 
 
 class RealThreads:

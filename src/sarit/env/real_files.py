@@ -356,3 +356,8 @@ class RealFiles:
         """Bytes left to unprivileged writers."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def volume_bytes(self, path: str) -> int:
+        """Size of the file system."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+from pathlib import Path
 from typing import Final
 
 # Requested where the system sets no limit.
@@ -21,3 +23,38 @@ def raise_descriptor_limit() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _PLENTY if soft == resource.RLIM_INFINITY else soft
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this process may use: of the machine, or of its control group if that allows less."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        groups = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        return memory
+    limits = [_number(Path(path)) for path in cgroup_limit_files(groups)]
+    return min([memory, *(limit for limit in limits if limit is not None)])
+
+
+def cgroup_limit_files(groups: str) -> list[str]:
+    """The files that may hold the memory limits of a process with these lines in /proc/PID/cgroup.
+
+    The limits of all groups above it count, too."""
+    found = []
+    for line in groups.splitlines():
+        hierarchy, controllers, path = line.split(":", 2)
+        parts = [part for part in path.split("/") if part]
+        above = ["/".join(["", *parts[:count]]) for count in range(len(parts) + 1)]
+        if hierarchy == "0" and not controllers:
+            found += [f"/sys/fs/cgroup{group}/memory.max" for group in above]
+        elif "memory" in controllers.split(","):
+            found += [f"/sys/fs/cgroup/memory{group}/memory.limit_in_bytes" for group in above]
+    return found
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None  # `max`: no limit

@@ -24,9 +24,9 @@ import struct
 from typing import Final
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import UUID_BYTES
+from sarit.core.limits import LOG_IDENTITY_BYTES, UUID_BYTES
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 
 SEGMENT: Final = b"s"
 NAME: Final = b"n"
@@ -42,6 +42,7 @@ PER_SEGMENT: Final = (ATTRIBUTE, EXTENT, INLINED, ENTRY, VERSION)
 """Kinds of which one segment may have many records.  Its record (`s`) and its name are not among them."""
 
 MAX_SEGMENT_ID: Final = (1 << 63) - 1
+MAX_OFFSET: Final = (1 << 63) - 1
 
 _ONE = struct.Struct(">cQ")
 _TWO = struct.Struct(">cQQ")
@@ -117,6 +118,16 @@ def segment_range(kind: bytes, segment: int) -> tuple[bytes, bytes]:
 def offset_range(kind: bytes, segment: int, start: int, end: int) -> tuple[bytes, bytes]:
     """The extents or versions of one segment with start <= number < end."""
     return _TWO.pack(kind, segment, start), _TWO.pack(kind, segment, end)
+
+
+def number_of(key: bytes) -> int:
+    """The offset or version that a key of an extent or a version ends with."""
+    return int.from_bytes(key[-_U64.size :], "big")
+
+
+def segment_of(key: bytes) -> int:
+    """The segment id of a key of a kind in PER_SEGMENT."""
+    return int.from_bytes(key[1:_HEAD_BYTES], "big")
 
 
 def entry_range(segment: int, start: bytes = b"", end: bytes | None = None) -> tuple[bytes, bytes]:
@@ -211,6 +222,27 @@ def _parse_text(key: bytes, kind: bytes) -> str:
         raise Corrupt(f"not a {kind.decode()!r} key: {key.hex()}") from None
 
 
+def describe(key: bytes) -> str:
+    """What a record is about, for messages; any bytes."""
+    kind, number = key[:1], int.from_bytes(key[1:9], "big")
+    if kind in (SEGMENT, *PER_SEGMENT) and len(key) >= _HEAD_BYTES:
+        rest = key[_HEAD_BYTES:]
+        if kind == SEGMENT and not rest:
+            return f"segment {number}"
+        if kind in (EXTENT, INLINED) and len(rest) == _U64.size:
+            return f"the extent at offset {int.from_bytes(rest, 'big')} of segment {number}"
+        if kind == ATTRIBUTE and len(rest) == UUID_BYTES:
+            return f"attribute {rest.hex()} of segment {number}"
+        if kind == ENTRY:
+            return f"the entry with key {rest.hex()} of table segment {number}"
+        if kind == VERSION and len(rest) == _U64.size:
+            return f"the entry with version {int.from_bytes(rest, 'big')} of table segment {number}"
+    names = {NAME: "the name", GARBAGE: "garbage chunk", META: "meta value"}
+    if kind in names:
+        return f"{names[kind]} {key[1:].decode(errors='backslashreplace')}"
+    return f"an unknown kind (key {key.hex()})"
+
+
 # -- small values ---------------------------------------------------------------------------
 
 
@@ -224,6 +256,19 @@ def parse_id_value(value: bytes) -> int:
     if len(value) != _U64.size:
         raise Corrupt(f"not a segment id: {value.hex()}")
     return int.from_bytes(value, "big")
+
+
+def log_value(identity: bytes, epoch: int) -> bytes:
+    """What the index knows of its log: the identity, and the epoch of the last owner."""
+    assert len(identity) == LOG_IDENTITY_BYTES, identity
+    return identity + _U64.pack(epoch)
+
+
+def parse_log_value(value: bytes) -> tuple[bytes, int]:
+    """The inverse of `log_value`.  Raises Corrupt."""
+    if len(value) != LOG_IDENTITY_BYTES + _U64.size:
+        raise Corrupt(f"not the identity of a log: {value.hex()}")
+    return value[:LOG_IDENTITY_BYTES], int.from_bytes(value[LOG_IDENTITY_BYTES:], "big")
 
 
 def attribute_value(value: int) -> bytes:

@@ -6,6 +6,8 @@ simulates a crash: every handle is cut off, and a commit in progress took effect
 `IndexFaults` injects what real indexes do: stall, or fail a commit before or after it took effect (the caller cannot
 tell which).  A fenced handle returns old values and fails its next commit.  After a failed commit the handle is dead,
 as SQLite's is: open the index again and read.
+
+Records are sealed as in SQLite (`sealing.py`), and `flip` damages one.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, Unavailable
+from sarit.core.limits import INDEX_CHECKSUM_BYTES
+from sarit.index.sealing import seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +53,7 @@ class IndexFaults:
 
 @dataclass(slots=True)
 class _Table:
-    """One container's entries; `keys` are those of `values`, sorted."""
+    """One container's entries; `keys` are those of `values`, sorted; the values are sealed."""
 
     values: dict[bytes, bytes] = field(default_factory=dict)
     keys: list[bytes] = field(default_factory=list)
@@ -71,7 +75,7 @@ class _Table:
         for key, value in batch.puts.items():
             if key not in values:
                 insort(keys, key)
-            values[key] = bytes(value)
+            values[key] = seal(key, value)
         self.commits += 1
 
 
@@ -93,10 +97,21 @@ class MemoryIndex:
         """See `Index`."""
         await self._begin()
         values = self._view().values
-        return [values.get(key) for key in keys]
+        found = [(key, values.get(key)) for key in keys]
+        return [None if stored is None else unseal(key, stored) for key, stored in found]
 
     async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
         """See `Index`."""
+        return [(key, unseal(key, stored)) for key, stored in await self._stored(start, end, limit, reverse)]
+
+    async def scan_sizes(
+        self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
+    ) -> list[tuple[bytes, int]]:
+        """See `Index`."""
+        found = await self._stored(start, end, limit, reverse)
+        return [(key, len(stored) - INDEX_CHECKSUM_BYTES) for key, stored in found]
+
+    async def _stored(self, start: bytes, end: bytes, limit: int, reverse: bool) -> list[tuple[bytes, bytes]]:
         await self._begin()
         table = self._view()
         first, last = bisect_left(table.keys, start), bisect_left(table.keys, end)
@@ -206,9 +221,37 @@ class MemoryIndexes:
         self._open.clear()
 
     def snapshot(self, container: int) -> dict[bytes, bytes]:
-        """A copy of what is committed, for checkers."""
+        """A copy of what is committed, damaged or not, for checkers."""
         table = self._tables.get(container)
-        return {} if table is None else {key: table.values[key] for key in table.keys}
+        return {} if table is None else {key: table.values[key][INDEX_CHECKSUM_BYTES:] for key in table.keys}
+
+    def flip(self, container: int, key: bytes, bit: int) -> None:
+        """Flip one bit of what is stored for a key: checksum, then value; modulo its length."""
+        table = self._tables[container]
+        damaged = bytearray(table.values[key])
+        bit %= 8 * len(damaged)
+        damaged[bit // 8] ^= 1 << bit % 8
+        table.values[key] = bytes(damaged)
+
+    def change(self, container: int, key: bytes, change: Callable[[bytes], bytes]) -> None:
+        """Replace a committed value, with the right checksum."""
+        table = self._tables[container]
+        table.values[key] = seal(key, change(unseal(key, table.values[key])))
+
+    def drop(self, container: int, key: bytes) -> None:
+        """Lose a record, as when its key is damaged."""
+        table = self._tables[container]
+        del table.values[key]
+        table.keys.remove(key)
+
+    def take(self, container: int) -> object:
+        """Remove an index, as a disk that is not mounted does; `put_back` undoes it."""
+        return self._tables.pop(container)
+
+    def put_back(self, container: int, taken: object) -> None:
+        """Undo `take`."""
+        assert isinstance(taken, _Table)
+        self._tables[container] = taken
 
     def commits(self, container: int) -> int:
         """How many commits were applied, for tests."""

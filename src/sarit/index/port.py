@@ -5,8 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from sarit.core.errors import Corrupt
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class DamagedRecord(Corrupt):
+    """One record is not what was written: its checksum does not match.  `key` is its key as found.
+
+    The other records are not affected: whoever needs this one fails, and nothing else.  The key may be damaged, too.
+    The right one is somewhere in begin <= key < resume: a scan finds what is whole below and above that."""
+
+    def __init__(self, message: str, key: bytes, *, begin: bytes = b"", resume: bytes = b"") -> None:
+        super().__init__(message)
+        self.key = key
+        self.begin = begin or key
+        self.resume = resume or key + b"\0"
 
 
 @dataclass(slots=True)
@@ -21,7 +36,8 @@ class WriteBatch:
 class Index(Protocol):
     """An open index.  Keys are ordered as unsigned bytes.  Errors: Unavailable, Fenced, Corrupt.
 
-    The commits of a fenced handle fail; its reads may return old values.
+    Every record has a checksum.  `get` and `scan` raise DamagedRecord for the first one they meet that does not match;
+    a commit may replace or delete it.  The commits of a fenced handle fail; its reads may return old values.
     """
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
@@ -29,6 +45,11 @@ class Index(Protocol):
 
     async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
         """Up to `limit` pairs with start <= key < end, ascending (or descending)."""
+
+    async def scan_sizes(
+        self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
+    ) -> list[tuple[bytes, int]]:
+        """As `scan`, with the length of each value in place of the value, which is neither read nor checked."""
 
     async def commit(self, batch: WriteBatch) -> None:
         """Apply all of `batch` or nothing; durable when this returns.

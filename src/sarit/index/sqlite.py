@@ -3,9 +3,9 @@
 Theory of operation.  One table, `entries(k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID`: a B-tree ordered by the bytes of
 the key.  In WAL mode with `synchronous=FULL`, COMMIT returns when the write-ahead log is synced.  There are two
 connections, each on a thread of its own: one writes, the other reads what is committed, so reads never wait for a
-commit.  A call of its own copies the WAL into the database after a commit, never inside one.  Opening raises the epoch
-in the table `owner`.  Every commit checks it in its transaction, which fences an earlier owner, in this process or
-another.
+commit.  A call of its own copies the WAL into the database after a commit, never inside one.  Another one then gives
+free pages back to the file system, a few at a time, so the file follows its content.  Opening raises the epoch in the
+table `owner`.  Every commit checks it in its transaction, which fences an earlier owner, in this process or another.
 
 Warnings.  (1) The sqlite3 module releases the interpreter lock at every row it steps over, and with a busy event loop
 to take it back costs about 0.1 ms (measured; switch interval 0.2 ms).  So a statement writes ROWS_PER_STATEMENT rows,
@@ -15,40 +15,51 @@ handle lives.  (3) After a failed sync the page cache shows commits that the dis
 commit in the WAL for durable.  So opening writes the WAL again and syncs it before it uses or copies anything in it.
 (4) This module opens files without `Env.files`; it is never simulated.
 
-Format: `application_id` and `user_version` of the file are checked (docs/formats/sqlite-index.md).
+Format: `application_id` and `user_version` of the file are checked (docs/formats/sqlite-index.md).  Each value
+is stored with a checksum (`sealing.py`); the threads make and check it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.core.errors import Corrupt, Fenced, Invalid, SaritError, Unavailable
+from sarit.core.errors import Corrupt, Fenced, SaritError, Unavailable
 from sarit.core.limits import (
-    INDEX_LOCK_TIMEOUT_SECONDS,
+    FREE_INDEX_BYTES,
+    INDEX_CACHE_BYTES,
+    INDEX_CHECKSUM_BYTES,
     INDEX_REWRITE_BYTES,
     INDEX_ROW_OVERHEAD_BYTES,
+    INDEX_SHRINK_STEP_BYTES,
     INDEX_WAL_COPY_BYTES,
-    MAX_INDEX_WAL_FILE_BYTES,
 )
+from sarit.index.database import open_reader, open_writer, pragma
+from sarit.index.keys import after
+from sarit.index.port import DamagedRecord
+from sarit.index.sealing import seal, unseal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.env.ports import Env, Files, Worker
+    from sarit.index.examination import Gap
     from sarit.index.port import WriteBatch
 
-T = TypeVar("T")
+_log = logging.getLogger("sarit.index")
 
-APPLICATION_ID: Final = 0x53617269  # "Sari"
-SCHEMA_VERSION: Final = 1
+T = TypeVar("T")
+Values = list[bytes | None]
+
 ROWS_PER_STATEMENT: Final = (128, 16, 1)
 KEYS_PER_QUERY: Final = (64, 8, 2, 1)
 MAX_KEYS_PER_READ: Final = 4096
-CACHE_KIB: Final = 4096
+# Besides FREE_INDEX_BYTES, one page in so many of the database may stay free: commits use it again.
+FREE_PAGES_ONE_IN: Final = 8
 
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _ALIVE_AFTER: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
@@ -62,6 +73,9 @@ _DELETES: Final = {size: f"DELETE FROM entries WHERE k IN ({','.join('?' * size)
 _DELETE_RANGE: Final = "DELETE FROM entries WHERE k>=? AND k<?"
 _SCAN: Final = "SELECT k,v FROM entries WHERE k>=? AND k<? ORDER BY k LIMIT ?"
 _SCAN_REVERSE: Final = "SELECT k,v FROM entries WHERE k>=? AND k<? ORDER BY k DESC LIMIT ?"
+# SQLite reads no more of a value than its header to tell its length.
+_SIZES: Final = "SELECT k,length(v) FROM entries WHERE k>=? AND k<? ORDER BY k LIMIT ?"
+_SIZES_REVERSE: Final = "SELECT k,length(v) FROM entries WHERE k>=? AND k<? ORDER BY k DESC LIMIT ?"
 
 
 class Dead(Unavailable):
@@ -81,104 +95,23 @@ def map_error(error: sqlite3.Error, doing: str) -> SaritError:
 # -- what runs on the threads -----------------------------------------------------------------
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    # No implicit transactions (isolation level None).  sqlite3 refuses a connection on another thread than the one
-    # that made it, so each is made on its worker.
-    connection = sqlite3.connect(path, timeout=INDEX_LOCK_TIMEOUT_SECONDS, isolation_level=None)
-    # Negative: KiB instead of pages.
-    connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
-    connection.execute("PRAGMA synchronous=FULL")
-    return connection
+def _shrink_step(connection: sqlite3.Connection) -> bool:
+    """Give free pages back, at most INDEX_SHRINK_STEP_BYTES of them, if there are more than may stay.
+
+    Returns whether there were: the next step may find more.  The file is truncated when the WAL is copied."""
+    free, pages = pragma(connection, "freelist_count"), pragma(connection, "page_count")
+    page_bytes = pragma(connection, "page_size")
+    excess = free - pages // FREE_PAGES_ONE_IN - FREE_INDEX_BYTES // page_bytes
+    if excess <= 0:
+        return False
+    # `executescript`: the statement gives a row per page, and all of them are stepped over without the lock.
+    connection.executescript(f"PRAGMA incremental_vacuum({min(excess, INDEX_SHRINK_STEP_BYTES // page_bytes)})")
+    return True
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> Any:
-    return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-
-def _open_writer(path: str, files: Files) -> tuple[sqlite3.Connection, int]:
-    """A connection to a checked, perhaps new, database that is durable as a whole, and the epoch of this owner."""
-    connection = _connect(path)
-    try:
-        version, application = _pragma(connection, "user_version"), _pragma(connection, "application_id")
-        if version > SCHEMA_VERSION and application == APPLICATION_ID:
-            raise Invalid(f"index {path} is of format {version}; this version of Sarit reads up to {SCHEMA_VERSION}")
-        # No table and no marks: a new file, or one whose creation a crash undid.  `_create` is part of one transaction
-        # with its marks, so there is nothing in between.
-        fresh = version == 0 and application == 0 and _pragma(connection, "schema_version") == 0
-        if not fresh and (version != SCHEMA_VERSION or application != APPLICATION_ID):
-            raise Invalid(f"{path} is not an index of Sarit")
-        # SQLite does not raise: it answers the mode that it uses.
-        if _pragma(connection, "journal_mode=WAL") != "wal":
-            raise Unavailable(f"the file system of {path} does not support SQLite's WAL mode")
-        # Else SQLite would copy the WAL inside a commit, which clients wait for (`_copy_wal`).
-        connection.execute("PRAGMA wal_autocheckpoint=0")
-        connection.execute(f"PRAGMA journal_size_limit={MAX_INDEX_WAL_FILE_BYTES}")
-        connection.execute("BEGIN IMMEDIATE")
-        _rewrite_wal(files, f"{path}-wal")  # under SQLite's write lock: there is no other writer
-        if fresh:
-            _create(connection)
-        # The fence: every commit of an earlier owner compares this number in its own transaction.
-        connection.execute("UPDATE owner SET epoch=epoch+1")
-        (epoch,) = connection.execute("SELECT epoch FROM owner").fetchone()
-        connection.execute("COMMIT")
-        # After COMMIT: SQLite does not copy the WAL inside a transaction.
-        _empty_wal(connection)
-        return connection, epoch
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _rewrite_wal(files: Files, wal: str) -> None:
-    """Make the visible content of the WAL durable.
-
-    After a failed sync the kernel does not write the pages again, and the next sync reports success.  Without this, a
-    power cut during the copy of the WAL would leave half a commit in the database, and none in the WAL."""
-    if not files.exists(wal):
-        return
-    file = files.open(wal, "write")
-    try:
-        at = 0
-        # The read comes from the page cache.  The write of the same bytes makes their pages dirty again.
-        while piece := file.pread(INDEX_REWRITE_BYTES, at):
-            file.pwrite([piece], at)
-            at += len(piece)
-        file.datasync()
-    finally:
-        file.close()
-
-
-def _empty_wal(connection: sqlite3.Connection) -> None:
-    """Copy the WAL into the database, and sync the database.
-
-    The copy is partial when the disk is full, or when another process (a backup) reads the database for longer than
-    SQLite waits.  The rest stays in the WAL, which is durable, and a later copy takes it."""
-    try:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_FULL:
-            raise  # a full disk must not prevent the opening: the container that opens frees space
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    connection.execute("CREATE TABLE IF NOT EXISTS entries (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS owner (one INTEGER PRIMARY KEY CHECK (one=1), epoch INTEGER NOT NULL)"
-    )
-    connection.execute("INSERT OR IGNORE INTO owner VALUES (1, 0)")
-    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-
-
-def _open_reader(path: str) -> sqlite3.Connection:
-    connection = _connect(path)
-    connection.execute("PRAGMA query_only=1")
-    return connection
-
-
-def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[bytes | None]:
-    """The values of `keys` in one snapshot: a batch is seen whole or not at all."""
-    found: list[bytes | None] = []
+def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> Values:
+    """The sealed values of `keys` in one snapshot: a batch is seen whole or not at all."""
+    found: Values = []
     at = 0
     one_statement = len(keys) <= KEYS_PER_QUERY[0]
     if not one_statement:
@@ -201,6 +134,25 @@ def _lookup(connection: sqlite3.Connection, keys: Sequence[bytes]) -> list[bytes
     return found
 
 
+def _unsealed(keys: Sequence[bytes], stored: Values, gaps: list[Gap]) -> Values | DamagedRecord:
+    """The values of `keys`, or the error of the first one that is damaged or may be lost."""
+    try:
+        if gaps:
+            for key, value in zip(keys, stored, strict=True):
+                if value is None:
+                    _check_gaps(gaps, key, after(key))
+        return [None if value is None else unseal(key, value) for key, value in zip(keys, stored, strict=True)]
+    except DamagedRecord as error:
+        return error
+
+
+def _check_gaps(gaps: list[Gap], low: bytes, stop: bytes) -> None:
+    """Raises DamagedRecord when a record may have been lost in low <= key < stop."""
+    for gap in gaps:
+        if gap.begin < stop and low < gap.end:
+            raise gap.error()
+
+
 def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> int:
     """Commit a batch.  Returns about how many bytes it added to the WAL.  Raises Fenced."""
     connection.execute("BEGIN IMMEDIATE")
@@ -214,9 +166,14 @@ def _apply(connection: sqlite3.Connection, epoch: int, batch: WriteBatch) -> int
         connection.execute(_DELETE_RANGE, span)
     _in_statements(connection, _DELETES, sorted(batch.deletes), 1)
     flat: list[bytes] = []
-    # Sorted: neighbours of the B-tree are written one after the other.
-    for row in sorted(batch.puts.items()):
-        flat.extend(row)
+    # Sorted: neighbours of the B-tree are written one after the other.  Each kind of record by itself: a sort holds the
+    # interpreter lock, and the event loop waits.
+    kinds: dict[bytes, list[bytes]] = {}
+    for key in batch.puts:
+        kinds.setdefault(key[:1], []).append(key)
+    for kind in sorted(kinds):
+        for key in sorted(kinds[kind]):
+            flat += (key, seal(key, batch.puts[key]))
     _in_statements(connection, _UPSERTS, flat, 2)
     connection.execute("COMMIT")
     rows = len(batch.puts) + len(batch.deletes)
@@ -239,8 +196,9 @@ def _in_statements(connection: sqlite3.Connection, statements: dict[int, str], v
 class SqliteIndex:
     """One container's index; made by `SqliteIndexProvider.open`."""
 
-    def __init__(self, path: str, files: Files, writer: Worker, reader: Worker) -> None:
+    def __init__(self, path: str, files: Files, writer: Worker, reader: Worker, cache_bytes: int) -> None:
         self._path = path
+        self._cache_bytes = cache_bytes // 2  # of each connection
         self._files = files
         self._writer = writer
         self._reader = reader
@@ -249,22 +207,29 @@ class SqliteIndex:
         self._read_connection: sqlite3.Connection | None = None
         self._dead_reason = ""
         self._wal_bytes = 0
-        self._waiting: deque[tuple[Sequence[bytes], asyncio.Future[list[bytes | None]]]] = deque()
+        self._waiting: deque[tuple[Sequence[bytes], asyncio.Future[Values]]] = deque()
         self._reading = False
+        self._shrinking = False
+        # Where records were lost when the index was opened; nearly always empty.
+        self._gaps: list[Gap] = []
 
     def __repr__(self) -> str:
         return f"<SqliteIndex {self._path} epoch {self._epoch} {self._dead_reason or 'open'}>"
 
     async def start(self) -> None:
         """Open both connections and fence an earlier owner.  Raises Unavailable, Corrupt, Invalid."""
-        path, files = self._path, self._files
-        self._write_connection, self._epoch = await self._on(self._writer, lambda: _open_writer(path, files), "open")
-        self._read_connection = await self._on(self._reader, lambda: _open_reader(self._path), "open")
+        path, files, cache = self._path, self._files, self._cache_bytes
+        opened = await self._on(self._writer, lambda: open_writer(path, files, cache), "open")
+        self._write_connection, self._epoch = opened.connection, opened.epoch
+        self._read_connection = await self._on(self._reader, lambda: open_reader(path, cache), "open")
+        for gap in opened.gaps or ():
+            _log.error("index %s: %s", path, gap.error())
+        self._gaps = opened.gaps or []
 
     async def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """See `Index`.  Calls made while a read is in progress share the next one."""
         self._require()
-        future: asyncio.Future[list[bytes | None]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Values] = asyncio.get_running_loop().create_future()
         self._waiting.append((keys, future))
         # While a read is in progress, the keys of all callers accumulate for the next one.
         if not self._reading:
@@ -273,13 +238,33 @@ class SqliteIndex:
 
     async def scan(self, start: bytes, end: bytes, limit: int, *, reverse: bool = False) -> list[tuple[bytes, bytes]]:
         """See `Index`."""
-        self._require()
         query = _SCAN_REVERSE if reverse else _SCAN
 
         def call() -> list[tuple[bytes, bytes]]:
             assert self._read_connection is not None
-            return self._read_connection.execute(query, (start, end, limit)).fetchall()
+            rows = self._read_connection.execute(query, (start, end, limit)).fetchall()
+            if self._gaps:
+                low, stop = start, end
+                if len(rows) == limit and rows:  # there may be more, which nobody has asked for
+                    low, stop = (rows[-1][0], end) if reverse else (start, after(rows[-1][0]))
+                _check_gaps(self._gaps, low, stop)
+            return [(key, unseal(key, stored)) for key, stored in rows]
 
+        self._require()
+        return await self._on(self._reader, call, "scan")
+
+    async def scan_sizes(
+        self, start: bytes, end: bytes, limit: int, *, reverse: bool = False
+    ) -> list[tuple[bytes, int]]:
+        """See `Index`."""
+        query = _SIZES_REVERSE if reverse else _SIZES
+
+        def call() -> list[tuple[bytes, int]]:
+            assert self._read_connection is not None
+            rows = self._read_connection.execute(query, (start, end, limit)).fetchall()
+            return [(key, stored_bytes - INDEX_CHECKSUM_BYTES) for key, stored_bytes in rows]
+
+        self._require()
         return await self._on(self._reader, call, "scan")
 
     async def commit(self, batch: WriteBatch) -> None:
@@ -307,6 +292,8 @@ class SqliteIndex:
             self._wal_bytes = 0
             # On the writer's thread: commits that are made meanwhile queue behind the copy.
             self._writer.submit(self._copy_wal, lambda _, __: None)
+        if batch.deletes or batch.range_deletes:
+            self._shrink()
 
     async def close(self) -> None:
         """See `Index`."""
@@ -326,36 +313,65 @@ class SqliteIndex:
             await worker.close()
 
     def _read(self) -> None:
-        batch: list[tuple[Sequence[bytes], asyncio.Future[list[bytes | None]]]] = []
+        batch: list[tuple[Sequence[bytes], asyncio.Future[Values]]] = []
         keys: list[bytes] = []
         while self._waiting and len(keys) < MAX_KEYS_PER_READ:
             batch.append(self._waiting.popleft())
             keys.extend(batch[-1][0])
         self._reading = True
 
-        def call() -> list[bytes | None]:
+        def call() -> list[Values | DamagedRecord]:
             assert self._read_connection is not None
-            return _lookup(self._read_connection, keys)
+            stored, at, answers = _lookup(self._read_connection, keys), 0, []
+            # For each caller: a damaged record is the error of those who asked for it, not of the others.
+            for requested, _ in batch:
+                answers.append(_unsealed(requested, stored[at : at + len(requested)], self._gaps))
+                at += len(requested)
+            return answers
 
-        def done(found: list[bytes | None] | None, error: BaseException | None) -> None:
+        def done(answers: list[Values | DamagedRecord] | None, error: BaseException | None) -> None:
             self._reading = False
             if isinstance(error, sqlite3.Error):
                 error = map_error(error, f"get from {self._path}")
-            at = 0
-            for requested, future in batch:
+            for number, (_, future) in enumerate(batch):
                 # The caller was cancelled; the others of the batch get their values.
                 if future.done():
-                    pass
-                elif error is not None:
-                    future.set_exception(error)
+                    continue
+                answer = error if answers is None else answers[number]
+                if isinstance(answer, list):
+                    future.set_result(answer)
                 else:
-                    assert found is not None
-                    future.set_result(found[at : at + len(requested)])
-                at += len(requested)
+                    assert answer is not None
+                    future.set_exception(answer)
             if self._waiting and not self._reading:
                 self._read()
 
         self._reader.submit(call, done)
+
+    def _shrink(self) -> None:
+        """Give free pages back, step by step; each queues behind the commits that came during the one before."""
+        if self._shrinking or self._dead_reason:
+            return
+        self._shrinking = True
+
+        def call() -> bool:
+            assert self._write_connection is not None
+            try:
+                more = not self._dead_reason and _shrink_step(self._write_connection)
+            except sqlite3.Error as error:
+                # A full or a locked database: a later commit tries again.
+                self._died(error, "it could not be made smaller")
+                return False
+            if more:
+                self._copy_wal()
+            return more
+
+        def done(more: bool | None, error: BaseException | None) -> None:
+            self._shrinking = False
+            if more:
+                self._shrink()
+
+        self._writer.submit(call, done)
 
     def _copy_wal(self) -> None:
         assert self._write_connection is not None
@@ -365,8 +381,11 @@ class SqliteIndex:
             # PASSIVE waits for nobody: what a reader still needs stays in the WAL for a later copy.
             self._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
-            if isinstance(map_error(error, ""), (Dead, Corrupt)):
-                self._dead_reason = f"dead after its WAL could not be copied: {error}"
+            self._died(error, "its WAL could not be copied")
+
+    def _died(self, error: sqlite3.Error, reason: str) -> None:
+        if isinstance(map_error(error, ""), (Dead, Corrupt)):
+            self._dead_reason = self._dead_reason or f"dead after {reason}: {error}"
 
     def _require(self) -> None:
         if self._dead_reason:
@@ -377,21 +396,33 @@ class SqliteIndex:
             return await worker.run(call)
         except sqlite3.Error as error:
             raise map_error(error, f"{doing} {self._path}") from error
+        except UnicodeDecodeError as error:  # of a message of SQLite's that quotes a damaged schema
+            raise Corrupt(f"{doing} {self._path}: its schema is damaged") from error
 
 
 class SqliteIndexProvider:
     """The indexes of a node: one database per container in `directory`."""
 
-    def __init__(self, env: Env, directory: str) -> None:
+    def __init__(self, env: Env, directory: str, cache_bytes: int = INDEX_CACHE_BYTES) -> None:
         self._directory = directory
+        self._cache_bytes = cache_bytes
         self._env = env
 
     async def open(self, container: int) -> SqliteIndex:
         """See `IndexProvider`.  Raises Unavailable, Corrupt, Invalid (a newer format)."""
+        try:
+            return await self._open(container)
+        except Corrupt as error:
+            # SQLite reports an error of the disk while it reads (EIO) as damage, too.  It is damage if all bytes can be
+            # read, and are wrong a second time.
+            await self._require_readable(container, error)
+        return await self._open(container)
+
+    async def _open(self, container: int) -> SqliteIndex:
         files, threads = self._env.files, self._env.threads
         writer = threads.worker(f"index-{container}-write")
         reader = threads.worker(f"index-{container}-read")
-        index = SqliteIndex(f"{self._directory}/container-{container}.db", files, writer, reader)
+        index = SqliteIndex(self._path(container), files, writer, reader, self._cache_bytes)
         try:
             await writer.run(lambda: files.make_dirs(self._directory))
             await index.start()
@@ -404,3 +435,29 @@ class SqliteIndexProvider:
             await index.close()
             raise
         return index
+
+    async def _require_readable(self, container: int, found: Corrupt) -> None:
+        """Raises Unavailable when the disk does not give all bytes of the database."""
+        path, worker = self._path(container), self._env.threads.worker(f"index-{container}-check")
+        try:
+            await worker.run(lambda: _read_whole(self._env.files, path))
+        except OSError as error:
+            raise Unavailable(f"index {path} cannot be read: {error} (reported as: {found})") from error
+        finally:
+            await worker.close()
+
+    def _path(self, container: int) -> str:
+        return f"{self._directory}/container-{container}.db"
+
+
+def _read_whole(files: Files, path: str) -> None:
+    """Read every byte of a database and its WAL.  Raises OSError."""
+    for name in (path, f"{path}-wal"):
+        if files.exists(name):
+            file = files.open(name, "read")
+            try:
+                at = 0
+                while piece := file.pread(INDEX_REWRITE_BYTES, at):
+                    at += len(piece)
+            finally:
+                file.close()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.limits import LOG_BLOCK_BYTES, LOG_SALT_BYTES
+from sarit.core.limits import LOG_BLOCK_BYTES, LOG_IDENTITY_BYTES, LOG_SALT_BYTES
 from sarit.log.records import FRAME, LOG, NEW, RECYCLED, FileHeader, GroupEncoder, file_name
 
 if TYPE_CHECKING:
@@ -45,14 +45,17 @@ class LogFileAllocator:
     """The files of one log's directory, except those that are being written or read."""
 
     def __init__(
-        self, files: Files, random: Random, directory: str, container: int, file_bytes: int, max_recycled: int
-    ) -> None:
+        self, files: Files, random: Random, directory: str, container: int, file_bytes: int, max_recycled: int,
+        identity: bytes = b"",
+    ) -> None:  # fmt: skip
         self._files = files
         self._random = random
         self._directory = directory
         self._container = container
         self._file_bytes = file_bytes
         self._max_recycled = max_recycled
+        # A log without files gets a new identity.
+        self._identity = identity or random.bytes(LOG_IDENTITY_BYTES)
         self.next_sequence = 1
         self.recycled: list[str] = []
 
@@ -68,7 +71,8 @@ class LogFileAllocator:
         on a full disk.  Raises OSError; one of NO_SPACE_ERRNOS leaves everything as it was."""
         sequence = self._take_sequence()
         # The sequence number is lost if this fails.  Readers permit gaps.
-        header = FileHeader(self._container, sequence, epoch, base, durable, self._random.bytes(LOG_SALT_BYTES))
+        salt = self._random.bytes(LOG_SALT_BYTES)
+        header = FileHeader(self._container, sequence, epoch, base, durable, salt, self._identity)
         recycled = len(self.recycled) > (not opening)
         source = self.recycled.pop() if recycled else self._allocate(sequence)
         if recycled:
@@ -131,10 +135,10 @@ class LogFileAllocator:
         """How many recycled files there are; may be read on another thread."""
         return len(self.recycled)
 
-    def release_recycled(self) -> None:
-        """Remove all recycled files, except the one that the next opening needs.  Raises OSError."""
+    def release_recycled(self, retained: int = 1) -> None:
+        """Remove recycled files, except `retained`: the next opening needs one.  Raises OSError."""
         # Without a sync: a file that a crash brings back is a recycled file still.
-        while len(self.recycled) > 1:
+        while len(self.recycled) > retained:
             self._files.remove(self.recycled.pop(0))
 
     def discard(self, paths: Sequence[str]) -> None:

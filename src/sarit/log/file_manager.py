@@ -2,7 +2,7 @@
 
 - The next file is made while the current one is half full.
 - One recycled file is held in reserve for the next opening.
-- Truncated files are recycled.
+- Truncated files are recycled.  A log that has needed no new file for LOG_IDLE_SECONDS keeps a few of them.
 
 On a full disk the allocation is retried every LOG_SPACE_RETRY_SECONDS, and at once after files were recycled.  Frames
 that wait for a file fail after LOG_SPACE_TIMEOUT_SECONDS.
@@ -14,7 +14,12 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import LOG_SPACE_RETRY_SECONDS, LOG_SPACE_TIMEOUT_SECONDS
+from sarit.core.limits import (
+    IDLE_RECYCLED_LOG_FILES,
+    LOG_IDLE_SECONDS,
+    LOG_SPACE_RETRY_SECONDS,
+    LOG_SPACE_TIMEOUT_SECONDS,
+)
 from sarit.log.allocator import NO_SPACE_ERRNOS
 
 if TYPE_CHECKING:
@@ -47,6 +52,7 @@ class LogFileManager:
         self._durable = 0
         self._space_timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
+        self._idle_timer = self._loop.call_later(LOG_IDLE_SECONDS, self._release_idle)
 
     def __repr__(self) -> str:
         state = "waiting for space" if self._space_timer else "making" if self._making else "idle"
@@ -83,6 +89,12 @@ class LogFileManager:
         if not self._stopped and self._maker.recycled_count > 1:
             self._worker.submit(self._maker.release_recycled, self._reserved)
 
+    def _release_idle(self) -> None:
+        """No file was made for long: truncations may still have recycled some since."""
+        if not self._stopped:
+            self._worker.submit(lambda: self._maker.release_recycled(IDLE_RECYCLED_LOG_FILES), self._reserved)
+            self._idle_timer = self._loop.call_later(LOG_IDLE_SECONDS, self._release_idle)
+
     def stop_waiting(self) -> None:
         """The log is being closed: fail frames that wait for space, now and from now on."""
         self._closing = True
@@ -93,7 +105,7 @@ class LogFileManager:
     def stop(self) -> None:
         """Start no further work."""
         self._stopped = True
-        for timer in (self._space_timer, self._retry_timer):
+        for timer in (self._space_timer, self._retry_timer, self._idle_timer):
             if timer is not None:
                 timer.cancel()
         self._space_timer = self._retry_timer = None
@@ -107,6 +119,9 @@ class LogFileManager:
         self._making = False
         self.short_of_space = isinstance(error, OSError) and error.errno in NO_SPACE_ERRNOS
         if file is not None:
+            if not self._stopped:
+                self._idle_timer.cancel()
+                self._idle_timer = self._loop.call_later(LOG_IDLE_SECONDS, self._release_idle)
             if self._space_timer is not None:
                 self._space_timer.cancel()
                 self._space_timer = None

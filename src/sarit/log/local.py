@@ -5,8 +5,9 @@ once, syncs once and reports them here in order: group commit.  A second thread 
 makes the next file while the current one fills, holds one recycled file in reserve and recycles truncated files.  So no
 append waits for an allocation or a directory.
 
-Opening fences earlier owners.  An owner in this process is failed, its threads end and its descriptors close before the
-first byte is read.  Owners in other processes are excluded by the lock on the directory.
+A claim fences earlier owners.  An owner in this process is failed, its threads end and its descriptors close before the
+first byte is read.  Owners in other processes are excluded by the lock on the directory.  Between claim and opening the
+owner reads in the index what the log must hold (`opening.py`).
 
 Idle logs write a *durable watermark record*: it says that every frame up to its number is durable.  Recovery then need
 not copy those frames, and can distinguish rot from a torn tail.
@@ -23,67 +24,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Fenced, Unavailable
-from sarit.core.limits import LOG_BLOCK_BYTES, LOG_FILE_BYTES, LOG_WATERMARK_SECONDS, MAX_RECYCLED_LOG_FILES
-from sarit.log.allocator import LogFileAllocator, WritableFile
+from sarit.core.limits import LOG_BLOCK_BYTES, LOG_FILE_BYTES, LOG_WATERMARK_SECONDS
 from sarit.log.file_manager import LogFileManager
-from sarit.log.reading import find_tail, list_files, replay
+from sarit.log.opening import begin_epoch, claim_files, open_files
+from sarit.log.reading import replay
 from sarit.log.records import LogFile
 from sarit.log.writer import LogWriter, Outcome, QueuedFrame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 
-    from sarit.env.ports import Buffer, Env, File, Worker
-    from sarit.log.port import Frame, FrameDone
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedFiles:
-    """What opening found and made.  `empty`: files of earlier epochs without a frame; `end`: the last frame."""
-
-    lock: File
-    logs: list[LogFile]
-    empty: list[LogFile]
-    end: int
-    file: WritableFile
-    maker: LogFileAllocator
-
-
-def open_files(
-    env: Env, directory: str, container: int, file_bytes: int, max_recycled: int = MAX_RECYCLED_LOG_FILES
-) -> OpenedFiles:
-    """Lock the directory, find the end of the log, begin a new epoch.  Blocking.
-
-    Raises Corrupt, Unavailable (another process owns the log), OSError."""
-    files = env.files
-    files.make_dirs(directory)
-    lock = files.open(directory, "read")
-    try:
-        # Before the first byte is read: what is read below must not change any more.
-        if not lock.lock():
-            raise Unavailable(f"another process owns the log in {directory}")
-        listing = list_files(files, directory, container)
-        tail = find_tail(files, listing.logs)
-        maker = LogFileAllocator(files, env.random, directory, container, file_bytes, max_recycled)
-        # Counts recycled and unfinished files, too: a sequence number is never used twice.
-        maker.next_sequence = listing.last_sequence + 1
-        maker.discard(listing.unfinished)
-        if listing.recycled:
-            files.sync_dir(directory)  # a crash may have preceded the sync: their old names must not return
-            maker.recycled.extend(listing.recycled)
-        # The fence.  Base: frames of earlier epochs above it are void once this file has its name.  Those up to the end
-        # are in it as copies, synced with the header, so all frames up to the end are durable then.
-        file = maker.make(listing.last_epoch + 1, tail.durable, tail.end, tail.carried, opening=True)
-    except BaseException:
-        lock.close()
-        raise
-    empty = {log.path for log in tail.empty}
-    logs = [log for log in listing.logs if log.path not in empty]
-    return OpenedFiles(lock, logs, tail.empty, tail.end, file, maker)
+    from sarit.env.ports import Buffer, Env, Worker
+    from sarit.log.allocator import WritableFile
+    from sarit.log.opening import ClaimedFiles, OpenedFiles
+    from sarit.log.port import Frame, FrameDone, LogHistory
 
 
 class LocalLogProvider:
@@ -93,43 +50,122 @@ class LocalLogProvider:
         self._env = env
         self._directory = directory
         self._file_bytes = file_bytes
-        self._owners: dict[int, LocalLog] = {}
-        self._opening: dict[int, asyncio.Lock] = {}
+        self._owners: dict[int, LocalClaim] = {}
+        self._claiming: dict[int, asyncio.Lock] = {}
 
     def __repr__(self) -> str:
         return f"<LocalLogProvider {self._directory}>"
 
-    async def open(self, container: int) -> LocalLog:
-        """Open in a new, durably recorded epoch.  Raises Corrupt, Unavailable."""
-        # One opening at a time: the second one finds the first one's log in `_owners` and fences it.
-        async with self._opening.setdefault(container, asyncio.Lock()):
+    async def claim(self, container: int) -> LocalClaim:
+        """See `LogProvider`.  Raises Invalid (another format version), Unavailable."""
+        # One claim at a time: the second one finds the first one in `_owners` and fences it.
+        async with self._claiming.setdefault(container, asyncio.Lock()):
             before = self._owners.pop(container, None)
             if before is not None:
-                before.fence()
                 # Waits for calls in progress at most: the queue of a fenced log fails.  Its lock is free then.
-                await before.close()
-            # A cancellation must not interrupt the opening: its thread would finish it and hold the lock.
-            opening = asyncio.ensure_future(self._open(container))
+                await before.fence()
+            # A cancellation must not interrupt the claim: its thread would finish it and hold the lock.
+            claiming = asyncio.ensure_future(self._claim(container))
             try:
-                log = await asyncio.shield(opening)
+                claim = await asyncio.shield(claiming)
             except asyncio.CancelledError:
-                opening.add_done_callback(_close_unwanted)
+                claiming.add_done_callback(_release_unwanted)
                 raise
-            self._owners[container] = log
-            return log
+            self._owners[container] = claim
+            return claim
 
-    async def _open(self, container: int) -> LocalLog:
+    async def open(self, container: int) -> LocalLog:
+        """Claim and open a log whose owner has no index.  Raises Corrupt, Invalid, Unavailable."""
+        claim = await self.claim(container)
+        try:
+            return await claim.open(None)
+        except BaseException:
+            await claim.release()
+            raise
+
+    async def _claim(self, container: int) -> LocalClaim:
         directory = f"{self._directory}/{container}"
         worker = self._env.threads.worker(f"log-{container}")
         try:
-            opened = await worker.run(lambda: open_files(self._env, directory, container, self._file_bytes))
+            claimed = await worker.run(lambda: claim_files(self._env, directory, container))
         except OSError as error:
             await worker.close()
             raise Unavailable(f"the log in {directory} cannot be opened: {error}") from error
         except BaseException:
             await worker.close()
             raise
-        return LocalLog(self._env, directory, container, opened, worker)
+        return LocalClaim(self._env, claimed, worker, self._file_bytes)
+
+
+class LocalClaim:
+    """A claimed log: see `ClaimedLog`."""
+
+    def __init__(self, env: Env, claimed: ClaimedFiles, worker: Worker, file_bytes: int) -> None:
+        self._env = env
+        self._claimed = claimed
+        self._worker = worker
+        self._file_bytes = file_bytes
+        self._log: LocalLog | None = None
+        self._fenced = False
+        self._opening: asyncio.Future[LocalLog] | None = None
+        self._releasing: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<LocalClaim of the log in {self._claimed.directory}>"
+
+    async def open(self, history: LogHistory | None, *, accept_loss: bool = False) -> LocalLog:
+        """See `ClaimedLog`; may be called again after a failure.  `history` None: the owner has no index."""
+        if self._fenced or self._releasing is not None:
+            raise Fenced(f"the log in {self._claimed.directory} was claimed by a later owner")
+        # A cancellation must not interrupt the opening: its thread would finish it.
+        opening = self._opening = asyncio.ensure_future(self._open(history, accept_loss))
+        try:
+            self._log = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unwanted)
+            raise
+        return self._log
+
+    async def _open(self, history: LogHistory | None, accept_loss: bool) -> LocalLog:
+        env, claimed, worker = self._env, self._claimed, self._worker
+        try:
+            opened = await worker.run(
+                lambda: begin_epoch(env, claimed, history, self._file_bytes, accept_loss=accept_loss)
+            )
+        except OSError as error:
+            raise Unavailable(f"the log in {claimed.directory} cannot be opened: {error}") from error
+        return LocalLog(env, claimed.directory, claimed.container, opened, worker)
+
+    async def fence(self) -> None:
+        """A later owner claims the log: end this one."""
+        self._fenced = True
+        if self._log is not None:
+            self._log.fence()
+            await self._log.close()
+        else:
+            await self.release()
+
+    async def release(self) -> None:
+        """See `ClaimedLog`.  Nothing to do once the log is open: it is closed instead."""
+        if self._log is None:
+            if self._releasing is None:
+                self._releasing = asyncio.ensure_future(self._release())
+            await asyncio.shield(self._releasing)
+
+    async def _release(self) -> None:
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+            if not self._opening.cancelled() and self._opening.exception() is None:
+                await self._opening.result().close()
+                return
+        await self._worker.close()
+        with suppress(OSError):  # the descriptor is gone all the same
+            self._claimed.lock.close()
+
+
+def _release_unwanted(claiming: asyncio.Future[LocalClaim]) -> None:
+    if not claiming.cancelled() and claiming.exception() is None:
+        asyncio.ensure_future(claiming.result().release()).add_done_callback(_ignore)
 
 
 def _close_unwanted(opening: asyncio.Future[LocalLog]) -> None:
@@ -168,7 +204,7 @@ class LocalLog:
         )
         # No frame is in them, so replay does not need them.
         if opened.empty:
-            self._file_manager.recycle([log.path for log in opened.empty])
+            self._file_manager.recycle(opened.empty)
         self._file_manager.reserve()
 
     def __repr__(self) -> str:
@@ -178,6 +214,11 @@ class LocalLog:
     def epoch(self) -> int:
         """This owner's epoch."""
         return self._opened.file.header.epoch
+
+    @property
+    def identity(self) -> bytes:
+        """See `DurableLog`."""
+        return self._opened.file.header.identity
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -368,4 +409,4 @@ def _ignore(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-__all__ = ["LocalLog", "LocalLogProvider", "open_files"]
+__all__ = ["LocalClaim", "LocalLog", "LocalLogProvider", "open_files"]

@@ -9,8 +9,9 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Fenced, Unavailable
-from sarit.log.port import DurableLog, Frame, FrameDone
+from sarit.core.errors import Corrupt, Fenced, Unavailable
+from sarit.core.limits import LOG_IDENTITY_BYTES
+from sarit.log.port import DurableLog, Frame, FrameDone, LogHistory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 class StoredLog:
     """The durable part of one container's log."""
 
+    identity: bytes
     epoch: int = 0
     frames: dict[int, Frame] = field(default_factory=dict)
 
@@ -31,15 +33,55 @@ class MemoryLogProvider:
 
     def __init__(self, delay_seconds: float = 0.0) -> None:
         self.stored: dict[int, StoredLog] = {}
+        self.created = 0
         self.delay_seconds = delay_seconds
         self.fail_appends = False
         self.hold_appends = False
 
+    async def claim(self, container: int) -> MemoryClaim:
+        """Fence earlier owners."""
+        stored = self.stored.get(container)
+        if stored is not None:
+            stored.epoch += 1
+        return MemoryClaim(self, container)
+
     async def open(self, container: int) -> DurableLog:
-        """Fence earlier owners and open."""
-        stored = self.stored.setdefault(container, StoredLog())
+        """Claim and open a log whose owner has no index."""
+        return await (await self.claim(container)).open(None)
+
+
+class MemoryClaim:
+    """A claimed log."""
+
+    def __init__(self, provider: MemoryLogProvider, container: int) -> None:
+        self._provider = provider
+        self._container = container
+
+    async def open(self, history: LogHistory | None, *, accept_loss: bool = False) -> DurableLog:
+        """See `ClaimedLog`; of the problems it knows those of a log that is missing, or of another history."""
+        logs, container = self._provider.stored, self._container
+        stored = logs.get(container)
+        problem = None if history is None else _problem(stored, history)
+        if problem is not None and not accept_loss:
+            raise Corrupt(problem)
+        if stored is None or problem is not None:
+            self._provider.created += 1
+            identity = self._provider.created.to_bytes(LOG_IDENTITY_BYTES, "big")
+            epoch = max(stored.epoch if stored else 0, history.epoch if history else 0)
+            stored = logs[container] = StoredLog(identity, epoch)
         stored.epoch += 1
-        return MemoryLog(self, stored, stored.epoch)
+        return MemoryLog(self._provider, stored, stored.epoch)
+
+    async def release(self) -> None:
+        """See `ClaimedLog`."""
+
+
+def _problem(stored: StoredLog | None, history: LogHistory) -> str | None:
+    if history.identity is None:
+        return "the index is missing" if stored is not None and stored.frames else None
+    if stored is None:
+        return "the durable log is missing"
+    return None if stored.identity == history.identity else "a log of another history"
 
 
 class MemoryLog:
@@ -56,6 +98,11 @@ class MemoryLog:
     def epoch(self) -> int:
         """This owner's epoch."""
         return self._epoch
+
+    @property
+    def identity(self) -> bytes:
+        """See `DurableLog`."""
+        return self._stored.identity
 
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
         """Durable after the provider's delay, unless a fault is switched on."""

@@ -25,12 +25,28 @@ class Frame:
     payload: memoryview
 
 
+@dataclass(frozen=True, slots=True)
+class LogHistory:
+    """What the index knows of its log.
+
+    `identity`: that of the log; None when the index has never seen one.  `epoch`: the last one whose owner the index
+    knows.  `frame`: the last one that the checkpoint covers; the log is needed above it only."""
+
+    identity: bytes | None
+    epoch: int
+    frame: int
+
+
 class DurableLog(Protocol):
     """An open log: one owner, one epoch.  All calls come from the event loop's thread."""
 
     @property
     def epoch(self) -> int:
         """This owner's epoch: higher than that of every earlier owner."""
+
+    @property
+    def identity(self) -> bytes:
+        """Random, created with the log."""
 
     def append(self, number: int, payload: Sequence[Buffer], done: FrameDone) -> None:
         """Queue a frame; `done(None)` on the loop once it is durable, in order of number.
@@ -62,8 +78,24 @@ class DurableLog(Protocol):
         """Write what is queued, end the threads, release the files."""
 
 
-class LogProvider(Protocol):
-    """Opens logs: opening fences every earlier owner."""
+class ClaimedLog(Protocol):
+    """A log whose earlier owners are fenced, and which is not changed yet.
 
-    async def open(self, container: int) -> DurableLog:
-        """Open the container's log in a new, durably recorded epoch.  Raises Corrupt, Unavailable."""
+    Between the claim and `open` its owner reads in the index what is known of the log: no earlier owner changes
+    either of them any more."""
+
+    async def open(self, history: LogHistory, *, accept_loss: bool = False) -> DurableLog:
+        """Begin a new, durably recorded epoch.
+
+        Raises Corrupt (it is missing, or of another history, or damaged above the checkpoint), Unavailable; the claim
+        stays.  `accept_loss`: go on with what there is instead, and log a warning that says what is lost."""
+
+    async def release(self) -> None:
+        """Give up a claim that was not opened."""
+
+
+class LogProvider(Protocol):
+    """Opens logs."""
+
+    async def claim(self, container: int) -> ClaimedLog:
+        """Fence every earlier owner of the container's log.  Raises Unavailable."""

@@ -1,4 +1,4 @@
-"""Reads the durable log's files: headers, runs, the tail, replay.  Blocking; changes nothing.
+"""Reads the durable log's files: headers, runs, the tail, replay, and damage.  Blocking; changes nothing.
 
 A *run* is the sequence of valid records from the start of a file, with consecutive frame numbers.
 
@@ -6,6 +6,9 @@ Torn tail versus rot.  A crash leaves a torn tail: records that were written and
 intact.  Rot is damage to records that were synced.  In both cases a record fails its checksum.  The `durable` number
 in every later record and header distinguishes them: it says which frames were known durable when it was written.  So a
 missing frame at or below the highest such number was durable once: the log is Corrupt, and nothing may be dropped.
+
+Rot below a checkpoint.  Frames that the checkpoint covers are not needed: a run goes on after damage that touches only
+such frames.
 
 See docs/formats/durable-log.md, Reading and Opening.
 """
@@ -18,9 +21,11 @@ from typing import TYPE_CHECKING
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt
 from sarit.core.limits import LOG_BLOCK_BYTES, LOG_READ_BYTES
+from sarit.log.history import Listing, UnreadableFile, history_problem
 from sarit.log.port import Frame
 from sarit.log.records import (
     FRAME,
+    LOG,
     NEW,
     RECORD_ALIGNMENT,
     RECORD_HEADER_BYTES,
@@ -31,7 +36,7 @@ from sarit.log.records import (
     Record,
     Window,
     aligned,
-    first_number,
+    claimed_number,
     parse_file_name,
 )
 
@@ -39,25 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.env.ports import File, Files
-
-
-@dataclass(slots=True)
-class Listing:
-    """A log's directory, sorted by sequence."""
-
-    logs: list[LogFile] = field(default_factory=list)
-    recycled: list[str] = field(default_factory=list)
-    unfinished: list[str] = field(default_factory=list)
-    last_sequence: int = 0
-
-    @property
-    def last_epoch(self) -> int:
-        """The epoch of the newest file; 0 when there is none."""
-        return self.logs[-1].header.epoch if self.logs else 0
+    from sarit.log.port import LogHistory
 
 
 def list_files(files: Files, directory: str, container: int) -> Listing:
-    """What the directory holds.  Raises Corrupt (a header), OSError."""
+    """What the directory holds.  Raises Invalid (a file of another format version), OSError."""
     listing = Listing()
     # Sorted, and sequence numbers have leading zeros: the files come in order of sequence.
     for name in files.list(directory):
@@ -71,14 +62,20 @@ def list_files(files: Files, directory: str, container: int) -> Listing:
             listing.recycled.append(path)
         elif kind == NEW:
             listing.unfinished.append(path)
-        else:
-            # A damaged header is Corrupt, never a torn tail: it was synced before the file got this name.
-            log = _read_header(files, path)
+        elif kind == LOG:
+            # A damaged header is rot, never a torn tail: it was synced before the file got this name.
+            try:
+                log = _read_header(files, path)
+            except Corrupt:
+                listing.unreadable.append(UnreadableFile(sequence, path))
+                continue
             header = log.header
             if (header.container, header.sequence) != (container, sequence):
-                raise Corrupt(f"{path} says it is file {header.sequence} of container {header.container}")
-            if header.epoch < listing.last_epoch:
-                raise Corrupt(f"{path} is of epoch {header.epoch}, after one of epoch {listing.last_epoch}")
+                listing.foreign.append(f"{path} says it is file {header.sequence} of container {header.container}")
+            elif listing.logs and header.identity != listing.logs[-1].header.identity:
+                listing.foreign.append(f"{path} is of another log than {listing.logs[-1].path}")
+            elif header.epoch < listing.last_epoch:
+                listing.foreign.append(f"{path} is of epoch {header.epoch}, after one of epoch {listing.last_epoch}")
             listing.logs.append(log)
     return listing
 
@@ -86,36 +83,56 @@ def list_files(files: Files, directory: str, container: int) -> Listing:
 def _read_header(files: Files, path: str) -> LogFile:
     file = files.open(path, "read")
     try:
-        head = file.pread(LOG_BLOCK_BYTES + RECORD_HEADER_BYTES, 0)
-        header = FileHeader.parse(head[:LOG_BLOCK_BYTES], path)
-        return LogFile(path, header, file.size(), first_number(head[LOG_BLOCK_BYTES:], header.tag))
+        header = FileHeader.parse(file.pread(LOG_BLOCK_BYTES, 0), path)
+        found = RunReader(file, header).record_at(LOG_BLOCK_BYTES)
+        first = found.number if found is not None and found.kind == FRAME else None
+        return LogFile(path, header, file.size(), first)
     finally:
         file.close()
 
 
-class RunReader:
-    """Reads the run of a file window by window."""
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A run goes on after damage at byte `position`: frames `first` to `last` are missing (none when first > last).
 
-    def __init__(self, file: File, header: FileHeader, read_bytes: int = LOG_READ_BYTES) -> None:
+    `first` is None when the damage is at the beginning of the file."""
+
+    position: int
+    first: int | None
+    last: int
+
+
+class RunReader:
+    """Reads the run of a file window by window.
+
+    Up to frame `covered` frames may be missing: the run goes on after damage in which no other frame was."""
+
+    def __init__(self, file: File, header: FileHeader, read_bytes: int = LOG_READ_BYTES, covered: int = 0) -> None:
         self._file = file
         self._tag = header.tag
         self._seed = header.crc
         self._epoch = header.epoch
         self._read_bytes = read_bytes
+        self._covered = covered
         # Bytes that the record at `position` needs, if it does not fit in a window.
         self._need = 0
-        self.position = LOG_BLOCK_BYTES
+        self.position = self._run_end = LOG_BLOCK_BYTES
         # Number of the last frame; the highest `durable` of the run; whether any tag was found after its end.
         self.last: int | None = None
         self.durable = 0
         self.ended = False
         self.torn = False
+        self.gaps: list[Gap] = []
+        # Once the run has ended: the highest `durable` of valid records after it, and the highest number that a damaged
+        # record after it claims to have.
+        self.durable_past_end = 0
+        self.claimed_past_end = 0
 
     def next_records(self) -> list[Record]:
         """The records of the next window; may be none.  Afterwards `ended` says whether the run is over."""
         requested = max(self._read_bytes, self._need)
         data = self._file.pread(requested, self.position)
-        window = Window(data, self.position, self._tag, self._seed, self._epoch)
+        window = self._window(data, self.position)
         # A short read: there is nothing after this window.
         at_end = len(data) < requested
         records: list[Record] = []
@@ -125,19 +142,22 @@ class RunReader:
             if isinstance(found, Record) and self._follows(found):
                 records.append(found)
                 at = found.end - self.position
+                self._run_end = found.end
                 continue
             if isinstance(found, int) and found > 0 and not at_end:
                 # The record continues after the window: the next window begins with it and holds it whole.
                 self._need = found
-                break
+                self.position += at
+                return records
             # The zeros between two groups: go on at the next block, once.  At a block already, the run is over.
             block = aligned(self.position + at, LOG_BLOCK_BYTES) - self.position
             if block == at:
-                self.ended = True
-                break
+                self._need = 0
+                self.position += at
+                # Not from the block: damage may have made a record in the block before look like the zeros.
+                self._go_on_after_damage(self._run_end)
+                return records
             at = block
-        self.position += at
-        return records
 
     def _follows(self, record: Record) -> bool:
         # A watermark repeats the number of the last frame, so it is not part of the sequence.
@@ -148,38 +168,61 @@ class RunReader:
         self.durable = max(self.durable, record.durable)
         return True
 
-    def durable_past_end(self) -> int:
-        """The highest `durable` of valid records after the end of the run; 0 when there is none.  Sets `torn`."""
-        assert self.ended
-        position, highest = self.position, 0
+    def _go_on_after_damage(self, position: int) -> None:
+        """Find the record after byte `position` with which the run goes on, else end the run.
+
+        It goes on if all missing frames are covered.  A frame with the next number always goes on: what is damaged
+        before it is a watermark."""
+        allowed = max(self._covered, self.last or 0) + 1
+        for record in self._records_after(position):
+            # A watermark follows the frame of its number.
+            number = record.number + (record.kind != FRAME)
+            if (self.last or 0) < number <= allowed:
+                first = None if self.last is None else self.last + 1
+                self.gaps.append(Gap(position, first, number - 1))
+                self.position, self.last = record.position, number - 1
+                self._run_end = record.position
+                self.durable_past_end = 0
+                return
+            self.durable_past_end = max(self.durable_past_end, record.durable)
+        self.ended = True
+
+    def _records_after(self, position: int) -> Iterator[Record]:
+        """The valid records from `position` to the end of the file, whatever their numbers."""
+        # To the end of the file: the order in which the disk wrote unsynced blocks is unknown.
         while True:
-            # To the end of the file: the order in which the disk wrote unsynced blocks is unknown.
             data = self._file.pread(self._read_bytes, position)
-            window = Window(data, position, self._tag, self._seed, self._epoch)
             at = 0
             while (tag := data.find(self._tag, at)) >= 0:
                 # A payload may contain the tag by chance, so every hit is parsed as a record.
                 at = tag + 1
                 self.torn = True
-                found = self._record_at(window, tag - TAG_AT)
+                start = position + tag - TAG_AT
+                found = self.record_at(start)
                 if found is not None:
-                    highest = max(highest, found.durable)
+                    yield found
                     at = max(at, found.end - position)
+                elif tag >= TAG_AT:
+                    claimed = claimed_number(data[tag - TAG_AT : tag - TAG_AT + RECORD_HEADER_BYTES], start)
+                    self.claimed_past_end = max(self.claimed_past_end, claimed)
             if len(data) < self._read_bytes:
-                return highest
+                return
             position += len(data) - (RECORD_HEADER_BYTES - 1)  # a header may cross the border of the window
 
-    def _record_at(self, window: Window, at: int) -> Record | None:
-        position = window.position + at
-        if at < 0 or position % RECORD_ALIGNMENT:
+    def record_at(self, position: int) -> Record | None:
+        """The valid record that begins at byte `position`, if any."""
+        if position < LOG_BLOCK_BYTES or position % RECORD_ALIGNMENT:
             return None
-        found = window.record(at)
-        while isinstance(found, int) and found > 0:  # its header or its payload continues after the window
+        found: Record | int = RECORD_HEADER_BYTES
+        while isinstance(found, int) and found > 0:  # its header first, then all of it
             data = self._file.pread(found, position)
             if len(data) < found:
                 return None
-            found = Window(data, position, self._tag, self._seed, self._epoch).record(0)
+            found = self._window(data, position).record(0)
         return found if isinstance(found, Record) else None
+
+    def _window(self, data: bytes, position: int) -> Window:
+        return Window(data, position, self._tag, self._seed, self._epoch)
 
 
 @dataclass(slots=True)
@@ -187,23 +230,44 @@ class Tail:
     """Where the log ends.
 
     `end`: the last frame.  `durable`: every frame up to it is known to have been durable.  `carried`: the frames above
-    `durable`, which the next epoch copies into its first file.  `empty`: files without a frame."""
+    `durable`, which the next epoch copies into its first file.  `empty`: files without a frame.  `claimed`: the highest
+    number that a damaged record at the end claims to have."""
 
     end: int = 0
     durable: int = 0
     carried: list[Record] = field(default_factory=list)
     empty: list[LogFile] = field(default_factory=list)
+    claimed: int = 0
+
+    @property
+    def reached(self) -> int:
+        """The highest frame of which the log has a trace."""
+        return max(self.end, self.durable, self.claimed)
 
 
-def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTES) -> Tail:
-    """Read the newest files, backwards up to the first that holds a frame.  Raises Corrupt, OSError."""
+def check_tail(tail: Tail, logs: list[LogFile]) -> None:
+    """Raises Corrupt when frames are missing at the end that were durable and are needed."""
+    if tail.end < tail.durable:
+        raise Corrupt(damage_text(logs[-1].path, tail.end + 1, tail.durable))
+
+
+def damage_text(path: str, first: int, last: int) -> str:
+    """What to say of frames that are needed and cannot be read."""
+    return f"{path}: frames {first} to {last} of the durable log were on the disk once and are lost or damaged"
+
+
+def survey_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTES, *, covered: int = 0) -> Tail:
+    """Read the newest files, backwards up to the first that holds a frame.  Raises OSError.
+
+    Frames up to `covered` are not needed.  `end` is below `covered` only if the log never reached it, and below
+    `durable` only if needed frames are missing."""
     tail = Tail()
     for at in range(len(logs) - 1, -1, -1):
         log = logs[at]
         tail.durable = max(tail.durable, log.header.durable)
         file = files.open(log.path, "read")
         try:
-            last = _read_tail(RunReader(file, log.header, read_bytes), tail)
+            last = _read_tail(RunReader(file, log.header, read_bytes, covered), tail)
         finally:
             file.close()
         if last is not None:
@@ -214,11 +278,11 @@ def find_tail(files: Files, logs: list[LogFile], read_bytes: int = LOG_READ_BYTE
         # The whole newest epoch has no frame.  Its base is the end: frames of earlier epochs above it are void.
         if at and logs[at - 1].header.epoch != log.header.epoch:
             break
-    if tail.end < tail.durable:
-        raise Corrupt(
-            f"{logs[-1].path}: frames {tail.end + 1} to {tail.durable} of the durable log were on the disk once and "
-            "are lost or damaged: restore this container from a backup"
-        )
+    if tail.reached >= covered:
+        # What is missing up to there is not needed, and durable: the checkpoint holds it.
+        tail.end = max(tail.end, covered)
+        tail.durable = max(tail.durable, covered)
+        tail.carried = [record for record in tail.carried if record.number > tail.durable]
     # From the newest file to the oldest: the last frame of each is one less than the first of the next.
     for log, following in zip(reversed(logs), [None, *reversed(logs)], strict=False):
         if following is None:
@@ -236,10 +300,13 @@ def _read_tail(reader: RunReader, tail: Tail) -> int | None:
         tail.carried = [
             record for record in (*tail.carried, *records) if record.kind == FRAME and record.number > tail.durable
         ]
-    tail.durable = max(tail.durable, reader.durable_past_end())
+    tail.durable = max(tail.durable, reader.durable_past_end)
+    tail.claimed = max(tail.claimed, reader.claimed_past_end)
     tail.carried = [record for record in tail.carried if record.number > tail.durable]
     if reader.torn:
         coverage_probe("torn_tail_found")
+    if reader.gaps:
+        coverage_probe("covered_rot_passed")
     if tail.carried:
         coverage_probe("tail_carried_over")
     return reader.last
@@ -256,20 +323,18 @@ def replay(
         following = next((later.first for later in logs[at + 1 :] if later.first is not None), None)
         if following is not None and following <= expected:
             continue  # all its frames are at or below `after`
-        # The base of every later epoch voids the frames above it; that epoch has copies of those which count.
-        valid_to = min(
-            (later.header.base for later in logs[at + 1 :] if later.header.epoch > log.header.epoch), default=end
-        )
+        valid_to = _valid_to(logs, at, end)
         file = files.open(log.path, "read")
         try:
-            reader = RunReader(file, log.header, read_bytes)
-            while not reader.ended:
+            # Damage above `after` is passed as well: the next frame then says which ones are missing.
+            reader = RunReader(file, log.header, read_bytes, valid_to)
+            while not reader.ended and expected <= valid_to:
                 frames: list[Frame] = []
                 for record in reader.next_records():
                     if record.kind != FRAME or record.number < expected or record.number > valid_to:
                         continue
                     if record.number != expected:
-                        raise Corrupt(f"{log.path}: frames {expected} to {record.number - 1} are missing or damaged")
+                        raise Corrupt(damage_text(log.path, expected, record.number - 1))
                     expected += 1
                     frames.append(Frame(record.number, record.epoch, record.payload))
                 yield frames
@@ -278,4 +343,107 @@ def replay(
         finally:
             file.close()
     if expected <= end:
-        raise Corrupt(f"{logs[-1].path}: frames {expected} to {end} are missing or damaged")
+        raise Corrupt(damage_text(logs[-1].path, expected, end))
+
+
+def _valid_to(logs: list[LogFile], at: int, end: int) -> int:
+    """The last frame of a file that counts.
+
+    The base of every later epoch voids the frames above it; that epoch has copies of those which count."""
+    epoch = logs[at].header.epoch
+    return min((later.header.base for later in logs[at + 1 :] if later.header.epoch > epoch), default=end)
+
+
+# -- damage, for `sarit verify` ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogDamage:
+    """Damage in a log file, from byte `position` on.
+
+    `first` to `last` are the frames that cannot be read; None where that is not known, `last` < `first` when none is.
+    `needed`: a checkpoint does not cover them, so they are lost."""
+
+    path: str
+    position: int
+    first: int | None
+    last: int | None
+    needed: bool
+
+    def __str__(self) -> str:
+        lost = "lost" if self.needed else "a checkpoint covers them: nothing is lost"
+        if self.first is not None and self.last is not None and self.last < self.first:
+            return f"{self.path}: a record without data at byte {self.position} is damaged: nothing is lost"
+        first = "?" if self.first is None else self.first
+        last = "?" if self.last is None else self.last
+        return f"{self.path}: frames {first} to {last} at byte {self.position} are missing or damaged ({lost})"
+
+
+@dataclass(slots=True)
+class LogReport:
+    """What an examination of a log found.  `problem`: why it is not the log that the index knows, if it is not."""
+
+    identity: bytes | None
+    epoch: int
+    end: int
+    problem: str | None = None
+    damage: list[LogDamage] = field(default_factory=list)
+
+    def add(self, path: str, position: int, first: int | None, last: int, covered: int) -> None:
+        """Add a range of missing frames; one that is covered in part becomes two."""
+        if first is not None and first <= covered < last:
+            self.damage.append(LogDamage(path, position, first, covered, needed=False))
+            first = covered + 1
+        self.damage.append(LogDamage(path, position, first, last, needed=last > covered))
+
+    @property
+    def first_lost(self) -> int | None:
+        """The first frame that is lost; None when none is."""
+        lost = [damage.first for damage in self.damage if damage.needed and damage.first is not None]
+        return min(lost, default=None)
+
+
+def examine_log(files: Files, directory: str, container: int, history: LogHistory) -> LogReport:
+    """Read all of a log that nobody has opened; say what of it is damaged, and what of that is lost.
+
+    Blocking; changes nothing, needs no lock.  Raises Invalid (another format version), OSError."""
+    listing = list_files(files, directory, container)
+    covered, logs = history.frame, listing.logs
+    tail = survey_tail(files, logs, covered=covered)
+    report = LogReport(listing.identity, listing.last_epoch, tail.end)
+    report.problem = history_problem(directory, listing, tail.reached, history)
+    needed = listing.needed_unreadable(covered)
+    report.damage += [LogDamage(file.path, 0, None, None, needed=file in needed) for file in listing.unreadable]
+    known = max(tail.end, tail.durable)
+    expected: int | None = None
+    for at, log in enumerate(logs):
+        expected = _examine_file(files, log, _valid_to(logs, at, known), expected, report, covered)
+    if expected is not None and expected <= tail.durable:
+        report.add(logs[-1].path, 0, expected, tail.durable, covered)
+    return report
+
+
+def _examine_file(
+    files: Files, log: LogFile, valid_to: int, expected: int | None, report: LogReport, covered: int
+) -> int | None:
+    """Read a file whose frames count up to `valid_to`; returns the next frame expected."""
+    file = files.open(log.path, "read")
+    try:
+        reader = RunReader(file, log.header, covered=valid_to)
+        while not reader.ended:
+            for record in reader.next_records():
+                if record.kind != FRAME or record.number > valid_to:
+                    continue
+                if expected is None:
+                    # Files below the checkpoint are recycled: the log may begin up to the first frame it does not hold.
+                    expected = min(covered + 1, record.number)
+                if record.number > expected:
+                    report.add(log.path, record.position, expected, record.number - 1, covered)
+                expected = max(expected, record.number + 1)
+    finally:
+        file.close()
+    for gap in reader.gaps:
+        if gap.first is None or gap.last < gap.first:
+            # Nothing, or not known what: the frames that are missing are reported above.
+            report.damage.append(LogDamage(log.path, gap.position, gap.first, gap.last, needed=False))
+    return expected

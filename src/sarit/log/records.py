@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from sarit.core.errors import Corrupt
+from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import (
     LOG_BLOCK_BYTES,
     LOG_CRC_HOLD_LOCK_BYTES,
+    LOG_IDENTITY_BYTES,
     LOG_JOIN_BELOW_BYTES,
     LOG_TAG_BYTES,
     MAX_FRAME_BYTES,
@@ -25,34 +26,39 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 MAGIC: Final = b"SARITLOG"
 FRAME: Final = 1
 WATERMARK: Final = 2
 
-# What the name of a file ends in, by its state: in use, recycled, not finished.
+# What the name of a file ends in, by its state: in use, recycled, not finished, set aside by --accept-data-loss.
 LOG: Final = "log"
 RECYCLED: Final = "spare"
 NEW: Final = "new"
+ASIDE: Final = "aside"
 
-_HEADER = struct.Struct(">8sHHIQQQQ12sI")
+_HEADER = struct.Struct(">8sHHIQQQQ12s16sI")
 _RECORD = struct.Struct(">I4sB3xIQQQQ")
 HEADER_BYTES: Final = _HEADER.size
 RECORD_HEADER_BYTES: Final = _RECORD.size
 TAG_AT: Final = 4
 RECORD_ALIGNMENT: Final = 8
+# A second copy of the header, in another sector of its block.
+HEADER_COPY_AT: Final = LOG_BLOCK_BYTES // 2
+# The header of format 1 ended with its checksum here.
+_FORMAT_1_LENGTH: Final = 64
 _ZEROS: Final = bytes(LOG_BLOCK_BYTES)
 
 
 def file_name(sequence: int, kind: str) -> str:
-    """Name of a file of the log's directory; `kind` is LOG, RECYCLED or NEW."""
+    """Name of a file of the log's directory; `kind` is LOG, RECYCLED, NEW or ASIDE."""
     return f"{sequence:012d}.{kind}"
 
 
 def parse_file_name(name: str) -> tuple[int, str] | None:
     """(sequence, kind); None for a name that is none of ours."""
     stem, _, kind = name.partition(".")
-    if kind not in (LOG, RECYCLED, NEW) or len(stem) < 12 or not (stem.isascii() and stem.isdigit()):
+    if kind not in (LOG, RECYCLED, NEW, ASIDE) or len(stem) < 12 or not (stem.isascii() and stem.isdigit()):
         return None
     return int(stem), kind
 
@@ -73,7 +79,8 @@ class FileHeader:
     """Whose file this is, and what was known when it was made.
 
     `base`: the last frame of the log before this epoch.  `durable`: every frame up to it was durable.  `salt`: random,
-    new each time the file is used, so that records of an earlier use are not valid in it."""
+    new each time the file is used, so that records of an earlier use are not valid in it.  `identity`: that of the
+    log, random, the same in all its files."""
 
     container: int
     sequence: int
@@ -81,6 +88,7 @@ class FileHeader:
     base: int
     durable: int
     salt: bytes
+    identity: bytes
 
     @property
     def tag(self) -> bytes:
@@ -88,14 +96,15 @@ class FileHeader:
         return self.salt[:LOG_TAG_BYTES]
 
     def pack(self) -> bytes:
-        """The 64 bytes of the header; `block` has the padding, too."""
-        fields = (self.container, self.sequence, self.epoch, self.base, self.durable, self.salt)
+        """The 80 bytes of the header; `block` has the copy and the padding, too."""
+        assert len(self.identity) == LOG_IDENTITY_BYTES, self
+        fields = (self.container, self.sequence, self.epoch, self.base, self.durable, self.salt, self.identity)
         body = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, *fields, 0)[:-4]
         return body + extend_crc(0, body).to_bytes(4, "big")
 
     def block(self) -> bytes:
-        """The first block of the file."""
-        return self.pack().ljust(LOG_BLOCK_BYTES, b"\0")
+        """The first block of the file: the header twice."""
+        return (self.pack().ljust(HEADER_COPY_AT, b"\0") + self.pack()).ljust(LOG_BLOCK_BYTES, b"\0")
 
     @property
     def crc(self) -> int:
@@ -104,25 +113,39 @@ class FileHeader:
 
     @staticmethod
     def parse(block: bytes, name: str) -> FileHeader:
-        """Parse a header; `name` is for messages.  Raises Corrupt, also for a newer version."""
-        if len(block) < HEADER_BYTES or not block.startswith(MAGIC):
-            raise Corrupt(f"{name} is not a log file: its header is damaged")
-        # Checksum before version: damage must not be taken for a newer format.
-        *_, crc = fields = _HEADER.unpack_from(block)
-        if crc != extend_crc(0, block[: HEADER_BYTES - 4]):
-            raise Corrupt(f"{name}: the header fails its checksum")
-        _, version, _, container, sequence, epoch, base, durable, salt, _ = fields
-        if version != FORMAT_VERSION:
-            raise Corrupt(f"{name} is of log format {version}; this version of Sarit reads {FORMAT_VERSION}")
-        return FileHeader(container, sequence, epoch, base, durable, salt)
+        """Parse a header, or its copy if it is damaged; `name` is for messages.
+
+        Raises Corrupt (both are damaged), Invalid (another format version)."""
+        for at in (0, HEADER_COPY_AT):
+            found = _parse_header(block[at : at + HEADER_BYTES], name)
+            if found is not None:
+                return found
+        raise Corrupt(f"{name}: the header of this log file is damaged, and so is its copy")
+
+
+def _parse_header(data: bytes, name: str) -> FileHeader | None:
+    """The header in `data`; None when it is damaged.  Raises Invalid."""
+    if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
+        return None
+    *_, crc = fields = _HEADER.unpack_from(data)
+    version = int(fields[1])
+    # Checksum before version: damage must not be taken for another format.
+    if crc != extend_crc(0, data[: HEADER_BYTES - 4]):
+        old_crc = int.from_bytes(data[_FORMAT_1_LENGTH - 4 : _FORMAT_1_LENGTH], "big")
+        if version != 1 or old_crc != extend_crc(0, data[: _FORMAT_1_LENGTH - 4]):
+            return None
+    if version != FORMAT_VERSION:
+        raise Invalid(f"{name} is of log format {version}; this version of Sarit reads {FORMAT_VERSION}")
+    _, _, _, container, sequence, epoch, base, durable, salt, identity, _ = fields
+    return FileHeader(container, sequence, epoch, base, durable, salt, identity)
 
 
 @dataclass(slots=True)
 class LogFile:
     """A file that may hold frames.
 
-    `size` is in bytes, without preallocated blocks where the end is known.  `first` is read without verifying its
-    checksum: it only says where to look.  `last` is the highest frame that may be in the file."""
+    `size` is in bytes, without preallocated blocks where the end is known.  `first`: its first frame; None when it has
+    none, or when the first record is damaged.  `last` is the highest frame that may be in the file."""
 
     path: str
     header: FileHeader
@@ -237,9 +260,12 @@ class Window:
         return Record(kind, epoch, number, durable, position, self.position + aligned(end), payload)
 
 
-def first_number(head: bytes, tag: bytes) -> int | None:
-    """The frame number in a record's header, without verifying its checksum."""
-    if len(head) < RECORD_HEADER_BYTES or head[TAG_AT : TAG_AT + LOG_TAG_BYTES] != tag:
-        return None
-    # Index 5 of _RECORD: after crc, tag, kind, length and epoch.
-    return int(_RECORD.unpack_from(head)[5])
+def claimed_number(head: bytes, position: int) -> int:
+    """The number in the header of a damaged record at byte `position` of its file; 0 if it is none.
+
+    Not verified: a trace of a record, not a record."""
+    if len(head) < RECORD_HEADER_BYTES:
+        return 0
+    _, _, kind, length, _, number, durable, claimed_position = _RECORD.unpack_from(head)
+    plausible = claimed_position == position and kind in (FRAME, WATERMARK) and length <= MAX_FRAME_BYTES
+    return int(number) if plausible and durable <= number else 0

@@ -11,7 +11,7 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.server.control_handler import merge_batch
-from sarit.wire.append import Append
+from sarit.wire.frames import Append
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,6 +4,7 @@ Two nodes that write to one place delete each other's chunks: both use the same 
 chunks it does not know.  Three claims prevent that.
 
 1. *The data directory* is locked for the life of the process.
+   It is also checked to be complete: see `pieces.py`.
 2. *The owner chunk.*  The first node that uses a place in long-term storage writes its id to the chunk OWNER_CHUNK.
    Every start reads that chunk before it writes or collects anything.  A node that wrote its id once must find it
    again.  If it does not, this is not its storage: for example, a directory that is not mounted.
@@ -23,11 +24,22 @@ import json
 import logging
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import MAX_UNSEEN_OWNERSHIP_TOKENS, RETAINED_OWNERSHIP_TOKENS
+from sarit.node.pieces import (
+    CHUNKS_FOLDER,
+    LAST_START,
+    LOG_FOLDER,
+    OWNER_CHUNK_WRITTEN,
+    SQLITE,
+    count_containers,
+    find_missing,
+    find_traces,
+    refusal,
+)
 from sarit.storage.names import container_prefix
 
 if TYPE_CHECKING:
@@ -39,11 +51,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("sarit.node")
 
-META_VERSION: Final = 1
-# File in the data directory: exists once long-term storage holds the owner chunk of this node.
-OWNER_CHUNK_WRITTEN: Final = "storage-marked"
-# File in the data directory: the ownership tokens that its starts wrote.
-LAST_START: Final = "last-start"
+META_VERSION: Final = 2
 
 NODE_FOLDER: Final = "node"
 OWNER_CHUNK: Final = f"{NODE_FOLDER}/owner"
@@ -57,22 +65,33 @@ _REMEDY: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DirectoryClaim:
     """A locked data directory.
 
-    `node`: the node's id.  `owner_chunk_first`: the node has never written to long-term storage without an owner chunk
-    there.  Directories of earlier versions do not record that."""
+    `node`: the node's id.  `index`: the kind of index.  `complete`: a node has served on it, so that all pieces must be
+    there.  `described`: it had its description; without one, the node's id may be adopted from long-term storage.
+    `damaged`: why a container cannot open, by number."""
 
     lock: File
     node: str
-    owner_chunk_first: bool
+    index: str
+    complete: bool
+    described: bool = True
+    damaged: dict[int, str] = field(default_factory=dict)
+
+    def mark_complete(self, config: NodeConfig, env: Env) -> None:
+        """Record that all pieces exist.  Call it when all containers are open, before anything is served.  Blocks."""
+        if not self.complete:
+            _write_description(config, env, self.node, self.index, complete=True)
+            self.complete = True
 
 
-def claim_directory(config: NodeConfig, env: Env) -> DirectoryClaim:
-    """Lock the data directory; check its description, or write one.
+def claim_directory(config: NodeConfig, env: Env, index: str = SQLITE) -> DirectoryClaim:
+    """Lock the data directory; check its description and that it is complete, or describe a new one.
 
-    Blocks.  Raises Unavailable (another node runs on it), Invalid (it was made with other settings)."""
+    Blocks.  Raises Unavailable (another node runs on it), Invalid (it was made with other settings, or is not
+    complete)."""
     files, directory = env.files, config.data_dir
     files.make_dirs(directory)
     lock_path = f"{directory}/lock"
@@ -82,20 +101,41 @@ def claim_directory(config: NodeConfig, env: Env) -> DirectoryClaim:
         lock.close()
         raise Unavailable(f"another node runs on {directory}: stop it first, or choose another --data-dir")
     try:
-        node, owner_chunk_first = _describe(config, env)
+        if not files.exists(f"{directory}/meta"):
+            return _claim_undescribed(config, env, lock, index)
+        claim = _claim_described(config, env, lock, index)
+        if claim.complete:
+            _require_pieces(config, files, claim)
+        return claim
     except BaseException:
         lock.close()
         raise
-    return DirectoryClaim(lock, node, owner_chunk_first)
 
 
-def _describe(config: NodeConfig, env: Env) -> tuple[str, bool]:
-    """The node id of the directory, and `DirectoryClaim.owner_chunk_first`.  Raises Invalid."""
+def _claim_undescribed(config: NodeConfig, env: Env, lock: File, index: str) -> DirectoryClaim:
+    """A new directory; or one that has lost its description, which is refused.  Raises Invalid."""
+    files, directory = env.files, config.data_dir
+    traces = find_traces(files, directory)
+    if traces:
+        if not config.accept_data_loss:
+            raise Invalid(
+                f"{directory} is not complete: its description is missing (meta), but there is {', '.join(traces)}.  "
+                "Is its disk mounted?  Put meta back from a backup; --accept-data-loss describes the directory again, "
+                "by --containers and --storage"
+            )
+        containers = count_containers(files, directory)
+        if containers not in (0, config.containers):
+            raise Invalid(f"{directory} holds {containers} containers: start it with --containers {containers}")
+        _log.warning("data loss accepted: %s is described again, its description (meta) was missing", directory)
+    node = _write_description(config, env, env.random.bytes(NODE_ID_CHARACTERS // 2).hex(), index, complete=False)
+    return DirectoryClaim(lock, node, index, complete=False, described=not traces)
+
+
+def _claim_described(config: NodeConfig, env: Env, lock: File, index: str) -> DirectoryClaim:
+    """Check the description of the directory.  Raises Invalid."""
     files, directory = env.files, config.data_dir
     meta_path = f"{directory}/meta"
-    storage = config.storage_url or "chunks"
-    if not files.exists(meta_path):
-        return _write_description(config, env, env.random.bytes(16).hex()), True
+    storage = config.storage_url or CHUNKS_FOLDER
     files.sync_dir(directory)  # the process that wrote the description may have ended before it did
     try:
         meta = dict(json.loads(_read(files, meta_path)))
@@ -103,27 +143,47 @@ def _describe(config: NodeConfig, env: Env) -> tuple[str, bool]:
         raise Invalid(f"{meta_path} is damaged: put it back from a backup, it says what is in {directory}") from None
     if meta.get("version") != META_VERSION:
         raise Invalid(f"{directory} is of format {meta.get('version')}; this version of Sarit reads {META_VERSION}")
-    owner_chunk_first = bool(meta.get("marks"))
+    if meta.get("check") != _check({name: value for name, value in meta.items() if name != "check"}):
+        raise Invalid(f"{meta_path} is damaged: put it back from a backup, it says what is in {directory}")
+    complete = bool(meta["complete"])
     # A start that failed early, for example on a misspelt storage URL, may be repeated with other settings.
-    unused = owner_chunk_first and not any(files.exists(f"{directory}/{name}") for name in (OWNER_CHUNK_WRITTEN, "log"))
+    unused = not complete and not any(files.exists(f"{directory}/{name}") for name in (OWNER_CHUNK_WRITTEN, LOG_FOLDER))
     for name, value, option in (("containers", config.containers, "--containers"), ("storage", storage, "--storage")):
         if meta.get(name) != value:
             if unused:
-                return _write_description(config, env, str(meta["node"])), True
+                _write_description(config, env, str(meta["node"]), index, complete=False)
+                break
             raise Invalid(f"{directory} was made with {option} {meta.get(name)}, not {value}: start it with that again")
-    return str(meta["node"]), owner_chunk_first
+    return DirectoryClaim(lock, str(meta["node"]), index, complete)
 
 
-def _write_description(config: NodeConfig, env: Env, node: str) -> str:
+def _require_pieces(config: NodeConfig, files: Files, claim: DirectoryClaim) -> None:
+    """Raises Invalid."""
+    directory = config.data_dir
+    inside = config.storage_url is None
+    missing = find_missing(files, directory, config.containers, chunks_inside=inside, index=claim.index)
+    if not missing:
+        return
+    if config.accept_data_loss:
+        what = ", ".join(str(piece) for piece in missing)
+        _log.warning("data loss accepted: %s is not complete: %s; what only it held is lost", directory, what)
+    elif config.allow_damaged and all(piece.container is not None for piece in missing):
+        claim.damaged = {piece.container: str(piece) for piece in missing if piece.container is not None}
+    else:
+        raise Invalid(refusal(directory, missing))
+
+
+def _write_description(config: NodeConfig, env: Env, node: str, index: str, *, complete: bool) -> str:
     """Write the description of the directory durably; returns `node`."""
-    meta = {
+    meta: dict[str, object] = {
         "version": META_VERSION,
         "node": node,
         "containers": config.containers,
-        "storage": config.storage_url or "chunks",
-        "index": "sqlite",
-        "marks": True,
+        "storage": config.storage_url or CHUNKS_FOLDER,
+        "index": index,
+        "complete": complete,
     }
+    meta["check"] = _check(meta)
     _replace_file(env.files, f"{config.data_dir}/meta", json.dumps(meta, indent=2).encode())
     return node
 
@@ -132,27 +192,52 @@ async def claim_long_term_storage(config: NodeConfig, env: Env, storage: ChunkSt
     """Check that long-term storage belongs to this node alone, and write the ownership token of this start.
 
     Raises Invalid, Unavailable (only before the owner chunk was written), OSError."""
-    files = env.files
+    files, accept = env.files, config.accept_data_loss
     path = f"{config.data_dir}/{OWNER_CHUNK_WRITTEN}"
-    written = files.exists(path)
+    marked = files.exists(path)
+    written = marked or claim.complete
+    token = env.random.bytes(TOKEN_CHARACTERS // 2).hex()
     try:
+        if accept:
+            await _adopt(config, env, storage, claim)
         # After a crash between owner chunk and file, the next start finds its own id there and goes on.
-        new = claim.owner_chunk_first and not written
-        await claim_owner_chunk(storage, claim.node, config.containers, written=written, new=new)
-        if not written:
+        await claim_owner_chunk(
+            storage, claim.node, config.containers, written=written and not accept, new=not written and not accept
+        )
+        if not marked:
             # After the owner chunk is durable, never before: with this file a missing owner chunk is refused.
             files.open(path, "create").close()
             files.sync_dir(config.data_dir)
         # Last: only a place that is known to be this node's gets a token.
-        await _claim_start(files, config.data_dir, storage, env.random.bytes(TOKEN_CHARACTERS // 2).hex())
+        await _claim_start(files, config.data_dir, storage, token, accept_loss=accept)
     except Unavailable as error:
         if not written:
             raise
         # An outage must not keep a node down that has used this place before.
         _log.warning("long-term storage is unavailable; it belonged to this node at its last start: %s", error)
+        tokens = f"{config.data_dir}/{LAST_START}"
+        if not claim.complete and not files.exists(tokens):
+            # No start of this node got as far as a token: its first one.  The directory is complete with the file.
+            _replace_file(files, tokens, encode_tokens(next_tokens([], None, token)))
 
 
-async def _claim_start(files: Files, directory: str, storage: ChunkStorage, token: str) -> None:
+async def _adopt(config: NodeConfig, env: Env, storage: ChunkStorage, claim: DirectoryClaim) -> None:
+    """With --accept-data-loss: say that the storage was lost, or take the node's id from it if that was lost.
+
+    The id is taken only if `last-start` knows the newest token there, or if the storage is in the directory itself."""
+    try:
+        owner = await _owner(storage)
+    except NotFound:
+        if claim.complete:
+            _log.warning("data loss accepted: long-term storage has no owner chunk: what only it held is lost")
+        return
+    inside = config.storage_url is None
+    if owner != claim.node and not claim.described and (inside or env.files.exists(f"{config.data_dir}/{LAST_START}")):
+        _log.warning("the node id %s is taken from long-term storage, as the description was missing", owner)
+        claim.node = _write_description(config, env, owner, claim.index, complete=False)
+
+
+async def _claim_start(files: Files, directory: str, storage: ChunkStorage, token: str, *, accept_loss: bool) -> None:
     path = f"{directory}/{LAST_START}"
     try:
         known = decode_tokens(_read(files, path)) if files.exists(path) else []
@@ -161,7 +246,11 @@ async def _claim_start(files: Files, directory: str, storage: ChunkStorage, toke
             f"{path} is damaged ({error}), and a copy of this directory cannot be recognized: if there is none "
             "in use, delete this file, and the chunks node/start-* of long-term storage, and start again"
         ) from None
-    tokens = next_tokens(known, await newest_token(storage), token)
+    newest = await newest_token(storage)
+    if accept_loss and not known and newest is not None:
+        _log.warning("the ownership tokens (%s) were missing: this directory is taken for the only copy", path)
+        known = [newest]
+    tokens = next_tokens(known, newest, token)
     # The file first: after a crash in between, this directory must know every token that it may have written.
     _replace_file(files, path, encode_tokens(tokens))
     await write_token(storage, tokens[-1])

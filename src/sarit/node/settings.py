@@ -1,4 +1,6 @@
-"""The settings of a node that an operator chooses.  Bounds and intervals that are fixed are in `core/limits.py`."""
+"""The settings of a node that an operator chooses.  Bounds and intervals that are fixed are in `core/limits.py`.
+
+One number bounds the memory of a node (`--memory`).  `divide_memory` gives each part its share of it."""
 
 from __future__ import annotations
 
@@ -7,9 +9,21 @@ from dataclasses import dataclass, field, replace
 
 from sarit.controller.times import Times
 from sarit.core.errors import Invalid
-from sarit.core.limits import MAX_API_CONNECTIONS, MAX_CONNECTIONS, MAX_CONTAINERS
+from sarit.core.limits import (
+    CHUNK_TARGET_BYTES,
+    FLUSH_TRIGGER_BYTES,
+    INDEX_CACHE_BYTES,
+    MAX_API_CONNECTIONS,
+    MAX_CONNECTIONS,
+    MAX_CONTAINERS,
+    MIB,
+    SCRUB_BYTES_PER_SECOND,
+    SMALL_EXTENT_BYTES,
+)
 from sarit.storage.directory import MAX_OPEN_FILES_PER_READER, READERS
+from sarit.store.container.container import ContainerLimits
 from sarit.store.store import StoreLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 
 DEFAULT_CONTROLLER_PORT = 9090
 DEFAULT_STORE_PORT = 12345
@@ -19,6 +33,76 @@ _OWN_DESCRIPTORS = 64 + READERS * MAX_OPEN_FILES_PER_READER
 _DESCRIPTORS_PER_CONTAINER = 24
 _MIN_CONNECTIONS = 30
 
+MAX_DEFAULT_MEMORY_BYTES = 2048 * MIB
+# The interpreter, the libraries and the allocator's waste: what `--memory` does not cover.
+PROGRAM_MEMORY_BYTES = 128 * MIB
+_MIN_MEMORY_BYTES = 128 * MIB
+# Compaction gets a 32nd of it: as much as two extents that are small together.
+_MIN_MEMORY_PER_CONTAINER_BYTES = 64 * MIB
+
+
+def min_memory(containers: int) -> int:
+    """The least `--memory` of a node, in bytes."""
+    return max(_MIN_MEMORY_BYTES, containers * _MIN_MEMORY_PER_CONTAINER_BYTES)
+
+
+def choose_memory(asked: int | None, machine_bytes: int, containers: int) -> int:
+    """The bytes that a node may take: what was asked for, or a quarter of the machine, at most 2 GiB.
+
+    `machine_bytes`: what the machine or its control group gives to all processes.  Raises Invalid: it is less than the
+    least a node needs, or more than there is."""
+    least, most = min_memory(containers), machine_bytes - PROGRAM_MEMORY_BYTES
+    chosen = max(least, min(machine_bytes // 4, MAX_DEFAULT_MEMORY_BYTES)) if asked is None else asked
+    if chosen < least:
+        raise Invalid(
+            f"--memory {chosen // MIB}M is too little: a node of {containers} containers needs {least // MIB}M"
+        )
+    if chosen > most:
+        raise Invalid(
+            f"--memory {chosen // MIB}M is too much: this machine (or the control group of this process) has "
+            f"{machine_bytes // MIB}M, and the program itself takes up to {PROGRAM_MEMORY_BYTES // MIB}M: choose at "
+            f"most {max(most, 0) // MIB}M; a node of {containers} containers needs {least // MIB}M"
+        )
+    return chosen
+
+
+def divide_memory(memory_bytes: int, containers: int, *, object_storage: bool) -> StoreLimits:
+    """The limits of a store of `containers` that takes `memory_bytes` at most.
+
+    In parts of 32 (docs/operations.md has the table): 15 for dirty bytes, other changes included; 2 for flushed bytes
+    that stay; 1 for blocks of chunks; 4 for metadata; 4 for what connections send and 4 for what they do not take; 2
+    for compaction.  Object storage holds a copy of each chunk on its way: that comes out of the dirty bytes."""
+    part = memory_bytes // 32
+    uploads = 4 * part // containers if object_storage else 0
+    # A fifth of it is for control operations, which wait at a limit a quarter above that of appends.
+    dirty = (15 * part - uploads * containers) * 4 // 5
+    metadata = 4 * part // containers
+    flush = FlushLimits(
+        trigger_bytes=_between(dirty // (4 * containers), MIB, FLUSH_TRIGGER_BYTES),
+        compaction_bytes=part // containers,
+    )
+    if object_storage:
+        # Three large ones take three quarters of the share, small ones the rest.
+        flush = replace(
+            flush,
+            chunk_bytes=_between(uploads // 4, SMALL_EXTENT_BYTES, CHUNK_TARGET_BYTES),
+            concurrent_small_writes=_between(uploads // 4 // SMALL_EXTENT_BYTES, 1, flush.concurrent_small_writes),
+        )
+    return StoreLimits(
+        containers=containers,
+        max_dirty_bytes=dirty,
+        cache_bytes=2 * part,
+        chunk_cache_bytes=part,
+        connections_bytes=4 * part,
+        index_cache_bytes=min(metadata // 8, INDEX_CACHE_BYTES),
+        container=ContainerLimits(entry_cache_bytes=metadata // 4, metadata_bytes=metadata * 5 // 8),
+        flush=flush,
+    )
+
+
+def _between(value: int, least: int, most: int) -> int:
+    return max(least, min(value, most))
+
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
@@ -27,7 +111,11 @@ class NodeConfig:
     `storage_url`: where chunks go; None is the directory `chunks` under `data_dir`.
     `one_port`: serve the wire protocol on the controller's port too.
     `advertised_host`: the address that clients get; None is `host`.
-    `max_connections`, `max_api_connections`: how many may be open at once, to the store and to the controller."""
+    `max_connections`, `max_api_connections`: how many may be open at once, to the store and to the controller.
+    `memory_bytes`: for `on_machine`; None is a quarter of the machine's.
+    `accept_data_loss`: go on without pieces of the directory that are missing or damaged.
+    `allow_damaged`: serve the containers that are not damaged.
+    `scrub_bytes_per_second`: how fast chunks are read to find damage; 0: not at all."""
 
     data_dir: str
     host: str = "127.0.0.1"
@@ -41,6 +129,20 @@ class NodeConfig:
     times: Times = field(default_factory=Times)
     max_connections: int = MAX_CONNECTIONS
     max_api_connections: int = MAX_API_CONNECTIONS
+    memory_bytes: int | None = None
+    accept_data_loss: bool = False
+    allow_damaged: bool = False
+    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+
+    def on_machine(self, machine_bytes: int) -> NodeConfig:
+        """This configuration with limits that keep the node within its memory.  Raises Invalid (see `choose_memory`).
+
+        `machine_bytes`: as for `choose_memory`."""
+        memory = choose_memory(self.memory_bytes, machine_bytes, self.containers)
+        object_storage = self.storage_url is not None and not self.storage_url.lower().startswith("file:")
+        limits = divide_memory(memory, self.containers, object_storage=object_storage)
+        limits = replace(limits, scrub_bytes_per_second=self.scrub_bytes_per_second)
+        return replace(self, memory_bytes=memory, limits=limits)
 
     def validated(self) -> NodeConfig:
         """This configuration with absolute paths.  Raises Invalid with the reason."""

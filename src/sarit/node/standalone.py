@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import sys
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from sarit.controller.server import Controller
-from sarit.core.errors import Invalid, SaritError
+from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import SWITCH_INTERVAL_SECONDS
 from sarit.node.controller_adapter import InProcessSegments, InProcessTables
 from sarit.node.gc_scheduler import GcScheduler
 from sarit.node.ownership import claim_directory, claim_long_term_storage
 from sarit.node.signals import StopSignals, run_unless
+from sarit.node.volume import fit_to_volume, storage_directory
 from sarit.store.flow_control.load_meters import LoadMeters
 from sarit.store.server.listener import StoreListener
-from sarit.store.store import SegmentStore
+from sarit.store.store import SegmentStore, StartPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
     from sarit.log.port import LogProvider
@@ -30,18 +35,22 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.node")
 
 _BACKLOG = 4096
+EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
 class Node:
     """A store, a controller and their servers."""
 
     def __init__(
-        self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage
-    ) -> None:
+        self, config: NodeConfig, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage,
+        damaged: Mapping[int, str] | None = None,
+    ) -> None:  # fmt: skip
         self.config = config
         self.env = env
         self.storage = storage
-        self.store = SegmentStore(env, logs, indexes, storage, config.limits, config.data_dir)
+        policy = StartPolicy(config.accept_data_loss, config.allow_damaged, damaged or {})
+        directories = config.data_dir, policy, storage_directory(config)
+        self.store = SegmentStore(env, logs, indexes, storage, config.limits, *directories)
         self.server = StoreListener(self.store, max_connections=config.max_connections)
         self.meters = LoadMeters(self.store, env.clock, config.times.scaling)
         address = advertised_address(config)
@@ -63,25 +72,31 @@ class Node:
         host = self.config.host
         return f"controller {host}:{self.controller_port}, store {host}:{self.store_port}"
 
-    async def start(self) -> None:
-        """Recover and serve.  Raises Corrupt, Unavailable, OSError (a port is taken)."""
+    async def start(self, claim: DirectoryClaim | None = None) -> None:
+        """Recover and serve; `claim`: of the data directory, if it has one.
+
+        Raises Corrupt, Invalid, Unavailable, OSError (a port is taken)."""
         from sarit.node.port_mux import PortMux
         from sarit.rpc.grpc_server import GrpcListener
 
         # In order of use: the controller's tables are segments of the store, and both work before a port is open.
         await self.store.start()
+        if claim is not None:
+            claim.mark_complete(self.config, self.env)
         await self.controller.start()
         self._metering = asyncio.ensure_future(self.meters.run())
         if not self.config.one_port:
-            self.store_port = await self.server.listen(self.config.host, self.config.store_port)
+            with _naming_port("--store-port", self.config.host, self.config.store_port):
+                self.store_port = await self.server.listen(self.config.host, self.config.store_port)
         self.server.start_reaper()
         listener = GrpcListener(self.controller.services(), self.config.max_api_connections)
         factory = listener.connection
         if self.config.one_port:
             factory = PortMux(self.server.connection, listener.connection, self.config.max_api_connections).connection
-        self._api = await asyncio.get_running_loop().create_server(
-            factory, bound_address(self.config.host), self.config.controller_port, backlog=_BACKLOG
-        )
+        with _naming_port("--controller-port", self.config.host, self.config.controller_port):
+            self._api = await asyncio.get_running_loop().create_server(
+                factory, bound_address(self.config.host), self.config.controller_port, backlog=_BACKLOG
+            )
         # Port 0: the system has picked one.
         if not self.config.controller_port:
             self.controller_port = self._api.sockets[0].getsockname()[1]
@@ -103,10 +118,28 @@ class Node:
         await self.store.stop()
 
 
+@contextmanager
+def _naming_port(option: str, host: str, port: int) -> Iterator[None]:
+    """Errors of a listener say which option chose its port.  Raises Unavailable, OSError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Unavailable(
+                f"port {port} of {host} is taken ({option}): stop the process that has it, or choose another port; "
+                f"0 picks a free one"
+            ) from None
+        if error.errno == errno.EACCES:
+            raise Unavailable(
+                f"port {port} of {host} may not be used by this user ({option}): choose another"
+            ) from None
+        raise
+
+
 def advertised_address(config: NodeConfig) -> str:
     """The address that clients get: an address, not a name."""
     host = config.advertised_host or config.host
-    if host in ("", "0.0.0.0", "::"):
+    if host in EVERY_ADDRESS:
         host = "127.0.0.1"
     return bound_address(host)
 
@@ -120,7 +153,7 @@ def bound_address(host: str) -> str:
     return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
 
 
-async def open_node(config: NodeConfig, env: Env) -> Node:
+async def open_node(config: NodeConfig, env: Env, claim: DirectoryClaim | None = None) -> Node:
     """A node on real disks, not started yet.  The directory is claimed."""
     from sarit.index.sqlite import SqliteIndexProvider
     from sarit.log.local import LocalLogProvider
@@ -132,15 +165,17 @@ async def open_node(config: NodeConfig, env: Env) -> Node:
     return Node(
         config,
         env,
-        LocalLogProvider(env, f"{directory}/log"),
-        SqliteIndexProvider(env, f"{directory}/index"),
+        LocalLogProvider(env, f"{directory}/log", config.limits.log_file_bytes),
+        SqliteIndexProvider(env, f"{directory}/index", config.limits.index_cache_bytes),
         await open_storage(url, env),
+        claim.damaged if claim is not None else None,
     )
 
 
 async def _serve(config: NodeConfig, env: Env) -> None:
     signals = StopSignals(env.clock)
     signals.listen()
+    config = fit_to_volume(config, env.files)
     # Before anything else reads or writes the directory.
     claim = claim_directory(config, env)
     nodes: list[Node] = []
@@ -174,12 +209,12 @@ def _say(text: str) -> None:
 
 async def _start(config: NodeConfig, env: Env, claim: DirectoryClaim, nodes: list[Node]) -> None:
     """Start the node; it is added to `nodes` as soon as it needs to be stopped."""
-    node = await open_node(config, env)
+    node = await open_node(config, env, claim)
     # Its storage has threads from here on, even if the next line fails.
     nodes.append(node)
     await claim_long_term_storage(config, env, node.storage, claim)
     # After both claims: a store that runs writes chunks, and collects those that it does not know.
-    await node.start()
+    await node.start(claim)
     # After recovery, so that what it made is frozen.
     GcScheduler().start()
 
@@ -202,11 +237,17 @@ def run(config: NodeConfig) -> None:
     import uvloop
 
     from sarit.env.real import real_env
-    from sarit.env.real_limits import raise_descriptor_limit
+    from sarit.env.real_limits import machine_memory, raise_descriptor_limit
 
+    if config.host in EVERY_ADDRESS and not config.advertised_host:
+        _log.warning(
+            "--host %s without --advertise: clients get the address 127.0.0.1, so only those on this machine can write "
+            "and read; name the address that others use with --advertise",
+            config.host,
+        )
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     allowed = raise_descriptor_limit()
-    wanted, config = config, config.validated().within(allowed)
+    wanted, config = config, config.validated().on_machine(machine_memory()).within(allowed)
     if config.max_connections < wanted.max_connections:
         _log.warning(
             "only %d files may be open: %d connections to the store and %d to the controller at most (see ulimit -n)",

@@ -33,7 +33,7 @@ def stream_config(message: pb.StreamConfig) -> StreamConfig:
     return StreamConfig(
         ScalingPolicy(scale_type, scaling.targetRate, scaling.scaleFactor, max(1, scaling.minNumSegments)),
         RetentionPolicy(retention_type, retention.retentionParam, retention.retentionMax),
-        tuple(sorted(set(message.tags.tag))),
+        tuple(dict.fromkeys(message.tags.tag)),  # in the order given, each once
         message.timestampAggregationTimeout,
         message.rolloverSizeBytes,
     )

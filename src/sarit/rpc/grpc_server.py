@@ -21,7 +21,10 @@ without limit, and holds a reply until the client opens its window.  `RequestLim
 - a request has at most MAX_API_REQUEST_BYTES and must arrive whole within GRPC_MESSAGE_SECONDS;
 - the pieces of all incomplete large requests are at most MAX_BUFFERED_REQUEST_BYTES together;
 - a connection whose client does not take a reply within GRPC_MESSAGE_SECONDS is ended, with one line in the log;
-- at most MAX_CALLS are under way.
+- at most MAX_CALLS are under way, and MAX_CALLS_PER_CONNECTION on one connection.
+
+A client may send any number of calls before it knows of the limit per connection.  h2 ends the connection then.  So h2
+knows no limit here: a call beyond ours is refused by itself (REFUSED_STREAM, which clients may always repeat).
 
 *Errors.*  `_STATUS` maps each kind of `core.errors` to a gRPC status.  Clients retry most statuses for a long time
 (FAILED_PRECONDITION too).  They do not retry NOT_FOUND, ALREADY_EXISTS and INVALID_ARGUMENT: an error that waiting
@@ -43,7 +46,9 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from grpclib.metadata import decode_metadata
 from grpclib.server import Server
+from h2.errors import ErrorCodes
 from h2.events import RemoteSettingsChanged, RequestReceived
+from h2.settings import SettingCodes
 
 from sarit.core.admission import Admission
 from sarit.core.errors import Conflict, Corrupt, Exists, Fenced, Invalid, NotFound, SaritError, Sealed, Unavailable
@@ -58,6 +63,7 @@ from sarit.core.limits import (
     MAX_API_REQUEST_BYTES,
     MAX_BUFFERED_REQUEST_BYTES,
     MAX_CALLS,
+    MAX_CALLS_PER_CONNECTION,
     REQUEST_PIECE_BYTES,
 )
 
@@ -67,6 +73,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.controller.connection")
 
 _PING: Final = b"anybody?"
+_NO_LIMIT: Final = (1 << 31) - 1
 
 
 class GrpcListener:
@@ -118,6 +125,8 @@ class _GrpcConnection(asyncio.Protocol):
         self._peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         # grpclib sees the coalescer as its transport; the timers here act on the real one.
         self._inner.connection_made(_WriteCoalescer(self._transport))
+        _limit_calls(self._inner.connection._connection, MAX_CALLS_PER_CONNECTION)
+        self._inner.connection.flush()
         self._check_liveness_in(GRPC_FIRST_BYTES_SECONDS)
 
     def data_received(self, data: bytes) -> None:
@@ -135,9 +144,13 @@ class _GrpcConnection(asyncio.Protocol):
         connection.flush()
         # Each request is checked before grpclib gets it: its handler would raise on what `_rejection_reason` finds.
         for event in events:
-            if type(event) is RequestReceived and (wrong := _rejection_reason(event.headers)) is not None:
-                self._end(wrong)
-                return
+            if type(event) is RequestReceived:
+                if (wrong := _rejection_reason(event.headers)) is not None:
+                    self._end(wrong)
+                    return
+                if len(processor.streams) >= MAX_CALLS_PER_CONNECTION:
+                    connection._connection.reset_stream(event.stream_id, ErrorCodes.REFUSED_STREAM)
+                    continue
             if type(event) is RemoteSettingsChanged:
                 # SETTINGS is the first frame that every HTTP/2 client sends (RFC 9113 par. 3.4).
                 self._speaks_http2 = True
@@ -245,6 +258,15 @@ class ClosedAtOnce(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
+
+
+def _limit_calls(http: Any, calls: int) -> None:
+    """Announce a limit on concurrent calls to the client, and lift h2's own."""
+    http.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: calls})
+    http.local_settings[SettingCodes.MAX_CONCURRENT_STREAMS] = _NO_LIMIT
+    # h2 queues both, and begins to use one with each acknowledgement.
+    http.local_settings.acknowledge()
+    http.local_settings.acknowledge()
 
 
 def _rejection_reason(headers: Sequence[tuple[Any, Any]]) -> str | None:

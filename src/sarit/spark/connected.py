@@ -12,10 +12,16 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sarit.client.blocking.client import Client
     from sarit.core.names import SegmentId
     from sarit.spark.access import StreamAccess
     from sarit.spark.options import Target
     from sarit.spark.position import Position
+
+
+def _client(target: Target) -> Client:
+    # One time for both: to find a node at first, and to go on trying when it goes away.  Spark repeats a failed task.
+    return sarit.connect(target.controller, wait=target.wait_seconds, retry_timeout=target.wait_seconds)
 
 
 class ConnectedStream:
@@ -23,7 +29,7 @@ class ConnectedStream:
 
     def __init__(self, target: Target) -> None:
         self._stream = target.stream
-        self._client = sarit.connect(target.controller, wait=target.wait_seconds)
+        self._client = _client(target)
 
     def cut(self, which: str) -> Position:
         """The position named "head", "tail", or by the text of a stream cut.  Raises NotFound, Invalid."""
@@ -63,7 +69,7 @@ def append(target: Target, batches: Iterator[pa.RecordBatch], *, keyed: bool) ->
 
     The columns are `event` and, when `keyed`, `routing_key`."""
     rows = 0
-    with sarit.connect(target.controller, wait=target.wait_seconds) as client, client.writer(target.stream) as writer:
+    with _client(target) as client, client.writer(target.stream) as writer:
         for batch in batches:
             keys = batch.column("routing_key") if keyed else None
             writer.write_many(batch.column("event"), keys)

@@ -46,20 +46,20 @@ class ReadOptions:
     fail_on_data_loss: bool
 
 
-def parse_target(options: Mapping[str, str]) -> Target:
+def parse_target(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> Target:
     """The stream that `options` name.  Raises Invalid with the option to set."""
     name = options.get("stream") or options.get("path")
     if not name:
         raise Invalid('which stream? give .option("stream", "SCOPE/STREAM")')
     wait = _positive(options, "waitSeconds") or SPARK_WAIT_SECONDS
-    return Target(options.get("controller") or DEFAULT_CONTROLLER, StreamName.parse(name), wait)
+    return Target(options.get("controller") or default_controller, StreamName.parse(name), wait)
 
 
-def parse_read(options: Mapping[str, str]) -> ReadOptions:
+def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> ReadOptions:
     """Read options; unknown ones are refused: a misspelt limit would be no limit.  Raises Invalid."""
     _refuse_unknown(options, _COMMON | _READ | _SPARK)
     return ReadOptions(
-        target=parse_target(options),
+        target=parse_target(options, default_controller),
         start=options.get("start", "head"),
         end=options.get("end", "tail"),
         splits=_positive(options, "splits") or 1,
@@ -69,10 +69,10 @@ def parse_read(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def parse_write(options: Mapping[str, str]) -> Target:
+def parse_write(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> Target:
     """Write options.  Raises Invalid."""
     _refuse_unknown(options, _COMMON | _SPARK)
-    return parse_target(options)
+    return parse_target(options, default_controller)
 
 
 def _refuse_unknown(options: Mapping[str, str], known: set[str]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from sarit.client.core.addresses import default_address
 from sarit.core.errors import Invalid
 from sarit.spark import columns
 from sarit.spark.options import parse_read, parse_write
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 class SaritSource(DataSource):
     """A stream as a table: see docs/spark.md for the options."""
 
+    # The default address is resolved here, on the driver: executors may run with another environment.
+
     @classmethod
     def name(cls) -> str:
         """The name to give to `format`."""
@@ -36,21 +39,21 @@ class SaritSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        return BatchReader(parse_read(self.options), columns.check_read(schema))
+        return BatchReader(parse_read(self.options, default_address()), columns.check_read(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
-        return StreamReader(parse_read(self.options), columns.check_read(schema))
+        return StreamReader(parse_read(self.options, default_address()), columns.check_read(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch append."""
         _refuse_overwrite(overwrite)
-        return BatchWriter(parse_write(self.options), keyed=columns.check_write(schema))
+        return BatchWriter(parse_write(self.options, default_address()), keyed=columns.check_write(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming append."""
         _refuse_overwrite(overwrite)
-        return StreamWriter(parse_write(self.options), keyed=columns.check_write(schema))
+        return StreamWriter(parse_write(self.options, default_address()), keyed=columns.check_write(schema))
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

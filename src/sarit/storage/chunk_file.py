@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sarit.env.ports import Buffer, File, Files
+    from sarit.storage.port import Observe
 
 
 class Pieces:
@@ -54,8 +55,9 @@ class Pieces:
 class ChunkFile:
     """One new file: `begin`, `add` for each piece, `finish`; or `write` for all three; `abandon` at any point."""
 
-    def __init__(self, files: Files, temporary: str, folder: str, target: str) -> None:
+    def __init__(self, files: Files, temporary: str, folder: str, target: str, observe: Observe | None = None) -> None:
         self._files = files
+        self._observe = observe
         self._temporary = temporary
         self._folder = folder
         self._target = target
@@ -90,6 +92,8 @@ class ChunkFile:
         assert self._written % DISK_BLOCK_BYTES == 0, self
         size = sum(map(len, piece))
         padding = -size % DISK_BLOCK_BYTES
+        if self._observe is not None:
+            self._observe(piece)
         at = self._written
         self._file.pwrite([*piece, bytes(padding)] if padding else piece, at)
         self._written += size

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
 from sarit.core.limits import CHUNK_PIECE_BYTES
+from sarit.storage.checksums import too_short
 from sarit.storage.chunk_file import ChunkFile, Pieces
 from sarit.storage.incoming import Claim, claim, sweep
 from sarit.storage.names import check_name, check_prefix
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from sarit.env.ports import Buffer, Env, File, Files, Worker
-    from sarit.storage.port import WriteLimiter
+    from sarit.storage.port import Check, Observe, WriteLimiter
 
 T = TypeVar("T")
 
@@ -123,8 +124,8 @@ class _Reader:
         self._limit = limit
         self._open: OrderedDict[str, File] = OrderedDict()
 
-    def read(self, path: str, offset: int, length: int) -> Buffer:
-        """Up to `length` bytes.  On the thread."""
+    def read(self, name: str, path: str, offset: int, length: int, check: Check | None) -> Buffer:
+        """Exactly `length` bytes, checked.  On the thread."""
         file = self._open.get(path)
         if file is None:
             file = self._files.open(path, "scan")
@@ -135,9 +136,15 @@ class _Reader:
         else:
             self._open.move_to_end(path)
         try:
-            return file.scan(length, offset)
-        except OSError:
-            # The descriptor may be stale (a network file system): the next read opens the file again.
+            data = file.scan(length, offset)
+            if len(data) != length:
+                raise too_short(name, offset + len(data), offset + length)
+            if check is not None:
+                check(data)
+            return data
+        except (OSError, Corrupt):
+            # The descriptor may be stale (a network file system), or of a file that was restored meanwhile: the next
+            # read opens the file again.
             self.forget(path)
             raise
 
@@ -187,10 +194,12 @@ class DirectoryChunks:
         except OSError as error:
             raise unavailable(error, f"chunk directory {self._root}") from error
 
-    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
+    async def write(
+        self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
+    ) -> None:
         """See `ChunkStorage`."""
         folder, target = self._paths(name)
-        chunk = ChunkFile(self._files, self._require().next_path(), folder, target)
+        chunk = ChunkFile(self._files, self._require().next_path(), folder, target, observe)
         if name in self._being_written:
             raise Exists(f"chunk {name} is being written")
         self._being_written.add(name)
@@ -226,16 +235,14 @@ class DirectoryChunks:
             thread.load -= 1
         self._being_written.discard(name)
 
-    async def read(self, name: str, offset: int, length: int) -> Buffer:
+    async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> Buffer:
         """See `ChunkStorage`."""
         _, path = self._paths(name)
         self._require()
         # The least loaded reader.  So several may hold the same file open.
         reader = min(self._readers, key=_reader_load)
-        data = await self._on(reader.thread, partial(reader.read, path, offset, length), f"read chunk {name}")
-        if len(data) != length:
-            raise Corrupt(f"chunk {name} has {offset + len(data)} bytes, not {offset + length}")
-        return data
+        call = partial(reader.read, name, path, offset, length, check)
+        return await self._on(reader.thread, call, f"read chunk {name}")
 
     async def delete(self, name: str) -> None:
         """See `ChunkStorage`."""

@@ -10,40 +10,47 @@ Warnings.  (1) Two extents may name the same chunk; it is garbage only when no e
 hold an extent that was dropped, and finds its chunk deleted; it then loads the extents again.  (3) Nothing here is
 durable: the caller commits the records of added and removed extents in the same batch as the segment's record.
 
-The record of an extent in a chunk (docs/formats/sqlite-index.md) is `>B Q Q` (version, length, offset in the chunk)
-and the chunk's name; the record of an inlined extent is its bytes.
+The record of an extent in a chunk (docs/formats/sqlite-index.md) holds the place of its bytes, and the checksums of the
+whole chunk; the record of an inlined extent is its bytes.
 """
 
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import CHUNK_TARGET_BYTES, SMALL_EXTENT_BYTES
+from sarit.core.limits import CHECKSUM_BYTES, CHUNK_TARGET_BYTES, READ_BLOCK_BYTES, SMALL_EXTENT_BYTES
+from sarit.storage.checksums import ChunkChecksums
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable
 
-EXTENT_VERSION: Final = 1
+EXTENT_VERSION: Final = 2
+# Blocks larger than what is read at once could not be verified (READ_BLOCK_BYTES, of which each is a divisor).
+_MAX_BLOCK_POWER: Final = READ_BLOCK_BYTES.bit_length() - 1
 JOIN_EXTENTS: Final = 8
 """That many adjacent small extents are joined even if the result is still small."""
 
-_EXTENT = struct.Struct(">BQQ")
+# Version, length, offset in the chunk; length of the chunk, of its blocks (as a power of two), and of its name.
+_EXTENT = struct.Struct(">BQQQBH")
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The segment's bytes [start, start + length): in `chunk` from `chunk_offset`, or `inline`."""
+    """The segment's bytes [start, start + length): in `chunk` from `chunk_offset`, or `inline`.
+
+    Where its bytes are not needed, an inlined extent has neither (`Extents.readable`, compaction).
+
+    `checksums`: of the whole chunk, of which the extent may be a part."""
 
     start: int
     length: int
     chunk: str = ""
     chunk_offset: int = 0
     inline: bytes = b""
+    checksums: ChunkChecksums | None = None
 
     @property
     def end(self) -> int:
@@ -54,7 +61,11 @@ class Extent:
         """The value in the index, under `extent_key` or `inlined_key`."""
         if not self.chunk:
             return self.inline
-        return _EXTENT.pack(EXTENT_VERSION, self.length, self.chunk_offset) + self.chunk.encode("ascii")
+        sums, name = self.checksums, self.chunk.encode("ascii")
+        assert sums is not None, self
+        power = sums.block_bytes.bit_length() - 1
+        head = _EXTENT.pack(EXTENT_VERSION, self.length, self.chunk_offset, sums.length, power, len(name))
+        return head + name + sums.crcs
 
     def check(self) -> None:
         """Assert the invariants of every extent."""
@@ -63,6 +74,7 @@ class Extent:
         assert self.chunk_offset >= 0, self
         if self.chunk:
             assert not self.inline, self
+            assert self.checksums is None or self.chunk_offset + self.length <= self.checksums.length, self
         else:
             assert len(self.inline) == self.length, self
             assert self.chunk_offset == 0, self
@@ -70,13 +82,23 @@ class Extent:
 
 def load_chunk_extent(start: int, record: bytes) -> Extent:
     """An extent in a chunk from its record.  Raises Corrupt."""
-    if len(record) <= _EXTENT.size or record[0] != EXTENT_VERSION:
-        raise Corrupt(f"the record of an extent at {start} is of an unknown format: {record[:32].hex()}")
-    _, length, chunk_offset = _EXTENT.unpack_from(record)
-    name = record[_EXTENT.size :]
-    if length == 0 or not name.isascii():
+    if not record or record[0] != EXTENT_VERSION:
+        raise Corrupt(
+            f"the record of an extent at {start} has format {record[0] if record else 'none'}; this version of Sarit "
+            f"reads {EXTENT_VERSION}"
+        )
+    if len(record) <= _EXTENT.size:
         raise Corrupt(f"the record of an extent at {start} is damaged: {record[:32].hex()}")
-    return Extent(start, length, name.decode("ascii"), chunk_offset)
+    _, length, chunk_offset, chunk_length, power, size = _EXTENT.unpack_from(record)
+    name, crcs = record[_EXTENT.size : _EXTENT.size + size], record[_EXTENT.size + size :]
+    blocks = -(-chunk_length >> power) if power <= _MAX_BLOCK_POWER else -1
+    if (
+        length == 0 or not name.isascii() or len(name) != size or not size or len(crcs) != blocks * CHECKSUM_BYTES
+        or chunk_offset + length > chunk_length
+    ):  # fmt: skip
+        raise Corrupt(f"the record of an extent at {start} is damaged: {record[:32].hex()}")
+    checksums = ChunkChecksums(chunk_length, 1 << power, crcs)
+    return Extent(start, length, name.decode("ascii"), chunk_offset, checksums=checksums)
 
 
 def load_inlined_extent(start: int, record: bytes) -> Extent:
@@ -84,101 +106,6 @@ def load_inlined_extent(start: int, record: bytes) -> Extent:
     if not record:
         raise Corrupt(f"the inlined extent at {start} is empty")
     return Extent(start, len(record), inline=record)
-
-
-def _start(extent: Extent) -> int:
-    return extent.start
-
-
-class ChunkList:
-    """The extents of one segment in order of offset, without gaps; the first may start at any offset."""
-
-    __slots__ = ("_extents",)
-
-    def __init__(self, extents: Iterable[Extent] = ()) -> None:
-        """Extents in any order; raises Corrupt when they overlap or leave a gap."""
-        self._extents = sorted(extents, key=_start)
-        for before, extent in pairwise(self._extents):
-            if extent.start != before.end:
-                raise Corrupt(f"extents overlap or leave a gap: {before} is followed by {extent}")
-
-    def __repr__(self) -> str:
-        return f"<ChunkList {len(self._extents)} extents [{self.start}, {self.end})>"
-
-    def __len__(self) -> int:
-        return len(self._extents)
-
-    def __iter__(self) -> Iterator[Extent]:
-        return iter(self._extents)
-
-    @property
-    def start(self) -> int:
-        """Offset of the first byte; 0 when empty."""
-        return self._extents[0].start if self._extents else 0
-
-    @property
-    def end(self) -> int:
-        """Offset after the last byte; 0 when empty."""
-        return self._extents[-1].end if self._extents else 0
-
-    def locate(self, offset: int) -> Extent | None:
-        """The extent that holds the byte at `offset`; None when none does."""
-        # The last extent that begins at or before `offset`.
-        at = bisect_right(self._extents, offset, key=_start) - 1
-        if at < 0 or offset >= self._extents[at].end:
-            return None
-        return self._extents[at]
-
-    def append(self, extent: Extent) -> None:
-        """Add bytes at the end."""
-        extent.check()
-        assert not self._extents or extent.start == self.end, (self, extent)
-        self._extents.append(extent)
-
-    def truncate(self, offset: int) -> list[Extent]:
-        """Drop the extents wholly below `offset`; returns them."""
-        count = bisect_right(self._extents, offset, key=_start)
-        if count and self._extents[count - 1].end > offset:
-            # It holds the byte at `offset`, so it stays whole: `check` permits that the first one begins lower.
-            count -= 1
-        dropped = self._extents[:count]
-        del self._extents[:count]
-        return dropped
-
-    def replace(self, start: int, extents: Sequence[Extent]) -> list[Extent]:
-        """Replace the extents of the same bytes by `extents`, which begin at `start` and have no gaps.
-
-        Returns the replaced extents.  An empty list: the bytes are not covered by whole extents any more (truncated
-        meanwhile), and nothing was changed.
-        """
-        assert extents, start
-        assert extents[0].start == start, (start, extents)
-        for before, extent in pairwise(extents):
-            assert before.end == extent.start, (before, extent)
-        first = bisect_left(self._extents, start, key=_start)
-        last = bisect_left(self._extents, extents[-1].end, key=_start)
-        replaced = self._extents[first:last]
-        # A truncation may have dropped some of them while their bytes were joined.
-        if not replaced or replaced[0].start != start or replaced[-1].end != extents[-1].end:
-            return []
-        self._extents[first:last] = extents
-        return replaced
-
-    def check(self, start: int, end: int) -> None:
-        """Assert that the extents hold exactly the bytes of a segment flushed in [start, end).
-
-        The first extent may begin below `start`, but must reach above it.
-        """
-        for extent in self._extents:
-            extent.check()
-        for before, extent in pairwise(self._extents):
-            assert before.end == extent.start, (before, extent)
-        if not self._extents:
-            assert start == end, (start, end)
-            return
-        first = self._extents[0]
-        assert first.start <= start < first.end, (first, start)
-        assert self.end == end, (self, end)
 
 
 def plan_compaction(

@@ -12,14 +12,15 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
+from sarit.core.errors import Exists, NotFound, Unavailable
+from sarit.storage.checksums import too_short
 from sarit.storage.names import check_name, check_prefix
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from sarit.env.ports import Buffer
-    from sarit.storage.port import WriteLimiter
+    from sarit.storage.port import Check, Observe, WriteLimiter
 
 
 def _no_delay(_: int) -> float:
@@ -57,17 +58,21 @@ class MemoryChunks:
     def __repr__(self) -> str:
         return f"<MemoryChunks {len(self.chunks)} chunks, {sum(map(len, self.chunks.values()))} bytes>"
 
-    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
+    async def write(
+        self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
+    ) -> None:
         """See `ChunkStorage`."""
         check_name(name)
         data = b"".join(parts)
+        if observe is not None and data:
+            observe([data])
         fault = await self._begin(len(data))
         if name in self.chunks:
             raise Exists(f"chunk {name} exists")
         self.chunks[name] = data
         self._end(fault)
 
-    async def read(self, name: str, offset: int, length: int) -> bytes:
+    async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> bytes:
         """See `ChunkStorage`."""
         check_name(name)
         self._end(await self._begin(length))
@@ -75,8 +80,11 @@ class MemoryChunks:
         if chunk is None:
             raise NotFound(f"chunk {name} does not exist")
         if offset + length > len(chunk):
-            raise Corrupt(f"chunk {name} has {len(chunk)} bytes, not {offset + length}")
-        return chunk[offset : offset + length]
+            raise too_short(name, len(chunk), offset + length)
+        data = chunk[offset : offset + length]
+        if check is not None:
+            check(data)
+        return data
 
     async def delete(self, name: str) -> None:
         """See `ChunkStorage`."""

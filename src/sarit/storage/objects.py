@@ -13,13 +13,15 @@ to the reader that the chunk was deleted.  (2) obstore does not sync local files
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import obstore
 from obstore import exceptions, store
 
-from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
 from sarit.core.limits import S3_CONNECT_SECONDS, S3_JOIN_ON_THREAD_BYTES, S3_MAX_RETRY_SECONDS, S3_REQUEST_SECONDS
+from sarit.storage.checksums import too_short
 from sarit.storage.names import check_name, check_prefix
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig, S3Config
 
     from sarit.env.ports import Buffer, Env, Worker
-    from sarit.storage.port import WriteLimiter
+    from sarit.storage.port import Check, Observe, WriteLimiter
 
 MAX_RETRIES: Final = 2
 
@@ -68,14 +70,23 @@ class ObjectChunks:
     def __repr__(self) -> str:
         return f"<ObjectChunks {self._place}{' closed' if self._closed else ''}>"
 
-    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
+    async def write(
+        self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
+    ) -> None:
         """See `ChunkStorage`."""
         check_name(name)
         self._require()
+
+        def join() -> bytes:
+            joined = b"".join(parts)
+            if observe is not None and joined:
+                observe([joined])
+            return joined
+
         if sum(map(len, parts)) < S3_JOIN_ON_THREAD_BYTES:
-            data = b"".join(parts)
+            data = join()
         else:  # a large join releases the interpreter lock: on a thread it does not block the event loop
-            data = await self._joiner.run(lambda: b"".join(parts))
+            data = await self._joiner.run(join)
         try:
             # No limiter: the store does not share a disk with the log.  One request, in which the store itself checks
             # that the name is free.
@@ -86,7 +97,7 @@ class ObjectChunks:
         except (exceptions.BaseError, OSError) as error:
             raise map_error(error, f"write chunk {name} to {self._place}") from error
 
-    async def read(self, name: str, offset: int, length: int) -> bytes:
+    async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> bytes:
         """See `ChunkStorage`."""
         check_name(name)
         self._require()
@@ -102,7 +113,13 @@ class ObjectChunks:
                 await self._refuse_beyond(name, offset + length)
             raise known from error
         if len(data) != length:
-            raise Corrupt(f"chunk {name} of {self._place} has {offset + len(data)} bytes, not {offset + length}")
+            raise too_short(name, offset + len(data), offset + length)
+        if check is None:
+            pass
+        elif length < S3_JOIN_ON_THREAD_BYTES:
+            check(data)
+        else:
+            await self._joiner.run(partial(check, data))
         return data
 
     async def delete(self, name: str) -> None:
@@ -134,13 +151,13 @@ class ObjectChunks:
         await self._joiner.close()
 
     async def _refuse_beyond(self, name: str, end: int) -> None:
-        """Raises Corrupt when the chunk ends before `end`: stores report a range past the end as an error."""
+        """Raises DamagedChunk when the chunk ends before `end`: stores report a range past the end as an error."""
         try:
             size = (await obstore.head_async(self._objects, name))["size"]
         except (exceptions.BaseError, OSError):
             return
         if size < end:
-            raise Corrupt(f"chunk {name} of {self._place} has {size} bytes, not {end}")
+            raise too_short(name, size, end)
 
     def _require(self) -> None:
         if self._closed:

@@ -10,6 +10,8 @@ What a backend must know:
   chunk succeeds.  Reads by name are not stale: a chunk is readable when its write has returned.
 - *Names.*  No name is the folder of another one (`a` and `a/b`), so names may be paths of a file system.  A listing of
   the folder `c1` does not show `c10/x`.
+- *Checksums* belong to the caller.  `observe` and `check` are called on the thread that has the bytes: they cost the
+  event loop nothing.
 - *The rate limiter* is awaited once for each piece, before the piece is written.  Storage on another machine than the
   log ignores it.
 """
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Buffer
 
+    Observe = Callable[[Sequence[Buffer]], None]
+    Check = Callable[[Buffer], None]
+
 # The caller's rate limiter: awaited before each piece of a chunk with the bytes that are left, it returns the size of
 # the piece.  That is all that is left, or whole blocks (DISK_BLOCK_BYTES).
 WriteLimiter = Callable[[int], Awaitable[int]]
@@ -35,13 +40,18 @@ class ChunkStorage(Protocol):
     Errors: Unavailable (try again later; a write may or may not have happened), Exists, NotFound, Invalid.
     """
 
-    async def write(self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None) -> None:
+    async def write(
+        self, name: str, parts: Sequence[Buffer], limiter: WriteLimiter | None = None, observe: Observe | None = None
+    ) -> None:
         """Store a new chunk; durable when this returns.  Raises Exists when the name is taken.
 
-        Storage that shares a disk with the log writes in pieces, and awaits `limiter` before each."""
+        Storage that shares a disk with the log writes in pieces, and awaits `limiter` before each.  `observe` is called
+        with all bytes in order, piece by piece, on the thread that writes them."""
 
-    async def read(self, name: str, offset: int, length: int) -> Buffer:
-        """Exactly `length` bytes from `offset`.  Raises Corrupt when the chunk is shorter, NotFound."""
+    async def read(self, name: str, offset: int, length: int, check: Check | None = None) -> Buffer:
+        """Exactly `length` bytes from `offset`.  Raises DamagedChunk when the chunk is shorter, NotFound.
+
+        `check` is called with the bytes, on the thread that read them; what it raises, this raises."""
 
     async def delete(self, name: str) -> None:
         """Remove a chunk; succeeds when it does not exist."""

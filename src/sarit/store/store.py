@@ -8,39 +8,50 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Corrupt, SaritError, Unavailable
+from sarit.core.errors import Corrupt, Invalid, SaritError
 from sarit.core.limits import (
     CACHE_BYTES,
+    CHUNK_CACHE_BYTES,
     FREE_SPACE_INTERVAL_SECONDS,
+    INDEX_CACHE_BYTES,
     LAST_CHECKPOINT_TIMEOUT_SECONDS,
     LATE_WRITES_SECONDS,
     LOG_FILE_BYTES,
     MAX_CACHED_PLACEMENTS,
+    MAX_CONNECTIONS_MEMORY_BYTES,
     MAX_DIRTY_BYTES,
     MAX_REOPEN_SECONDS,
     MIB,
     ORPHAN_SWEEP_RETRY_SECONDS,
     REOPEN_SECONDS,
+    SCRUB_BYTES_PER_SECOND,
+    SCRUB_INTERVAL_SECONDS,
 )
 from sarit.core.names import placement_key
+from sarit.core.repeated_log import RepeatedLog
+from sarit.storage.names import container_prefix
 from sarit.store.container.container import Container, ContainerLimits
 from sarit.store.container.reads import ChunkReader, Reads
-from sarit.store.container.recovery import delete_transients, read_checkpoint, replay_log
+from sarit.store.container.recovery import delete_transients, read_checkpoint, record_log, replay_log
 from sarit.store.container.tables import Tables
+from sarit.store.flow_control.free_space import FreeSpace, reserve_bytes
 from sarit.store.flow_control.memory_budget import MemoryBudget
 from sarit.store.flow_control.read_limiter import ReadRateLimiter
 from sarit.store.flow_control.write_limiter import FlushRateLimiter, RateLimiters
-from sarit.store.tiering.flusher import Flusher, FlushLimits
+from sarit.store.health import ContainerHealth, HealthState, refusal
+from sarit.store.tiering.checkpoint import FlushLimits
+from sarit.store.tiering.flusher import Flusher
 from sarit.store.tiering.orphan_sweep import OrphanSweep
+from sarit.store.tiering.scrub import Scrub, ScrubRateLimiter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from sarit.env.ports import Env
     from sarit.index.port import IndexProvider
@@ -52,16 +63,37 @@ _log = logging.getLogger("sarit.store")
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """Sizes that tests or operators set, in bytes and seconds."""
+    """Sizes that tests or operators set, in bytes and seconds.
+
+    `connections_bytes`: of replies that clients do not take, and again of appends and requests that wait.
+    `index_cache_bytes`: of SQLite, for each container.
+    `scrub_bytes_per_second`: of all containers; 0: none."""
 
     containers: int = 4
     max_dirty_bytes: int = MAX_DIRTY_BYTES
     cache_bytes: int = CACHE_BYTES
-    chunk_cache_bytes: int = 64 * MIB
+    chunk_cache_bytes: int = CHUNK_CACHE_BYTES
+    connections_bytes: int = MAX_CONNECTIONS_MEMORY_BYTES
+    index_cache_bytes: int = INDEX_CACHE_BYTES
     disk_reserve_bytes: int = 64 * MIB
+    log_file_bytes: int = LOG_FILE_BYTES
     late_writes_seconds: float = LATE_WRITES_SECONDS
+    scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
+    scrub_interval_seconds: float = SCRUB_INTERVAL_SECONDS
     container: ContainerLimits = field(default_factory=ContainerLimits)
     flush: FlushLimits = field(default_factory=FlushLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class StartPolicy:
+    """What an operator allows at a start, once.
+
+    `accept_data_loss`: go on without what is missing or damaged.  `allow_damaged`: serve the containers that are not
+    damaged; the others answer as failed.  `damaged`: containers of which it is known already why they cannot open."""
+
+    accept_data_loss: bool = False
+    allow_damaged: bool = False
+    damaged: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +108,24 @@ class Opened:
 async def open_container(
     number: int, env: Env, logs: LogProvider, indexes: IndexProvider, storage: ChunkStorage, budget: MemoryBudget,
     rate_limiters: RateLimiters, limits: ContainerLimits, flush: FlushLimits,
-    on_failure: Callable[[Container, BaseException], None],
+    on_failure: Callable[[Container, BaseException], None], *, accept_loss: bool = False,
 ) -> Opened:  # fmt: skip
-    """Recover a container and let it serve.  Raises Corrupt, Unavailable, Fenced."""
-    # The log first: its new epoch fences every earlier owner before anything is read.
-    log = await logs.open(number)
-    index = None
+    """Recover a container and let it serve.  `accept_loss`: see `ClaimedLog.open`.
+
+    Raises Corrupt, Invalid (a newer format), Unavailable, Fenced."""
+    # The log first: the claim fences every earlier owner before anything is read.  Then the index, which says what the
+    # log must hold.  Only then is the log changed.
+    claim = await logs.claim(number)
+    index = log = None
     try:
         index = await indexes.open(number)
         checkpoint = await read_checkpoint(index)
+        history = checkpoint.history
+        if accept_loss and history.identity is None:
+            # Its epochs must be above those of the chunks: a name is never used twice.
+            history = replace(history, epoch=await newest_chunk_epoch(storage, number))
+        log = await claim.open(history, accept_loss=accept_loss)
+        await record_log(index, log)
         container = Container(number, env, log, index, storage, budget, rate_limiters, limits, on_failure)
         # All of the log after the checkpoint, before the first operation: numbers of frames and offsets continue there.
         await replay_log(container, checkpoint)
@@ -98,21 +139,32 @@ async def open_container(
         return Opened(container, flusher, OrphanSweep(container, checkpoint))
     # Cancellation, too: files that stay open would make the next attempt fail.
     except BaseException:
-        await log.close()
+        await (claim.release() if log is None else log.close())
         if index is not None:
             await index.close()
         budget.forget(number)  # a container that had served had reported its charge
         raise
 
 
+async def newest_chunk_epoch(storage: ChunkStorage, container: int) -> int:
+    """The highest epoch that wrote a chunk of the container; 0 when there is none.  Raises Unavailable."""
+    prefix = f"{container_prefix(container)}/e"
+    epochs = [
+        name.removeprefix(prefix).partition("/")[0] async for name, _ in storage.list(container_prefix(container))
+    ]
+    return max((int(epoch) for epoch in epochs if epoch.isdecimal()), default=0)
+
+
 class HostedContainer:
     """One container number, and the container that serves it now, if any."""
 
-    __slots__ = ("opened", "reads", "tables", "tasks")
+    __slots__ = ("health", "opened", "reads", "scrub", "tables", "tasks")
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.health = ContainerHealth(number)
         self.opened: Opened | None = None
         self.reads: Reads | None = None
+        self.scrub: Scrub | None = None
         self.tables: Tables | None = None
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -136,6 +188,8 @@ class SegmentStore:
         storage: ChunkStorage,
         limits: StoreLimits,
         data_dir: str | None = None,
+        policy: StartPolicy = StartPolicy(),
+        storage_dir: str | None = None,
     ) -> None:
         self.env = env
         self.limits = limits
@@ -146,9 +200,18 @@ class SegmentStore:
         self._logs = logs
         self._indexes = indexes
         self._storage = storage
-        self._data_dir = data_dir
+        # Only a full disk of the first one, DATA, lets appends wait.
+        self._disks: list[tuple[str, FreeSpace]] = []
+        if data_dir is not None:
+            reserve = reserve_bytes(limits.containers, limits.log_file_bytes, limits.disk_reserve_bytes)
+            self._disks.append((data_dir, FreeSpace(data_dir, reserve, "appends wait")))
+        if storage_dir is not None:
+            waits = "chunks are not written, and appends wait once memory is short"
+            self._disks.append((storage_dir, FreeSpace(storage_dir, limits.disk_reserve_bytes, waits)))
+        self._policy = policy
+        self._scrub_rate = ScrubRateLimiter(env.clock, limits.scrub_bytes_per_second)
         self._chunks = ChunkReader(storage, limits.chunk_cache_bytes, self._rate_limiters.read)
-        self._hosted = [HostedContainer() for _ in range(limits.containers)]
+        self._hosted = [HostedContainer(number) for number in range(limits.containers)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._flush_skipped = asyncio.Event()
@@ -158,14 +221,33 @@ class SegmentStore:
         return f"<SegmentStore {serving} of {len(self._hosted)} containers serve, {self.budget!r}>"
 
     async def start(self) -> None:
-        """Recover every container.  Raises Corrupt, Unavailable."""
-        opening = [asyncio.ensure_future(self._open(number)) for number in range(len(self._hosted))]
+        """Recover every container.  Raises Corrupt (with the options that go on), Invalid, Unavailable."""
+        opening = [asyncio.ensure_future(self._open_at_start(number)) for number in range(len(self._hosted))]
         try:
             await asyncio.gather(*opening)
         except BaseException:
             await _cancel(opening)  # otherwise one could open after `stop`
             raise
+        failed = [health for health in self.health() if health.state is HealthState.FAILED]
+        if failed and (not self._policy.allow_damaged or len(failed) == len(self._hosted)):
+            raise Corrupt(refusal(failed, len(self._hosted)))
+        for health in failed:
+            _log.critical("%s; its segments answer so, the other containers are served (--allow-damaged)", health)
         self._spawn(self._watch_disk())
+
+    async def _open_at_start(self, number: int) -> None:
+        health = self._hosted[number].health
+        if reason := self._policy.damaged.get(number):
+            health.fail(reason)
+            return
+        try:
+            await self._open(number, accept_loss=self._policy.accept_data_loss)
+        except Corrupt as error:
+            health.fail(str(error))
+
+    def health(self) -> list[ContainerHealth]:
+        """The state of every container, by number."""
+        return [hosted.health for hosted in self._hosted]
 
     def skip_flush(self) -> None:
         """Let `stop` end its flushes: what is not in long-term storage stays in the log."""
@@ -207,25 +289,25 @@ class SegmentStore:
     # -- where a segment is -------------------------------------------------------------------
 
     def container(self, segment: str) -> Container:
-        """Raises Unavailable while the container recovers."""
-        opened = self._hosting(segment).opened
-        if opened is None:
-            raise Unavailable("the container of this segment is recovering, try again")
-        return opened.container
+        """Raises Unavailable while the container recovers, Corrupt when it has failed."""
+        hosted = self._hosting(segment)
+        if hosted.opened is None:
+            raise hosted.health.error()
+        return hosted.opened.container
 
     def reads(self, segment: str) -> Reads:
-        """The read side of a segment's container.  Raises Unavailable."""
-        reads = self._hosting(segment).reads
-        if reads is None:
-            raise Unavailable("the container of this segment is recovering, try again")
-        return reads
+        """The read side of a segment's container.  Raises as `container`."""
+        hosted = self._hosting(segment)
+        if hosted.reads is None:
+            raise hosted.health.error()
+        return hosted.reads
 
     def tables(self, segment: str) -> Tables:
-        """The tables of a segment's container.  Raises Unavailable."""
-        tables = self._hosting(segment).tables
-        if tables is None:
-            raise Unavailable("the container of this segment is recovering, try again")
-        return tables
+        """The tables of a segment's container.  Raises as `container`."""
+        hosted = self._hosting(segment)
+        if hosted.tables is None:
+            raise hosted.health.error()
+        return hosted.tables
 
     def serving(self) -> list[Container]:
         """The containers that serve now."""
@@ -240,17 +322,20 @@ class SegmentStore:
 
     # -- opening and failing ------------------------------------------------------------------
 
-    async def _open(self, number: int) -> None:
+    async def _open(self, number: int, *, accept_loss: bool = False) -> None:
         hosted = self._hosted[number]
         opened = await open_container(
             number, self.env, self._logs, self._indexes, self._storage, self.budget, self._rate_limiters,
-            self.limits.container, self.limits.flush, self._failed,
+            self.limits.container, self.limits.flush, self._failed, accept_loss=accept_loss,
         )  # fmt: skip
         # Without an await: a request finds all parts of the container or none.
         hosted.opened = opened
+        hosted.health.serve()
         hosted.reads = Reads(opened.container, self._chunks)
         hosted.tables = Tables(opened.container)
-        hosted.tasks = [asyncio.ensure_future(opened.flusher.run()), asyncio.ensure_future(self._sweep(opened))]
+        hosted.scrub = Scrub(opened.container, self._scrub_rate, self.limits.scrub_interval_seconds)
+        work = (opened.flusher.run(), self._sweep(opened), hosted.scrub.run())
+        hosted.tasks = [asyncio.ensure_future(task) for task in work]
 
     def _failed(self, container: Container, error: BaseException) -> None:
         hosted = self._hosted[container.number]
@@ -260,6 +345,7 @@ class SegmentStore:
         _log.error("container %d failed and recovers: %s", container.number, error)
         coverage_probe("container_failed")
         hosted.opened = hosted.reads = hosted.tables = None
+        hosted.health.recover(str(error))
         # Its segments leave memory with it.  The next object recovers its own, and reports its own charge.
         self.budget.forget_cached({id(segment) for segment in container.state.segments.values()})
         self.budget.forget(container.number)
@@ -277,18 +363,22 @@ class SegmentStore:
             except Exception as error:  # if it still holds a resource, the opening fails and is retried
                 _log.warning("container %d: %r cannot be closed: %s", failed.number, part, error)
         delay = REOPEN_SECONDS
+        health, repeated = self._hosted[failed.number].health, RepeatedLog(_log, self.env.clock.monotonic)
         while True:
             try:
                 await self._open(failed.number)
                 return
             # Not retried: the next attempt would read the same bytes.  The others serve on.
-            except Corrupt:
+            except (Corrupt, Invalid) as error:
+                health.fail(str(error))
                 _log.critical("container %d cannot recover: stored bytes are damaged", failed.number, exc_info=True)
                 return
             except (SaritError, OSError) as error:
-                _log.warning("container %d cannot recover yet: %s", failed.number, error)
-            except Exception:  # log it now: this task is not awaited
-                _log.critical("container %d cannot recover: internal error", failed.number, exc_info=True)
+                health.recover(str(error))
+                repeated.warning("", f"container {failed.number} cannot recover yet: {error}")
+            except Exception as error:  # log it now: this task is not awaited
+                health.recover(f"internal error: {error}")
+                repeated.critical("", f"container {failed.number} cannot recover: internal error")
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_REOPEN_SECONDS)
 
@@ -316,19 +406,23 @@ class SegmentStore:
         """Find out on a timer what nothing notifies us of: free disk space, for the node and for each log.
 
         What it finds is notified like memory: by `MemoryBudget.disk_full` and `ControlLimit.recheck`."""
-        reported = False
+        reported: set[str] = set()
         # A thread of its own: the query may block as long as the disk does.
         worker = self.env.threads.worker("disk-watch")
         try:
             while True:
-                if self._data_dir is not None:
+                for number, (directory, space) in enumerate(self._disks):
                     try:
-                        self._evaluate_free_space(await worker.run(self._free_bytes))
-                        reported = False
+                        free = await worker.run(partial(self.env.files.free_bytes, directory))
                     except OSError as error:  # the last known value stays
-                        if not reported:
-                            _log.warning("the free space of %s is unknown: %s", self._data_dir, error)
-                        reported = True
+                        if directory not in reported:
+                            _log.warning("the free space of %s is unknown: %s", directory, error)
+                        reported.add(directory)
+                        continue
+                    reported.discard(directory)
+                    full = space.update(free, self.env.clock.monotonic())
+                    if number == 0:
+                        self._data_disk_full(full)
                 for opened in self.opened():
                     # Nobody notifies of the space of a log; memory notifies by itself.
                     opened.container.control_limit.recheck()
@@ -342,22 +436,10 @@ class SegmentStore:
         for opened in self.opened():
             opened.flusher.wake()
 
-    def _free_bytes(self) -> int:
-        assert self._data_dir is not None
-        return self.env.files.free_bytes(self._data_dir)
-
-    def _evaluate_free_space(self, free_bytes: int) -> None:
-        # Reserve a next file for each log: seals, truncations, deletions and system tables need it.
-        reserve = self.limits.disk_reserve_bytes + self.limits.containers * LOG_FILE_BYTES
-        full = free_bytes < reserve
-        if full and not self.budget.disk_full:
-            _log.error("the disk is full (%d MiB left): appends wait until there is space", free_bytes // MIB)
-        elif self.budget.disk_full and not full:
-            _log.warning("the disk has space again: appends continue")
+    def _data_disk_full(self, full: bool) -> None:
         self.budget.disk_full = full
         if full:
             for opened in self.opened():
-                # Spares of LOG_FILE_BYTES each, which save the log some work: the disk needs the space more.
                 opened.container.log.release_recycled_files()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,7 @@ import java.nio.charset.StandardCharsets;
 
 /**
  * A reader of a group, with Pravega's own client: endpoint, scope, group, stream, mode create | read.
- * It prints "event TEXT" and "checkpoint NAME"; at the end of its standard input it leaves the group.
+ * It prints "event TEXT", "checkpoint NAME" and "failed EXCEPTION"; at the end of its standard input it leaves the group.
  */
 final class GroupPeer {
     public static void main(String[] given) throws Exception {
@@ -38,7 +38,14 @@ final class GroupPeer {
                         ReaderConfig.builder().build())) {
             say("joined");
             while (System.in.available() == 0) {
-                EventRead<String> event = reader.readNextEvent(200);
+                EventRead<String> event;
+                try {
+                    event = reader.readNextEvent(200);
+                } catch (RuntimeException failure) {
+                    say("failed " + failure);
+                    Thread.sleep(200);
+                    continue;
+                }
                 if (event.isCheckpoint()) {
                     say("checkpoint " + event.getCheckpointName());
                 } else if (event.getEvent() != null) {

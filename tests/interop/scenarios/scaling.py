@@ -86,7 +86,7 @@ def while_it_writes_and_reads(place: Place) -> None:
 def two_readers(place: Place) -> None:
     """A group of two reads a stream while it scales: together they see each event once."""
     m = place.manager()
-    place.stream(m, "shared-elastic", 2)
+    place.stream(m, "shared-elastic", 1)
     group = m.create_reader_group("shared-elastic-group", place.scope, "shared-elastic")
     readers = [group.create_reader(name) for name in ("first", "second")]
     seen: list[list[bytes]] = [[], []]
@@ -108,7 +108,7 @@ def two_readers(place: Place) -> None:
 def scaled_before_anybody_reads(place: Place) -> None:
     """The history of a stream, read from the head: predecessors before their successors."""
     m = place.manager()
-    place.stream(m, "history", 2)
+    place.stream(m, "history", 1)
     writer = m.create_writer(place.scope, "history")
     written = 0
     for count in COUNTS:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from sarit.client.core.values import SegmentRange, Successor
 from sarit.core.errors import NotFound
-from sarit.core.limits import MAX_READ_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import MAX_READ_BYTES, NULL_ATTRIBUTE_VALUE, WIRE_VERSION
 from sarit.core.names import SegmentId, StreamName
 from sarit.wire import commands as c
-from sarit.wire.append import AppendAssembler, data_appended
-from sarit.wire.frames import FrameReader
+from sarit.wire.damage import damage_reply
+from sarit.wire.frames import AppendAssembler, FrameReader, data_appended
 
 APPEND_BLOCK, APPEND_BLOCK_END = 3, 4
 
@@ -33,6 +33,7 @@ class Segment:
     writers: dict[bytes, int] = field(default_factory=dict)
     parked: list[tuple[Peer, c.ReadSegment]] = field(default_factory=list)
     appends: int = 0
+    damaged_from: int | None = None
 
     def append(self, parts) -> None:
         for part in parts:
@@ -53,6 +54,7 @@ class FakeStore:
     def __init__(self) -> None:
         self.segments: dict[str, Segment] = {}
         self.peers: set[Peer] = set()
+        self.refused_reads = 0
         self.drop_before: set[int] = set()
         self.drop_after: set[int] = set()
         self.ack_delay = 0.0
@@ -271,9 +273,15 @@ class Peer(asyncio.BufferedProtocol):
             segment.parked.append((self, command))
         elif at > segment.length:
             self.send(c.encode(c.ErrorMessage(rid, name, "offset beyond the end", 0)))
+        elif segment.damaged_from is not None and at >= segment.damaged_from:
+            self.store.refused_reads += 1
+            self.send(c.encode(damage_reply(rid, name, f"{name} is damaged at {at}", WIRE_VERSION)))
         else:
-            data = bytes(segment.data[at : at + min(self.store.max_read, max(8, command.suggested_length))])
-            end = at + len(data) == segment.length
+            limit = min(self.store.max_read, max(8, command.suggested_length))
+            data = bytes(segment.data[at : at + limit])
+            if segment.damaged_from is not None:
+                data = data[: segment.damaged_from - at]
+            end = len(data) < limit and at + len(data) == segment.length
             self.send(c.encode(c.SegmentRead(name, at, end and not segment.sealed, end and segment.sealed, data, rid)))
 
 
@@ -283,6 +291,8 @@ def overlap(one: SegmentRange, other: SegmentRange) -> bool:
 
 class FakeController:
     """Streams of the fake store; the same calls as `client.controller.ControllerClient` makes."""
+
+    address = "nowhere:1"
 
     def __init__(self, store: FakeStore) -> None:
         self.store = store

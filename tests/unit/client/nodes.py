@@ -4,6 +4,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from sarit.client import aio
+from sarit.core.policies import ScaleType, ScalingPolicy
 from sarit.env.real import real_env
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
@@ -66,3 +67,9 @@ def in_keys(events: list[bytes]) -> dict[bytes, list[int]]:
         key, _, number = event.partition(b":")
         found.setdefault(key, []).append(int(number))
     return found
+
+
+async def create_shrinkable(client, stream, segments):
+    """A stream that has `segments` segments and may have fewer: its policy asks for one."""
+    await client.create_stream(stream, segments=segments)
+    await client.update_stream(stream, scaling=ScalingPolicy(ScaleType.EVENTS_PER_SECOND, 1_000_000, 2, 1))

@@ -183,14 +183,54 @@ def test_scale_and_its_check():
             got = [(r.segmentId.segmentId, r.minKey, r.maxKey) for r in scaled.segments]
             assert got == [(SegmentId(1, 2).packed, 0.5, 0.75), (SegmentId(1, 3).packed, 0.75, 1.0)]
             wrong = await c.scale(pb.ScaleRequest(streamInfo=INFO, sealedSegments=[0], newKeyRanges=halves))
-            assert wrong.status == pb.ScaleResponse.PRECONDITION_FAILED
+            assert wrong.status == pb.ScaleResponse.FAILURE
             nan = await c.scale(pb.ScaleRequest(streamInfo=INFO, newKeyRanges=[entry(start=float("nan"), end=1.0)]))
-            assert nan.status == pb.ScaleResponse.PRECONDITION_FAILED
+            assert nan.status == pb.ScaleResponse.FAILURE
             check = pb.ScaleStatusResponse
             for epoch, status in ((0, check.SUCCESS), (1, check.IN_PROGRESS), (2, check.INVALID_INPUT)):
                 asked = await c.checkScale(pb.ScaleStatusRequest(streamInfo=INFO, epoch=epoch))
                 assert asked.status == status
             assert c.world.segments.segments[segment(1)].sealed
+
+    run(main())
+
+
+def test_scale_that_would_break_the_policy_or_the_key_space_is_refused():
+    """As Pravega: a precondition for what may change, a failed call for ranges that can never be right."""
+
+    async def main():
+        async with api() as c:
+            entry = pb.ScaleRequest.KeyRangeEntry
+            precondition, failure = pb.ScaleResponse.PRECONDITION_FAILED, pb.ScaleResponse.FAILURE
+
+            async def scale(replaced, *ranges):
+                entries = [entry(start=low, end=high) for low, high in ranges]
+                request = pb.ScaleRequest(streamInfo=INFO, sealedSegments=replaced, newKeyRanges=entries)
+                return (await c.scale(request)).status
+
+            assert await scale([0, 1], (0, 1)) == precondition, "two segments are the least"
+            assert await scale([77], (0, 1)) == precondition, "not active"
+            assert await scale([0], (0, 0.3), (0.2, 0.5)) == failure, "they overlap"
+            assert await scale([0], (0, 0.2), (0.3, 0.5)) == failure, "a gap"
+            assert await scale([0], (0, 0.25), (0.25, 0.6)) == failure, "more than the replaced one had"
+            assert len((await c.getCurrentSegments(INFO)).segmentRanges) == 2
+            assert await scale([0], (0, 0.25), (0.25, 0.5)) == pb.ScaleResponse.STARTED
+            sealed = pb.UpdateStreamStatus.SUCCESS
+            assert (await c.sealStream(INFO)).status == sealed
+            assert await scale([1], (0.5, 0.75), (0.75, 1)) == failure, "it is sealed"
+
+    run(main())
+
+
+def test_tags_keep_the_order_in_which_they_were_given():
+    async def main():
+        async with api() as c:
+            scaling = pb.ScalingPolicy(minNumSegments=2)
+            for tags in (["b", "a", "c", "a"], ["c", "a", "b"]):
+                config = pb.StreamConfig(streamInfo=INFO, scalingPolicy=scaling, tags=pb.Tags(tag=tags))
+                assert (await c.updateStream(config)).status == pb.UpdateStreamStatus.SUCCESS
+                kept = (await c.getStreamConfiguration(INFO)).tags.tag
+                assert list(kept) == list(dict.fromkeys(tags))
 
     run(main())
 
@@ -220,6 +260,8 @@ def test_writers_note_times():
             assert (await c.removeWriter(pb.RemoveWriterRequest(writer="w", stream=INFO))).result == removed.SUCCESS
             gone = await c.removeWriter(pb.RemoveWriterRequest(writer="w", stream=NOWHERE))
             assert gone.result == removed.STREAM_DOES_NOT_EXIST
+            unknown = await c.removeWriter(pb.RemoveWriterRequest(writer="nobody", stream=INFO))
+            assert unknown.result == removed.UNKNOWN_WRITER
             # The writer is back: its time may start again, its position must not go back while it counts.
             assert await note(1, {0: 0}) == reply.INVALID_POSITION
             assert await note(1, {0: 5}) == reply.SUCCESS

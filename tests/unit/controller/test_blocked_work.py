@@ -11,6 +11,7 @@ from sarit.controller.background import maintenance, recovery_sweeper
 from sarit.controller.model.records import TxnState
 from sarit.controller.transactions import transactions
 from sarit.core.errors import Unavailable
+from sarit.core.limits import RESTART_LEASE_GRACE_MS
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from tests.unit.controller.world import STREAM, World, config, quiet, run
@@ -85,7 +86,7 @@ def test_transactions_expire_while_other_pending_work_is_blocked(monkeypatch):
         world.pass_time(recovery_sweeper.RECOVERY_GRACE_SECONDS)
         await turns()
         assert await c.transactions.state(STREAM, txn) is TxnState.OPEN
-        world.pass_time(LEASE / 1000)
+        world.pass_time(RESTART_LEASE_GRACE_MS / 1000)
         await turns()
         await quiet(c)
         assert await c.transactions.state(STREAM, txn) is TxnState.ABORTED

@@ -16,6 +16,7 @@ from sarit.controller import keys
 from sarit.controller.model.records import GroupRecord, State, TableRecord, TxnState
 from sarit.core.errors import Conflict, Exists, NotFound
 from sarit.core.keyspace import KeyRange
+from sarit.core.limits import RESTART_LEASE_GRACE_MS
 from sarit.core.metering import Rates
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
@@ -76,9 +77,9 @@ async def empty_scope(c, w):
     await c.streams.delete(STREAM)
 
 
-async def with_transaction(c, w):
+async def with_transaction(c, w, lease_ms=LEASE):
     await stream(c, w)
-    await begin(c, w, "txn")
+    await begin(c, w, "txn", lease_ms)
 
 
 async def with_past_transaction(c, w):
@@ -96,8 +97,8 @@ async def with_many_transactions(c, w):
     await c.transactions.commit(STREAM, w.txns[1], "", 1)
 
 
-async def begin(c, w, what):
-    txn, segments = await c.transactions.create(STREAM, LEASE)
+async def begin(c, w, what, lease_ms=LEASE):
+    txn, segments = await c.transactions.create(STREAM, lease_ms)
     for s in segments:
         part = transaction_segment(STREAM.segment(SegmentId.unpack(s.segment)), txn)
         w.segments.append(part, what)
@@ -192,7 +193,7 @@ OPERATIONS = {
     "create stream again": Operation(empty_scope, lambda c, w: c.streams.create(STREAM, config(3)), Exists),
     "change tags": Operation(stream, lambda c, w: c.streams.update(STREAM, config(2, ("b", "c")))),
     "change the number of segments": Operation(stream, lambda c, w: c.streams.update(STREAM, config(3))),
-    "scale": Operation(stream, lambda c, w: c.streams.scale(STREAM, [0, 1], [KeyRange(0.0, 1.0)])),
+    "scale": Operation(stream, lambda c, w: c.streams.scale(STREAM, [0, 1], [KeyRange(0.0, 0.3), KeyRange(0.3, 1.0)])),
     "truncate": Operation(scaled_stream, truncate),
     "seal": Operation(scaled_stream, lambda c, w: c.streams.seal(STREAM)),
     "delete stream": Operation(sealed_stream, lambda c, w: c.streams.delete(STREAM), NotFound),
@@ -295,6 +296,79 @@ def test_an_open_transaction_of_a_lost_controller_is_aborted_after_its_lease():
     run(main())
 
 
+async def restarted(world, seconds):
+    """A controller that starts after `seconds`, and sweeps once."""
+    world.pass_time(seconds)
+    controller = await world.controller()
+    await controller.recovery_sweeper.sweep()
+    await quiet(controller)
+    return controller
+
+
+@pytest.mark.parametrize("set_back_ms", [0, 3_600_000])
+def test_lease_ends_at_its_stored_deadline_however_often_the_node_restarts(set_back_ms):
+    """It began again with each start: restarts every 8 s kept a lease of 10 s open for ever."""
+
+    async def main():
+        world = World()
+        await with_transaction(await world.controller(), world, 10_000)
+        began = world.env.clock.seconds
+        world.env.clock.wall_offset_ms -= set_back_ms
+        for _ in range(20):
+            controller = await restarted(world, 8)
+            if await controller.transactions.state(STREAM, world.txns[0]) is TxnState.ABORTED:
+                break
+        # A lease and one grace, to the next start; a clock that was set back costs another grace at most.
+        most = 10 + RESTART_LEASE_GRACE_MS / 1000 * (2 if set_back_ms else 1) + 8
+        assert world.env.clock.seconds - began <= most
+        world.check()
+
+    run(main())
+
+
+@pytest.mark.parametrize("jump_ms", [0, 3_600_000, -3_600_000])
+def test_writer_whose_lease_ended_while_no_controller_ran_may_still_renew_it(jump_ms):
+    async def main():
+        world = World()
+        await with_transaction(await world.controller(), world, 10_000)
+        world.env.clock.wall_offset_ms += jump_ms
+        for round_ in range(3):
+            controller = await restarted(world, 600)
+            world.pass_time(RESTART_LEASE_GRACE_MS / 1000 - 1 if jump_ms >= 0 else 9)
+            await controller.recovery_sweeper.sweep()
+            renewed = await controller.transactions.ping(STREAM, world.txns[0], 10_000)
+            assert renewed is TxnState.OPEN, round_
+        for seconds, state in ((9, TxnState.OPEN), (1, TxnState.ABORTED)):
+            # The first sweep meets the renewal.
+            await controller.recovery_sweeper.sweep()
+            world.pass_time(seconds)
+            await controller.recovery_sweeper.sweep()
+            await quiet(controller)
+            assert await controller.transactions.state(STREAM, world.txns[0]) is state
+
+    run(main())
+
+
+def test_jump_of_the_wall_clock_does_not_end_a_lease_while_the_controller_runs():
+    async def main():
+        world = World()
+        controller = await world.controller()
+        await controller.recovery_sweeper.sweep()
+        await with_transaction(controller, world, 10_000)
+        for jump_ms in (3_600_000, -7_200_000):
+            await controller.recovery_sweeper.sweep()
+            world.env.clock.wall_offset_ms += jump_ms
+            world.pass_time(4.9)
+            await controller.recovery_sweeper.sweep()
+            assert await controller.transactions.state(STREAM, world.txns[0]) is TxnState.OPEN
+        world.pass_time(0.3)
+        await controller.recovery_sweeper.sweep()
+        await quiet(controller)
+        assert await controller.transactions.state(STREAM, world.txns[0]) is TxnState.ABORTED
+
+    run(main())
+
+
 def test_the_crash_is_real():
     async def main():
         world, controller = await prepared(OPERATIONS["create stream"])
@@ -304,6 +378,41 @@ def test_the_crash_is_real():
         with pytest.raises(Crash):
             await world.tables.get("x", [])
         await asyncio.sleep(0)
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("what", "entry"),
+    [
+        ("scale", keys.pending_stream_key(STREAM)),
+        ("seal", keys.pending_stream_key(STREAM)),
+        ("update group", keys.pending_group_key("s", "g")),
+        ("delete group", keys.pending_group_key("s", "g")),
+        ("delete table", keys.pending_table_key("s", "k")),
+        ("delete scope", keys.pending_scope_key("s")),
+    ],
+)
+def test_entry_that_another_controller_has_written_since_is_not_removed(what, entry):
+    """Its work was never completed if it died after storing it: the entry was removed whoever had written it."""
+
+    async def main():
+        last, _ = await undisturbed(OPERATIONS[what])
+        world, controller = await prepared(OPERATIONS[what])
+        other = await world.controller(Faults())
+
+        async def begin_elsewhere(number):
+            if number == last:
+                await other.catalog.index_pending(entry)
+
+        faults = Faults(gate=begin_elsewhere)
+        world.arm(faults)
+        await OPERATIONS[what].act(controller, world)
+        assert faults.calls[last - 1] == f"tables.update {keys.WORK_TABLE} {entry!r}"
+        assert [key for key, _ in await other.catalog.pending_work()] == [entry]
+        # The sweeper removes it when its work is complete, or was never stored.
+        await world.sweep(other)
+        assert await other.catalog.pending_work() == []
 
     run(main())
 

@@ -53,6 +53,45 @@ def test_call_with_invalid_stream_name_leaves_no_index_entry():
     run(main())
 
 
+NAMES = ["", "a b", "a/b", "a_b", "__a", "ä", "a\n", "a\0", "_", "x" * 256, "_" + "x" * 255]
+
+
+def test_every_kind_of_name_is_checked_by_the_controller_as_pravega_does():
+    """Clients check some of these.  The Rust client checks none, and the controller must answer by a status."""
+
+    async def main():
+        async with api() as c:
+            scaling = pb.ScalingPolicy(minNumSegments=1)
+
+            async def scope(name):
+                return (await c.createScope(pb.ScopeInfo(scope=name))).status
+
+            async def stream(name):
+                info = pb.StreamInfo(scope="s", stream=name)
+                return (await c.createStream(pb.StreamConfig(streamInfo=info, scalingPolicy=scaling))).status
+
+            async def reader_group(name):
+                return (await c.createReaderGroup(pb.ReaderGroupConfiguration(scope="s", readerGroupName=name))).status
+
+            async def table(name):
+                config = pb.KeyValueTableConfig(scope="s", kvtName=name, partitionCount=1, primaryKeyLength=1)
+                return (await c.createKeyValueTable(config)).status
+
+            internal, user = ["_x", "x" * 255, "_" + "x" * 254], ["x" * 250, "a.b-C", "7"]
+            for create, invalid, allowed, refused in (
+                (scope, pb.CreateScopeStatus.INVALID_SCOPE_NAME, internal + user, []),
+                (stream, pb.CreateStreamStatus.INVALID_STREAM_NAME, internal + user, []),
+                (reader_group, pb.CreateReaderGroupResponse.INVALID_RG_NAME, user, internal),
+                (table, pb.CreateKeyValueTableStatus.INVALID_TABLE_NAME, user, internal),
+            ):
+                for name in NAMES + refused:
+                    assert await create(name) == invalid, (create, name)
+                for name in allowed:
+                    assert await create(name) == 0, (create, name)
+
+    run(main())
+
+
 def test_invalid_maintenance_entry_is_removed_and_others_are_processed(caplog):
     async def main():
         world = World()

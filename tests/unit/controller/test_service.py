@@ -95,7 +95,7 @@ def test_stream_life():
             missing = pb.StreamConfig(streamInfo=pb.StreamInfo(scope="x", stream="t"))
             assert (await c.createStream(missing)).status == s.SCOPE_NOT_FOUND
             got = await c.getStreamConfiguration(STREAM)
-            assert (got.scalingPolicy.minNumSegments, list(got.tags.tag)) == (2, ["a", "b"])
+            assert (got.scalingPolicy.minNumSegments, list(got.tags.tag)) == (2, ["b", "a"])
             ranges = (await c.getCurrentSegments(STREAM)).segmentRanges
             assert [(r.segmentId.segmentId, r.minKey, r.maxKey) for r in ranges] == [(0, 0.0, 0.5), (1, 0.5, 1.0)]
             head = await c.getSegments(pb.GetSegmentsRequest(streamInfo=STREAM))
@@ -206,7 +206,9 @@ def test_listings_end_with_an_empty_page(monkeypatch):
 
             assert await pages(streams) == sorted([*names, *(f"_MARK{name}" for name in names)])
             assert await pages(tagged) == ["t1", "t3"]
-            assert await pages(scopes) == ["_system", "s"]
+            for scope in ("a", "Z", "_x", "0"):
+                await c.createScope(pb.ScopeInfo(scope=scope))
+            assert await pages(scopes) == ["0", "Z", "a", "s", "_system", "_x"]
             missing = await c.listStreamsInScope(pb.StreamsInScopeRequest(scope=pb.ScopeInfo(scope="x")))
             assert missing.status == pb.StreamsInScopeResponse.SCOPE_NOT_FOUND
 

@@ -105,7 +105,7 @@ def test_repeated_scale_gets_the_same_reply():
         await stream_with(c)
         first = await c.streams.scale(STREAM, [packed(1)], halves(0.5, 1.0))
         assert await c.streams.scale(STREAM, [packed(1)], halves(0.5, 1.0)) == first == (0, first[1])
-        with pytest.raises(Invalid):
+        with pytest.raises(Conflict):
             await c.streams.scale(STREAM, [packed(1)], [KeyRange(0.5, 1.0)])
         assert (await c.catalog.require(STREAM)).record.current.number == 1
 

@@ -128,13 +128,13 @@ def test_a_stream_is_sealed_when_its_transactions_have_ended():
     async def main():
         world, c = await prepared()
         old = await begin(world, c, "old")
-        await c.streams.scale(STREAM, [0, 1], [KeyRange(0.0, 1.0)])
+        await c.streams.scale(STREAM, [0, 1], [KeyRange(0.0, 0.3), KeyRange(0.3, 1.0)])
         new, opened = await begin(world, c, "new"), await begin(world, c, "open")
         c.transactions.schedule_completion = lambda name: None
         await c.transactions.commit(STREAM, old, "", 1)
         await c.transactions.commit(STREAM, new, "", 1)
         await c.streams.seal(STREAM)
-        assert sorted(world.segments.moved) == ["new", "old", "old"]
+        assert sorted(world.segments.moved) == ["new", "new", "old", "old"]
         states = [await c.transactions.state(STREAM, txn) for txn in (old, new, opened)]
         assert states == [TxnState.COMMITTED, TxnState.COMMITTED, TxnState.ABORTED]
         assert all(s.sealed for name, s in world.segments.segments.items() if "_MARK" not in name)
@@ -229,7 +229,7 @@ def test_the_states_of_a_transaction():
         with pytest.raises(Conflict):
             decide()
     renewed = transactions.ping(opened, LEASE, 2000)
-    assert renewed == TransactionRecord(TxnState.OPEN, 3, LEASE, 1, 1000)
+    assert renewed == TransactionRecord(TxnState.OPEN, 3, LEASE, 1, 1000, 2000 + LEASE)
     with pytest.raises(transactions.LeaseTooLarge):
         transactions.ping(opened, 600_001, 0)
     with pytest.raises(transactions.TooOld):
@@ -238,7 +238,7 @@ def test_the_states_of_a_transaction():
 
 def test_a_batch_is_of_one_epoch_and_in_order():
     def entry(version, epoch, state=TxnState.COMMITTING):
-        return version, TransactionRecord(state, epoch, LEASE, 0, 0), version
+        return version, TransactionRecord(state, epoch, LEASE, 0, 0, LEASE), version
 
     live = [entry(5, 1), entry(2, 0), entry(9, 0), entry(3, 0), entry(1, 0, TxnState.OPEN)]
     assert [txn for txn, _, _ in transactions.next_batch(live, 10)] == [2, 3]

@@ -10,6 +10,7 @@ from sarit.controller import keys
 from sarit.controller.model import codec
 from sarit.controller.model.records import WriterRecord
 from sarit.controller.model.watermarks import MARK_ATTRIBUTE, decode, last_entry
+from sarit.controller.writers import UnknownWriter
 from sarit.core.errors import NotFound
 from sarit.core.names import SegmentId, StreamName, transaction_segment
 from sarit.core.policies import ScalingPolicy, StreamConfig
@@ -128,7 +129,8 @@ def test_removed_writer_counts_once_more_and_may_return():
         await c.writers.note(STREAM, "b", 12, {0: 90})
         await c.writers.remove(STREAM, "b")
         await c.writers.remove(STREAM, "b")
-        await c.writers.remove(STREAM, "never")
+        with pytest.raises(UnknownWriter):
+            await c.writers.remove(STREAM, "never")
         await run_round(world, c)
         assert marks(world) == [(10, 12, {0: 90})]
         await c.writers.note(STREAM, "a", 20, {0: 95})

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from sarit.env.real import real_env
-from sarit.index import sqlite
+from sarit.index import database
 from sarit.index.port import WriteBatch
+from sarit.index.sealing import seal
 from sarit.index.sqlite import SqliteIndexProvider
 
 NAME = "container-0.db"
@@ -116,13 +117,13 @@ def test_wal_is_synced_before_copy(tmp_path, monkeypatch):
     async def main():
         disk = Disk(str(tmp_path))
         await disk.fail_a_sync()
-        right = sqlite._empty_wal
+        right = database._empty_wal
 
         def copying(connection):
             disk.power_cut(2, 3)
             right(connection)
 
-        monkeypatch.setattr(sqlite, "_empty_wal", copying)
+        monkeypatch.setattr(database, "_empty_wal", copying)
         env = replace(real_env(), files=RecordingFiles(disk))
         index = await SqliteIndexProvider(env, disk.directory(2)).open(0)
         seen = await index.get([b"frame"])
@@ -155,15 +156,15 @@ class Answering:
 
 def test_failed_wal_copy_fails_open_unless_disk_is_full():
     """On a full disk the rest stays in the WAL: opening must be possible there, and frees space."""
-    sqlite._empty_wal(Answering(0))
-    sqlite._empty_wal(Answering(sqlite3.SQLITE_FULL))
+    database._empty_wal(Answering(0))
+    database._empty_wal(Answering(sqlite3.SQLITE_FULL))
     with pytest.raises(sqlite3.OperationalError):
-        sqlite._empty_wal(Answering(sqlite3.SQLITE_IOERR_FSYNC))
+        database._empty_wal(Answering(sqlite3.SQLITE_IOERR_FSYNC))
 
 
 def test_index_opens_beside_reader_in_other_process(tmp_path, monkeypatch):
     """A backup must not block the start of a node: the WAL is durable, and copied later."""
-    monkeypatch.setattr(sqlite, "INDEX_LOCK_TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr(database, "INDEX_LOCK_TIMEOUT_SECONDS", 0)
 
     async def main():
         disk = Disk(str(tmp_path))
@@ -178,7 +179,7 @@ def test_index_opens_beside_reader_in_other_process(tmp_path, monkeypatch):
         index = await provider.open(0)
         assert await index.get([b"frame"]) == [b"2"]
         await index.commit(frame(3))
-        assert backup.execute("SELECT v FROM entries").fetchone() == (b"1",)
+        assert backup.execute("SELECT v FROM entries").fetchone() == (seal(b"frame", b"1"),)
         backup.close()
         await index.close()
         index = await provider.open(0)

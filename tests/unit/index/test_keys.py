@@ -95,3 +95,24 @@ def test_foreign_keys_are_corrupt(parse, key):
 def test_short_values_are_corrupt(parse):
     with pytest.raises(Corrupt):
         parse(b"1234567")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (keys.segment_key(7), "segment 7"),
+        (keys.name_key("s/é"), "the name s/é"),
+        (keys.attribute_key(7, bytes(16)), f"attribute {bytes(16).hex()} of segment 7"),
+        (keys.extent_key(7, 4096), "the extent at offset 4096 of segment 7"),
+        (keys.inlined_key(7, 4096), "the extent at offset 4096 of segment 7"),
+        (keys.entry_key(7, b"key"), "the entry with key 6b6579 of table segment 7"),
+        (keys.version_key(7, 77), "the entry with version 77 of table segment 7"),
+        (keys.garbage_key("c0/1/a"), "garbage chunk c0/1/a"),
+        (keys.meta_key("frame"), "meta value frame"),
+        (b"n\xff", r"the name \xff"),
+        (b"s\x01", "an unknown kind (key 7301)"),
+        (b"", "an unknown kind (key )"),
+    ],
+)
+def test_a_key_is_described(key, text):
+    assert keys.describe(key) == text

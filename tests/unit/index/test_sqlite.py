@@ -16,6 +16,7 @@ import pytest
 from sarit.core.errors import Corrupt, Fenced, Invalid, Unavailable
 from sarit.env.real import real_env
 from sarit.index import sqlite
+from sarit.index.database import APPLICATION_ID, pragma
 from sarit.index.port import WriteBatch
 from sarit.index.sqlite import SqliteIndexProvider
 
@@ -54,7 +55,7 @@ def test_commits_are_synced_and_the_wal_is_copied_outside_of_them(provider, path
         index = await provider.open(0)
         connection = index._write_connection
         pragmas = ("journal_mode", "synchronous", "wal_autocheckpoint")
-        values = await index._writer.run(lambda: [sqlite._pragma(connection, name) for name in pragmas])
+        values = await index._writer.run(lambda: [pragma(connection, name) for name in pragmas])
         assert values == ["wal", 2, 0]
         database, wal = path, path.with_name(path.name + "-wal")
         for number in range(6):
@@ -97,6 +98,30 @@ def test_commits_survive_kill(tmp_path, provider):
     asyncio.run(main())
 
 
+def test_file_shrinks_after_rows_are_deleted(provider, path):
+    """It grew with what trickling segments had inlined, and stayed so when that was joined or deleted."""
+
+    async def main():
+        index = await provider.open(0)
+        for number in range(6):
+            await index.commit(WriteBatch({b"%d-%04d" % (number, at): bytes(4000) for at in range(2000)}))
+        await index._writer.run(lambda: None)
+        large = path.stat().st_size
+        assert large > 40 << 20
+        for number in range(5):
+            await index.commit(WriteBatch(range_deletes=[(b"%d-" % number, b"%d." % number)]))
+        for _ in range(100):  # of its steps, no more commits are needed
+            await index._writer.run(lambda: None)
+        assert path.stat().st_size < large // 2
+        assert len(await index.scan(*ALL, 20_000)) == 2000
+        await index.close()
+        index = await provider.open(0)
+        assert len(await index.scan_sizes(*ALL, 20_000)) == 2000
+        await index.close()
+
+    asyncio.run(main())
+
+
 def test_another_process_fences_too(tmp_path, provider):
     async def main():
         index = await provider.open(0)
@@ -117,13 +142,13 @@ def test_full_disk_fails_commit_and_handle_survives(provider):
         index = await provider.open(0)
         await index.commit(puts(a=b"1"))
         run = index._writer.run
-        pages = await run(lambda: sqlite._pragma(index._write_connection, "page_count"))
-        await run(lambda: sqlite._pragma(index._write_connection, f"max_page_count={pages + 2}"))
+        pages = await run(lambda: pragma(index._write_connection, "page_count"))
+        await run(lambda: pragma(index._write_connection, f"max_page_count={pages + 2}"))
         with pytest.raises(Unavailable, match="full"):
             await index.commit(puts(a=b"2", large=bytes(100_000)))
         assert await index.get([b"a", b"large"]) == [b"1", None]
         await index.commit(puts(a=b"3"))
-        await run(lambda: sqlite._pragma(index._write_connection, "max_page_count=100000"))
+        await run(lambda: pragma(index._write_connection, "max_page_count=100000"))
         await index.commit(puts(large=bytes(100_000)))
         assert await index.get([b"a", b"large"]) == [b"3", bytes(100_000)]
         await index.close()
@@ -263,11 +288,12 @@ def test_foreign_and_newer_databases_are_refused(provider, path):
         assert path.read_bytes() == before, "it was not changed"
 
     async def main():
-        made(f"PRAGMA application_id={sqlite.APPLICATION_ID}", "PRAGMA user_version=2")
-        await refused("of format 2; this version of Sarit reads up to 1")
+        for version in (1, 3):  # one without checksums, and a newer one
+            made(f"PRAGMA application_id={APPLICATION_ID}", f"PRAGMA user_version={version}")
+            await refused(f"of format {version}; this version of Sarit reads format 2")
         made("CREATE TABLE other (x)")
         await refused("is not an index of Sarit")
-        made("PRAGMA user_version=1")
+        made("PRAGMA user_version=2")
         await refused("is not an index of Sarit")
 
     asyncio.run(main())
@@ -302,5 +328,47 @@ def test_close_fails_waiting_reads(provider):
         await index.close()
         for outcome in await asyncio.gather(*gets, commit, return_exceptions=True):
             assert outcome in ([b"1"], [b"2"], None) or isinstance(outcome, Unavailable)
+
+    asyncio.run(main())
+
+
+def reported_damage() -> sqlite3.DatabaseError:
+    """As SQLite reports an EIO of a read."""
+    error = sqlite3.DatabaseError("database disk image is malformed")
+    error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_CORRUPT, "SQLITE_CORRUPT"
+    return error
+
+
+def test_damage_that_sqlite_reports_once_does_not_prevent_the_opening(provider, monkeypatch):
+    async def main():
+        await (await provider.open(0)).close()
+        right, errors = sqlite.open_writer, [reported_damage()]
+
+        def open_writer(*arguments):
+            if errors:
+                raise errors.pop()
+            return right(*arguments)
+
+        monkeypatch.setattr(sqlite, "open_writer", open_writer)
+        await (await provider.open(0)).close()
+        assert not errors
+
+    asyncio.run(main())
+
+
+def test_read_error_of_the_disk_is_unavailable_and_damage_is_corrupt(provider, path, monkeypatch):
+    async def main():
+        await (await provider.open(0)).close()
+        whole = path.read_bytes()
+        path.write_bytes(whole[:4096] + b"x" * (len(whole) - 4096))
+        with pytest.raises(Corrupt):
+            await provider.open(0)
+
+        def unreadable(files, path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr(sqlite, "_read_whole", unreadable)
+        with pytest.raises(Unavailable, match="Input/output error"):
+            await provider.open(0)
 
     asyncio.run(main())

@@ -8,10 +8,12 @@ import pytest
 
 from sarit.core.errors import Corrupt
 from sarit.core.limits import LOG_BLOCK_BYTES
-from sarit.log.reading import RunReader, find_tail, list_files, replay
+from sarit.log.reading import RunReader, check_tail, list_files, replay, survey_tail
 from sarit.log.records import FRAME, WATERMARK, FileHeader, GroupEncoder, file_name, parse_file_name
 from simulation.disk import SimulatedDisk
 from tests.unit.log.world import payload_of
+
+IDENTITY = b"identity of a log"[:16]
 
 
 class Directory:
@@ -26,7 +28,7 @@ class Directory:
         """`groups`: lists of (kind, number, durable, payload)."""
         self._sequence += 1
         salt = random.Random(self._sequence).randbytes(12)
-        header = FileHeader(1, self._sequence, epoch, base, durable, salt)
+        header = FileHeader(1, self._sequence, epoch, base, durable, salt, IDENTITY)
         path = f"/log/1/{file_name(self._sequence, 'log')}"
         file = self.disk.open(path, "create")
         file.allocate(blocks * LOG_BLOCK_BYTES)
@@ -43,9 +45,13 @@ class Directory:
         file.close()
         return path
 
-    def read(self, after: int = 0, read_bytes: int = 1 << 20):
-        logs = list_files(self.disk, "/log/1", 1).logs
-        tail = find_tail(self.disk, logs, read_bytes)
+    def read(self, after: int = 0, read_bytes: int = 1 << 20, covered: int = 0):
+        listing = list_files(self.disk, "/log/1", 1)
+        if listing.foreign:
+            raise Corrupt(listing.foreign[0])
+        logs = listing.logs
+        tail = survey_tail(self.disk, logs, read_bytes, covered=covered)
+        check_tail(tail, logs)
         windows = replay(self.disk, logs, after, tail.end, read_bytes)
         return tail, [(f.number, bytes(f.payload)) for window in windows for f in window]
 
@@ -96,7 +102,7 @@ def test_base_of_any_later_epoch_voids_frames(directory) -> None:
 def test_gap_between_files_is_corrupt_when_replayed(directory, after) -> None:
     directory.file(1, [[frame(1), frame(2)]])
     directory.file(1, [[frame(5, 4), frame(6, 4)]])
-    with pytest.raises(Corrupt, match=f"frames {max(after + 1, 3)} to 4 are missing"):
+    with pytest.raises(Corrupt, match=f"frames {max(after + 1, 3)} to 4 of"):
         directory.read(after)
     assert directory.read(4)[1] == [(5, payload_of(5)), (6, payload_of(6))]
 
@@ -166,12 +172,25 @@ def test_result_is_independent_of_window_size(directory, read_bytes) -> None:
         while not reader.ended:
             reader.next_records()
         assert reader.last == 6
-        assert reader.durable_past_end() == 36
+        assert reader.durable_past_end == 36
+
+
+@pytest.mark.parametrize("damaged", [3, 4])
+@pytest.mark.parametrize("read_bytes", [64, 4097, 1 << 20])
+def test_covered_rot_inside_a_block_is_passed(directory, damaged, read_bytes) -> None:
+    """The next frame is in the same block, or the damaged one is the last: its header is the only trace of it."""
+    path = directory.file(1, [[frame(1), frame(2)], [frame(3, 2), frame(4, 2)]])
+    content = directory.disk.content(path)
+    directory.disk.flip(path, content.index(payload_of(damaged)))
+    tail, found = directory.read(4, read_bytes, covered=4)
+    assert (tail.end, tail.durable, found) == (4, 4, [])
+    if damaged == 3:
+        assert directory.read(3, read_bytes, covered=3)[1] == [(4, payload_of(4))]
 
 
 def test_tag_inside_payload_is_no_record(directory) -> None:
     salt = random.Random(1).randbytes(12)
-    fake = FileHeader(1, 1, 1, 0, 0, salt)
+    fake = FileHeader(1, 1, 1, 0, 0, salt, IDENTITY)
     group = GroupEncoder(fake, LOG_BLOCK_BYTES)
     group.add(FRAME, 1, 99, 98, [b"fake"])
     group.finish()

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sarit.core.errors import Corrupt
+from sarit.core.errors import Corrupt, Invalid
 from sarit.core.limits import LOG_BLOCK_BYTES, MAX_FRAME_BYTES
 from sarit.log.records import (
     FRAME,
     HEADER_BYTES,
+    HEADER_COPY_AT,
     WATERMARK,
     FileHeader,
     GroupEncoder,
     Record,
     Window,
+    claimed_number,
     extend_crc,
-    first_number,
 )
 
-HEADER = FileHeader(container=3, sequence=5, epoch=2, base=6, durable=7, salt=bytes(range(12)))
+HEADER = FileHeader(
+    container=3, sequence=5, epoch=2, base=6, durable=7, salt=bytes(range(12)), identity=bytes(range(16, 32))
+)
 
 
 def group(*records: tuple[int, bytes], position: int = LOG_BLOCK_BYTES, header: FileHeader = HEADER) -> bytes:
@@ -49,11 +53,12 @@ def documented_bytes() -> dict[int, bytes]:
 def test_documented_example_is_encoded() -> None:
     data = HEADER.block() + group((8, b"hello"))
     lines = documented_bytes()
-    assert sorted(lines) == [0x00, 0x10, 0x20, 0x30, 0x1000, 0x1010, 0x1020, 0x1030]
+    assert sorted(lines) == [0x00, 0x10, 0x20, 0x30, 0x40, 0x1000, 0x1010, 0x1020, 0x1030]
     for at, line in lines.items():
         assert data[at : at + len(line)] == line, hex(at)
     assert len(data) == 0x2000
-    assert not any(data[HEADER_BYTES:LOG_BLOCK_BYTES])
+    assert data[HEADER_COPY_AT : HEADER_COPY_AT + HEADER_BYTES] == data[:HEADER_BYTES]
+    assert not any(data[HEADER_BYTES:HEADER_COPY_AT] + data[HEADER_COPY_AT + HEADER_BYTES : LOG_BLOCK_BYTES])
     assert not any(data[0x1038:])
 
 
@@ -64,23 +69,29 @@ def test_crc32c_uses_castagnoli_polynomial() -> None:
     assert extend_crc(0, large) == extend_crc(extend_crc(0, large[:1000]), memoryview(large)[1000:])
 
 
-def test_header_round_trip_detects_any_flipped_bit() -> None:
+def test_header_with_any_flipped_bit_is_read_from_its_copy() -> None:
     block = HEADER.block()
     assert FileHeader.parse(block, "x") == HEADER
-    for bit in range(HEADER_BYTES * 8):
-        damaged = bytearray(block)
-        damaged[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(Corrupt):
-            FileHeader.parse(bytes(damaged), "x")
+    for at in (0, HEADER_COPY_AT):
+        for bit in range(HEADER_BYTES * 8):
+            damaged = bytearray(block)
+            damaged[at + bit // 8] ^= 1 << bit % 8
+            assert FileHeader.parse(bytes(damaged), "x") == HEADER
+            damaged[HEADER_COPY_AT - at + bit // 8] ^= 1 << bit % 8
+            with pytest.raises(Corrupt):
+                FileHeader.parse(bytes(damaged), "x")
     with pytest.raises(Corrupt):
         FileHeader.parse(b"", "x")
 
 
-def test_newer_format_version_is_corrupt() -> None:
+def test_other_format_version_is_refused_with_both_versions() -> None:
     body = bytearray(HEADER.pack()[:-4])
-    body[9] = 2
-    with pytest.raises(Corrupt, match="log format 2"):
+    body[9] = 3
+    with pytest.raises(Invalid, match="log format 3; this version of Sarit reads 2"):
         FileHeader.parse(bytes(body) + extend_crc(0, bytes(body)).to_bytes(4, "big"), "x")
+    old = struct.pack(">8sHHIQQQQ12s", b"SARITLOG", 1, 0, 3, 5, 2, 6, 7, bytes(12))
+    with pytest.raises(Invalid, match="log format 1; this version of Sarit reads 2"):
+        FileHeader.parse((old + extend_crc(0, old).to_bytes(4, "big")).ljust(LOG_BLOCK_BYTES, b"\0"), "x")
 
 
 payloads = st.lists(st.lists(st.binary(max_size=300), max_size=5), min_size=1, max_size=6)
@@ -129,9 +140,9 @@ def test_record_of_other_position_or_salt_is_invalid() -> None:
     data = group((8, b"hello"))
     assert isinstance(window(data).record(0), Record)
     assert window(data, position=2 * LOG_BLOCK_BYTES).record(0) == 0
-    same_tag = FileHeader(3, 5, 2, 6, 7, bytes(range(11)) + b"!")
+    same_tag = FileHeader(3, 5, 2, 6, 7, bytes(range(11)) + b"!", HEADER.identity)
     assert window(data, header=same_tag).record(0) == 0
-    assert window(data, header=FileHeader(3, 6, 2, 6, 7, HEADER.salt)).record(0) == 0
+    assert window(data, header=FileHeader(3, 6, 2, 6, 7, HEADER.salt, HEADER.identity)).record(0) == 0
     older = Window(data, LOG_BLOCK_BYTES, HEADER.tag, HEADER.crc, epoch=1)
     assert older.record(0) == 0, "a record of a later epoch than the file's"
 
@@ -142,11 +153,11 @@ def test_incomplete_record_returns_bytes_needed(cut: int) -> None:
     assert window(data[:cut]).record(0) == (48 if cut < 48 else 53)
 
 
-def test_first_number_is_read_from_record_header() -> None:
+def test_damaged_record_claims_its_number_at_its_own_position_only() -> None:
     data = group((8, b"hello"))
-    assert first_number(data, HEADER.tag) == 8
-    assert first_number(data, b"none") is None
-    assert first_number(b"", HEADER.tag) is None
+    assert claimed_number(data[:48], LOG_BLOCK_BYTES) == 8
+    assert claimed_number(data[:48], 2 * LOG_BLOCK_BYTES) == 0
+    assert claimed_number(b"", LOG_BLOCK_BYTES) == 0
 
 
 def test_frame_over_limit_fails_an_assertion() -> None:

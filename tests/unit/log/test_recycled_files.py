@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sarit.core.limits import IDLE_RECYCLED_LOG_FILES, LOG_IDLE_SECONDS
 from sarit.log.allocator import LogFileAllocator
 from tests.unit.log.test_faults import names, provider
 from tests.unit.log.world import FILE_BYTES, Machine, append, expected, frames, payload_of, simulate
@@ -33,6 +34,26 @@ def test_release_removes_recycled_files_but_one() -> None:
         log.release_recycled_files()
         log = await logs.open(1)
         assert (await frames(log, 100)) == expected(range(101, 131), 5000)
+        await log.close()
+
+    simulate(main)
+
+
+def test_idle_log_keeps_a_few_recycled_files() -> None:
+    """Each container kept 16 of 64 MiB for ever."""
+
+    async def main() -> None:
+        machine = Machine()
+        logs = provider(machine)
+        log = await logs.open(1)
+        for number in range(1, 101):
+            await append(log, number, payload_of(number, 5000))
+        log.truncate(100)
+        await asyncio.sleep(LOG_IDLE_SECONDS / 2)
+        assert len(names(machine, ".spare")) > IDLE_RECYCLED_LOG_FILES
+        await asyncio.sleep(LOG_IDLE_SECONDS)
+        assert len(names(machine, ".spare")) == IDLE_RECYCLED_LOG_FILES
+        await append(log, 101, payload_of(101, 5000))
         await log.close()
 
     simulate(main)

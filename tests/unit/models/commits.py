@@ -95,7 +95,8 @@ class Committing:
     def first(self) -> State:
         """A stream of two segments and a transaction with a part in each."""
         made = streams.create(StreamConfig(ScalingPolicy(min_segments=2)), 0, 0)
-        active = StreamRecord(StreamState.ACTIVE, made.config, 0, 0, made.epochs)
+        # It may shrink to one segment: a scale below the policy's minimum is refused.
+        active = StreamRecord(StreamState.ACTIVE, StreamConfig(ScalingPolicy(min_segments=1)), 0, 0, made.epochs)
         segments = {}
         for found in active.current.segments:
             name = _name(found.segment)

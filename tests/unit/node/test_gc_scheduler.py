@@ -7,7 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from sarit.core.limits import GC_INTERVAL_FACTOR, GC_INTERVAL_SECONDS, MAX_GC_INTERVAL_SECONDS
+from sarit.core.limits import (
+    GC_INTERVAL_FACTOR,
+    GC_INTERVAL_SECONDS,
+    LONG_GC_SECONDS,
+    MAX_GC_DELAY_SECONDS,
+    MAX_GC_INTERVAL_SECONDS,
+    QUIET_GC_OBJECTS,
+)
 from sarit.node import gc_scheduler as gc_scheduler
 from sarit.node.gc_scheduler import GcScheduler
 
@@ -63,6 +70,7 @@ def test_freed_objects_do_not_delay_collections(collected):
 @pytest.mark.usefixtures("collects_often")
 def test_old_garbage_is_collected_by_a_full_collection(collected, monkeypatch):
     monkeypatch.setattr(gc_scheduler, "FULL_GC_OBJECTS", 10 * TURN)
+    monkeypatch.setattr(gc_scheduler, "QUIET_GC_OBJECTS", 10 * TURN)
 
     async def main() -> None:
         GcScheduler().start()
@@ -102,3 +110,50 @@ def test_long_collections_are_less_frequent(took, pause, monkeypatch):
 
     asyncio.run(main())
     assert pauses == [pytest.approx(pause)]
+
+
+def test_long_full_collection_waits_for_a_quiet_moment():
+    """With 50,000 segments it held the loop for 300 ms, about once a minute, in the middle of the load."""
+
+    async def main() -> None:
+        one = GcScheduler()
+        assert not one._may_collect_all(100.0, 2 * QUIET_GC_OBJECTS), "its length is not known yet: it may be long"
+        assert one._may_collect_all(101.0, QUIET_GC_OBJECTS - 1)
+        assert not one._may_collect_all(99.0 + MAX_GC_DELAY_SECONDS, 2 * QUIET_GC_OBJECTS)
+        assert one._may_collect_all(100.0 + MAX_GC_DELAY_SECONDS, 2 * QUIET_GC_OBJECTS)
+        one._full_seconds = LONG_GC_SECONDS
+        assert one._may_collect_all(100.0, 2 * QUIET_GC_OBJECTS)
+
+    asyncio.run(main())
+
+
+@pytest.mark.usefixtures("collects_often")
+def test_long_full_collection_does_not_wait_for_ever(collected, monkeypatch):
+    monkeypatch.setattr(gc_scheduler, "FULL_GC_OBJECTS", 10 * TURN)
+    monkeypatch.setattr(gc_scheduler, "MAX_GC_DELAY_SECONDS", 0.02)
+    monkeypatch.setattr(gc_scheduler, "QUIET_GC_OBJECTS", -1)
+
+    async def main() -> None:
+        GcScheduler().start()
+        collected.clear()
+        held = []
+        while 2 not in {generation for generation, _ in collected}:
+            held += [Held() for _ in range(TURN)]
+            await asyncio.sleep(0.002)
+        assert len(held) > 10 * TURN
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_objects_that_the_interpreter_collected_between_count(monkeypatch):
+    """Each of its collections sets its counter to 0."""
+
+    async def main() -> None:
+        one = GcScheduler()
+        one._collections = gc_scheduler._collections()
+        monkeypatch.setattr(gc, "get_threshold", lambda: (5_000, 0, 0))
+        gc.collect(0)
+        gc.collect(1)
+        assert one._objects_made() >= 2 * 5_000
+
+    asyncio.run(main())

@@ -8,13 +8,8 @@ import pytest
 from sarit.core.errors import Invalid, Unavailable
 from sarit.core.limits import RETAINED_OWNERSHIP_TOKENS
 from sarit.env.real import real_env
-from sarit.node.ownership import (
-    LAST_START,
-    OWNER_CHUNK_WRITTEN,
-    DirectoryClaim,
-    claim_directory,
-    claim_long_term_storage,
-)
+from sarit.node.ownership import DirectoryClaim, claim_directory, claim_long_term_storage
+from sarit.node.pieces import LAST_START, OWNER_CHUNK_WRITTEN
 from sarit.node.settings import NodeConfig
 from sarit.storage.memory import MemoryChunks
 from sarit.storage.open import open_storage
@@ -54,6 +49,27 @@ def test_unavailable_storage_prevents_only_the_first_start(tmp_path, caplog):
         start(tmp_path, MemoryChunks())
 
 
+class AwayAfterTheOwnerChunk(MemoryChunks):
+    """The owner chunk can be written; then nothing can be listed."""
+
+    def list(self, prefix):
+        if self.chunks:
+            raise Unavailable("no route to host")
+        return super().list(prefix)
+
+
+def test_directory_without_any_token_is_complete_after_a_start_in_an_outage(tmp_path):
+    storage, failing = MemoryChunks(), AwayAfterTheOwnerChunk()
+    failing.chunks = storage.chunks
+    with pytest.raises(Unavailable):
+        start(tmp_path, failing)
+    assert (tmp_path / OWNER_CHUNK_WRITTEN).exists()
+    start(tmp_path, Away())  # served from here on: all pieces must be there at the next start
+    assert (tmp_path / LAST_START).exists()
+    start(tmp_path, storage)
+    start(tmp_path, storage)
+
+
 def test_storage_url_may_change_before_first_use(tmp_path):
     with pytest.raises(Unavailable):
         start(tmp_path, Away(), "s3://misspelt")
@@ -83,11 +99,11 @@ class Dies(MemoryChunks):
         self.chunks = chunks.chunks
         self.before = before
 
-    async def write(self, name, parts, limiter=None):
+    async def write(self, name, parts, limiter=None, observe=None):
         if "start-" not in name:
-            return await super().write(name, parts, limiter)
+            return await super().write(name, parts, limiter, observe)
         if not self.before:
-            await super().write(name, parts, limiter)
+            await super().write(name, parts, limiter, observe)
         raise KeyboardInterrupt
 
 
@@ -177,7 +193,7 @@ class Lost(Dies):
         super().__init__(chunks, before=False)
         self.lost = []
 
-    async def write(self, name, parts, limiter=None):
+    async def write(self, name, parts, limiter=None, observe=None):
         self.lost.append((name, b"".join(parts)))
         raise Unavailable("no answer")
 

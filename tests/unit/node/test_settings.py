@@ -9,7 +9,9 @@ import sarit.node.standalone
 from sarit.cli.standalone import standalone
 from sarit.controller.times import RetentionTimes, ScalingTimes, Times, WatermarkTimes
 from sarit.core.errors import Invalid
-from sarit.node.settings import NodeConfig
+from sarit.core.limits import MIB
+from sarit.env.real_limits import cgroup_limit_files, machine_memory
+from sarit.node.settings import NodeConfig, choose_memory, divide_memory, min_memory
 from sarit.store.store import StoreLimits
 
 
@@ -50,6 +52,15 @@ def test_command_line_options_reach_the_node(monkeypatch):
     assert started[1].times == Times()
 
 
+def test_rate_of_the_scrub_reaches_the_store(monkeypatch):
+    started = []
+    monkeypatch.setattr(sarit.node.standalone, "run", started.append)
+    for options in ([], ["--scrub", "0"], ["--scrub", "64M"]):
+        assert CliRunner().invoke(standalone, options).exit_code == 0
+    rates = [config.validated().on_machine(4096 * MIB).limits.scrub_bytes_per_second for config in started]
+    assert rates == [8 * MIB, 0, 64 * MIB]
+
+
 def test_connections_are_as_many_as_open_files_allow():
     config = NodeConfig("data", containers=2)
     assert config.within(1 << 20) == config
@@ -59,3 +70,86 @@ def test_connections_are_as_many_as_open_files_allow():
     assert both.max_connections + 2 * both.max_api_connections <= 156
     with pytest.raises(Invalid, match="may have 300 open files; a node of 2 containers needs 334"):
         config.within(300)
+
+
+@pytest.mark.parametrize("containers", [1, 4, 16, 1024])
+@pytest.mark.parametrize("object_storage", [False, True], ids=["directory", "objects"])
+@pytest.mark.parametrize("factor", [1, 3, 64])
+def test_all_parts_together_stay_within_the_memory(containers, object_storage, factor):
+    memory = min_memory(containers) * factor
+    limits = divide_memory(memory, containers, object_storage=object_storage)
+    control = limits.max_dirty_bytes + limits.max_dirty_bytes // 4
+    container = limits.container.entry_cache_bytes + limits.container.metadata_bytes + limits.index_cache_bytes
+    # What is read, and what is written.
+    container += 2 * limits.flush.compaction_bytes
+    if object_storage:
+        container += limits.flush.concurrent_writes * limits.flush.chunk_bytes
+        container += limits.flush.concurrent_small_writes * limits.flush.small_extent_bytes
+    parts = control + limits.cache_bytes + limits.chunk_cache_bytes + 2 * limits.connections_bytes
+    parts += containers * container
+    assert parts <= memory
+    assert parts > memory * 0.8
+    assert limits.flush.trigger_bytes * containers <= limits.max_dirty_bytes
+    assert limits.flush.compaction_bytes >= 2 * limits.flush.small_extent_bytes
+
+
+def test_two_gibibytes_give_the_limits_that_were_fixed_before():
+    limits = divide_memory(2048 * MIB, 4, object_storage=False)
+    assert (limits.max_dirty_bytes, limits.cache_bytes, limits.chunk_cache_bytes) == (768 * MIB, 128 * MIB, 64 * MIB)
+    assert limits.flush.trigger_bytes == 48 * MIB
+
+
+def test_default_memory_is_a_quarter_of_the_machine_and_at_most_two_gibibytes():
+    assert choose_memory(None, 4096 * MIB, 4) == 1024 * MIB
+    assert choose_memory(None, 64 * 1024 * MIB, 4) == 2048 * MIB
+    assert choose_memory(None, 512 * MIB, 4) == min_memory(4)
+    assert choose_memory(700 * MIB, 1024 * MIB, 4) == 700 * MIB
+
+
+@pytest.mark.parametrize(
+    ("asked", "machine", "error"),
+    [
+        (255 * MIB, 4096 * MIB, "--memory 255M is too little: a node of 4 containers needs 256M"),
+        (4000 * MIB, 4096 * MIB, "--memory 4000M is too much: .* has 4096M, .*: choose at most 3968M"),
+        (None, 300 * MIB, "--memory 256M is too much: .* has 300M, .* a node of 4 containers needs 256M"),
+    ],
+)
+def test_memory_that_does_not_fit_is_refused(asked, machine, error):
+    with pytest.raises(Invalid, match=error):
+        choose_memory(asked, machine, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("512M", 512 * MIB), ("2g", 2048 * MIB), ("1536MiB", 1536 * MIB), ("2147483648", 2048 * MIB), ("1T", MIB * MIB)],
+)
+def test_memory_is_given_as_size(monkeypatch, text, expected):
+    started = []
+    monkeypatch.setattr(sarit.node.standalone, "run", started.append)
+    assert CliRunner().invoke(standalone, ["--memory", text]).exit_code == 0
+    assert started[0].memory_bytes == expected
+
+
+@pytest.mark.parametrize("text", ["much", "2X", "-1", "1.5G", ""])
+def test_memory_that_is_no_size_is_refused(text):
+    result = CliRunner().invoke(standalone, ["--memory", text])
+    assert result.exit_code == 2
+    assert "is not a size: write it as 512M, 2G, or in bytes" in result.output
+
+
+def test_limits_of_the_machine_follow_its_memory():
+    config = NodeConfig("data", containers=2, memory_bytes=512 * MIB).validated().on_machine(4096 * MIB)
+    assert config.limits == divide_memory(512 * MIB, 2, object_storage=False)
+    remote = NodeConfig("data", storage_url="s3://b/p").validated().on_machine(4096 * MIB)
+    assert remote.limits == divide_memory(1024 * MIB, 4, object_storage=True)
+    assert machine_memory() > 64 * MIB
+
+
+def test_limits_of_all_control_groups_above_count():
+    assert cgroup_limit_files("0::/a/b\n") == [
+        "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/a/b/memory.max"
+    ]  # fmt: skip
+    old = "3:cpu,cpuacct:/x\n2:memory:/x\n"
+    assert cgroup_limit_files(old) == [
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/x/memory.limit_in_bytes"
+    ]  # fmt: skip

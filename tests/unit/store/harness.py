@@ -13,9 +13,9 @@ from sarit.log.memory import MemoryLogProvider
 from sarit.storage.memory import MemoryChunks
 from sarit.store.container.container import ContainerLimits
 from sarit.store.container.writer_session import WriterSession
-from sarit.store.store import SegmentStore, StoreLimits
-from sarit.store.tiering.flusher import FlushLimits
-from sarit.wire.append import Append
+from sarit.store.store import SegmentStore, StartPolicy, StoreLimits
+from sarit.store.tiering.checkpoint import FlushLimits
+from sarit.wire.frames import Append
 
 SMALL = StoreLimits(
     containers=2,
@@ -69,9 +69,10 @@ class World:
     indexes: MemoryIndexes = field(default_factory=MemoryIndexes)
     storage: MemoryChunks = field(default_factory=MemoryChunks)
 
-    async def start(self) -> SegmentStore:
+    async def start(self, policy: StartPolicy | None = None) -> SegmentStore:
         """Open a store on what the world holds."""
-        store = SegmentStore(memory_env(), self.logs, self.indexes, self.storage, self.limits)
+        policy = policy or StartPolicy()
+        store = SegmentStore(memory_env(), self.logs, self.indexes, self.storage, self.limits, None, policy)
         await store.start()
         return store
 

@@ -6,6 +6,7 @@ import pytest
 
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.store import store as store_module
+from sarit.store.health import HealthState
 from tests.unit.store.harness import World, Writer, read_all
 
 NAME = "scope/stream/0.#epoch.0"
@@ -70,6 +71,59 @@ def test_container_that_cannot_be_opened_has_no_charge(monkeypatch):
             while len(store._tasks) > 1:  # the reopening ends; the disk watch stays
                 await asyncio.sleep(0)
         assert not store.budget.charged_bytes
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_container_that_cannot_be_opened_answers_with_the_reason_at_once(monkeypatch, caplog):
+    """It answered "recovering, try again" for ever."""
+
+    async def main():
+        store = await World().start()
+        container = store.container(NAME)
+
+        async def damaged(container):
+            raise Corrupt("frames 7 to 9 are damaged")
+
+        monkeypatch.setattr(store_module, "delete_transients", damaged)
+        container.fail(Unavailable("made to fail"))
+        with pytest.raises(Unavailable, match="recovering, try again .made to fail"):
+            store.container(NAME)
+        async with asyncio.timeout(5):
+            while store.health()[container.number].state is not HealthState.FAILED:
+                await asyncio.sleep(0)
+        for part in (store.container, store.reads, store.tables):
+            with pytest.raises(Corrupt, match=f"container {container.number} failed: frames 7 to 9 are damaged"):
+                part(NAME)
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_transient_error_at_reopening_is_tried_again_and_logged_once(monkeypatch, caplog):
+    async def main():
+        world = World()
+        store = await world.start()
+        container = store.container(NAME)
+        await container.create(NAME)
+        errors = [Unavailable("EIO"), Unavailable("EIO"), OSError("EIO")]
+        right = world.indexes.open
+
+        async def open_index(number):
+            if errors:
+                raise errors.pop()
+            return await right(number)
+
+        monkeypatch.setattr(world.indexes, "open", open_index)
+        monkeypatch.setattr(store_module, "REOPEN_SECONDS", 0.001)
+        container.fail(Unavailable("made to fail"))
+        async with asyncio.timeout(5):
+            while store.health()[container.number].state is not HealthState.SERVING:
+                await asyncio.sleep(0)
+        assert not errors
+        assert await read_all(store, NAME) == b""
+        assert caplog.text.count("cannot recover yet") == 1
         await store.stop()
 
     asyncio.run(main())

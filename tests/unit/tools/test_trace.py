@@ -180,3 +180,8 @@ def test_a_package_that_is_not_there_is_named():
 @pytest.mark.parametrize(("figure", "reached"), [(6, True), (7, True), (8, False)])
 def test_a_goal_is_reached_at_its_bound(figure, reached):
     assert trace.Goal("levels", figure, 7).reached == reached
+
+
+def test_modules_of_sarit_import_each_other_in_no_circle() -> None:
+    """Not for types either: a lower module names a small Protocol instead."""
+    assert levels.circles(levels.read_imports(trace.ROOT).all) == []

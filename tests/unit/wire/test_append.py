@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from sarit.core.limits import MAX_WIRE_PAYLOAD_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as w
-from sarit.wire.append import AppendAssembler, append_block_end_header, data_appended, read_data_appended
 from sarit.wire.commands import ProtocolError
-from sarit.wire.frames import FrameReader
+from sarit.wire.frames import AppendAssembler, FrameReader, append_block_end_header, data_appended, read_data_appended
 
 WRITER = bytes(range(16))
 OTHER = bytes(range(1, 17))

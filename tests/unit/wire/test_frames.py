@@ -162,6 +162,8 @@ def test_large_payload_is_received_into_its_own_buffer():
     reader = FrameReader()
     size = 200 * KIB
     (_, payload), raw = _frame(3, size)
+    # What a connection has delivered once, it gets at once.
+    reader.feed(raw)
     assert reader.feed(raw[:100]) == []
     buffer = reader.get_buffer(-1)
     assert len(buffer) == size - 92
@@ -195,6 +197,24 @@ def test_announced_length_allocates_no_memory():
     reader.feed(bytes(3 * MIB))
     assert len(reader.get_buffer(-1)) <= MIB
     assert reader.buffered_bytes == 3 * MIB
+
+
+@pytest.mark.parametrize("delivered", [0, 100 * KIB])
+def test_memory_of_an_incomplete_frame_follows_the_bytes_that_came(delivered):
+    """1 MiB was allocated for a frame that had announced it, whatever came of it."""
+    reader = FrameReader()
+    reader.feed(_frame(1, delivered)[1])
+    reader.feed(struct.pack(">ii", 3, MAX_WIRE_PAYLOAD_BYTES))
+    for came in (0, 1000, 20_000, 50_000, 300_000, 900_000, 2_500_000):
+        reader.feed(bytes(came - reader.buffered_bytes))
+        assert reader.buffered_bytes == came
+        least = max(LARGE_FRAME_BYTES, delivered)
+        assert came <= reader.held_bytes <= max(least, came + min(max(2 * came, least), FRAME_PIECE_BYTES))
+    reader.feed(bytes(MAX_WIRE_PAYLOAD_BYTES - reader.buffered_bytes))
+    assert reader.held_bytes == 0
+    reader.feed(struct.pack(">ii", 3, 100_000) + bytes(50_000))
+    reader.release()
+    assert reader.held_bytes == reader.buffered_bytes == 0
 
 
 def test_the_longest_frame():

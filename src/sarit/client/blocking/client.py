@@ -24,7 +24,10 @@ from sarit.client.blocking.overrides import ClientOverrides
 from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.blocking.tables import Table, Tables
 from sarit.client.blocking.transactions import TransactionalWriter
+from sarit.client.core import listing
+from sarit.client.core.guard import guarded
 from sarit.core.limits import DEFAULT_TRANSACTION_LEASE_SECONDS, DEFAULT_WRITER_BUFFER_BYTES
+from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from sarit.core.policies import RetentionPolicy, ScalingPolicy
 
 
+@guarded("_inner.session", local=("close",))
 class Client:
     """A connection to Sarit; may be shared by threads.  `close` ends all its writers and readers."""
 
@@ -64,17 +68,23 @@ class Client:
         """True when created, False when it existed.  Raises Invalid."""
         return self._run(self._inner.create_scope(scope))
 
-    def list_scopes(self) -> list[str]:
-        """All scopes, including those of the system."""
-        return self._run(self._inner.list_scopes())
+    def list_scopes(self) -> Iterator[str]:
+        """All scopes, including those of the system, a page at a time."""
+        for page in self._thread.iterate(listing.scopes(self._inner.session)):
+            yield from page
 
     def delete_scope(self, scope: str, *, recursive: bool = False) -> None:
         """Delete an empty scope, or with `recursive` all it holds.  Raises NotFound, Conflict (not empty)."""
         self._run(self._inner.delete_scope(scope, recursive=recursive))
 
-    def list_streams(self, scope: str, *, tag: str | None = None, internal: bool = False) -> list[StreamName]:
-        """The streams of a scope; `tag`: only those with it; `internal`: also those of the system.  Raises NotFound."""
-        return self._run(self._inner.list_streams(scope, tag=tag, internal=internal))
+    def list_streams(self, scope: str, *, tag: str | None = None, internal: bool = False) -> Iterator[StreamName]:
+        """The streams of a scope, a page at a time; `tag`: only those with it; `internal`: also those of the system.
+
+        What is created or deleted meanwhile may be listed or not.  Raises NotFound."""
+        for page in self._thread.iterate(listing.streams(self._inner.session, scope, tag)):
+            for stream in page:
+                if internal or is_user_name(stream.stream):
+                    yield stream
 
     def create_stream(
         self,
@@ -88,6 +98,7 @@ class Client:
     ) -> bool:
         """True when created, False when it existed (its configuration is unchanged).
 
+        False, too, when a first attempt created it and its answer was lost.
         Name the stream by one string ("scope/stream") or two.  `segments`: how many it has at first; `scaling` instead
         of it gives a whole policy.  Raises NotFound (scope), Invalid.
         """

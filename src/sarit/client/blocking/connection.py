@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sarit.client import aio
 from sarit.client.blocking.client import Client
 from sarit.client.blocking.loop_thread import LoopThread
+from sarit.client.core.guard import check_call
 from sarit.core.limits import DEFAULT_RETRY_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def connect(
-    address: str = "127.0.0.1:9090",
+    address: str | None = None,
     *,
     retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
     wait: float = 0.0,
@@ -22,13 +23,19 @@ def connect(
 ) -> Client:
     """Connect to the controller at `HOST:PORT`.  Raises Unavailable when no controller answers, Invalid (the address).
 
-    `retry_timeout`: for how many seconds writers and readers retry before they raise Unavailable.  `wait`: for how
-    many seconds to retry when no controller answers yet, as while a node starts.
+    Without an address: what the environment variable SARIT_CONTROLLER says, else 127.0.0.1:9090.
+    `retry_timeout`: for how many seconds every call of the client goes on trying while the node does not answer, before
+    it raises Unavailable; 0: one attempt.  `wait`: for how many seconds to wait for a node that is not there yet, as
+    while it starts; without it the first failure is raised, so that a wrong address shows at once.
     """
     aio.refuse_retired(retired)
+    check_call(aio.connect, address, retry_timeout=retry_timeout, wait=wait)  # before there is a thread
     thread = LoopThread()
     try:
-        return Client(thread, thread.run(aio.connect(address, retry_timeout=retry_timeout, wait=wait)))
+        inner = thread.run(aio.connect(address, retry_timeout=retry_timeout, wait=wait))
+        inner.session.shared_by_threads = True
+        thread.running.session = inner.session
+        return Client(thread, inner)
     except BaseException:
         thread.close()
         raise

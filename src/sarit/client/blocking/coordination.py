@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sarit.client.blocking.overrides import StateSynchronizerOverrides
+from sarit.client.core.guard import guarded
 from sarit.core.limits import COMPACT_AFTER_BYTES, DEFAULT_LEASE_SECONDS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
+@guarded("_inner._session")
 class Coordination:
     """The coordination primitives of one client.  All methods raise NotFound (the scope), Invalid (the name; several
     segments)."""
@@ -110,6 +112,7 @@ class Coordination:
         return SharedConfiguration(self._thread, self._run(self._inner.shared_configuration(stream, defaults)))
 
 
+@guarded("_inner.session")
 class RevisionedStream:
     """One stream of one segment.  Create one with `client.coordination.revisioned("scope/stream")`.
 
@@ -162,6 +165,7 @@ class RevisionedStream:
         self._run(self._inner.truncate(revision))
 
 
+@guarded("_inner.stream.session")
 class StateSynchronizer(Generic[S]):
     """One process's copy of a shared state.  Create one with `client.coordination.synchronizer(...)`.
 
@@ -169,7 +173,7 @@ class StateSynchronizer(Generic[S]):
     the state for `initial`; with it the stream is compacted automatically, with some probability per write, once
     `compact_after_bytes` follow the newest initial state.
 
-    An error of these functions is raised by the method that called them; the state is then unchanged.
+    An error of these functions is raised by the method that called them; the state is then the one before the call.
     """
 
     def __init__(self, thread: LoopThread, inner: AioStateSynchronizer[S]) -> None:
@@ -228,6 +232,7 @@ class StateSynchronizer(Generic[S]):
         return self._overrides.fetch()
 
 
+@guarded("_inner._session", local=("close",))
 class Membership:
     """Membership in a group, or a view of it.  Create one with `client.coordination.membership(...)`."""
 
@@ -282,6 +287,7 @@ class Membership:
         self.close()
 
 
+@guarded("_inner.membership._session", local=("close",))
 class LeaderElection:
     """One candidate.  Create one with `client.coordination.leader_election(...)`."""
 
@@ -331,6 +337,7 @@ class LeaderElection:
         self.close()
 
 
+@guarded("_inner._session", local=("close", "get"))
 class SharedConfiguration:
     """A copy of shared settings that follows all changes.  Create one with
     `client.coordination.shared_configuration`."""

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.core import listing
+from sarit.client.core.guard import guarded
 from sarit.client.groups.reader import GroupEvent
 from sarit.core.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS
+from sarit.core.names import READER_GROUP_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 
+@guarded("_inner._session", local=("position", "close"))
 class GroupReader:
     """Reads its share of what a group reads; for one thread at a time.
 
@@ -92,11 +96,12 @@ class GroupReader:
             elif found is None:
                 return
 
-    def close(self, position: Position | None = None) -> None:
+    def close(self, position: Position | None = None, *, rewind: bool = False) -> None:
         """Leave the group; other readers continue at `position`, or after the last event handed out.
 
+        Never before the reader's last checkpoint, or where it got a segment; `rewind`: at `position` all the same.
         Raises Unavailable: the reader may still be in the group, with its segments; close it again."""
-        self._run(self._inner.close(position))
+        self._run(self._inner.close(position, rewind=rewind))
 
     def __enter__(self) -> GroupReader:
         return self
@@ -105,6 +110,7 @@ class GroupReader:
         self._run(self._inner.__aexit__(kind, error, trace))
 
 
+@guarded("_inner._session")
 class ReaderGroup:
     """One group.  All methods raise NotFound when it is deleted, Unavailable when its state cannot be reached."""
 
@@ -136,11 +142,13 @@ class ReaderGroup:
         """The readers in the group, in the order of joining."""
         return self._run(self._inner.online_readers())
 
-    def reader_offline(self, name: str, position: Position | None = None) -> bool:
+    def reader_offline(self, name: str, position: Position | None = None, *, rewind: bool = False) -> bool:
         """Declare a reader lost: others continue at `position`, its last one, or at its last checkpoint.
 
-        Returns whether it was in the group.  Events after that position are read again."""
-        return self._run(self._inner.reader_offline(name, position))
+        Returns whether it was in the group.  Events after that position are read again.  Where the group knows that the
+        reader was further (a checkpoint; a segment that it got later), others continue there; `rewind`: at `position`
+        all the same."""
+        return self._run(self._inner.reader_offline(name, position, rewind=rewind))
 
     def info(self) -> GroupInfo:
         """The assignment of segments to readers, and what is not assigned."""
@@ -201,6 +209,7 @@ class ReaderGroup:
         self._run(self._inner.end_of_data(timeout))
 
 
+@guarded("_inner._session")
 class ReaderGroups:
     """The reader groups of one client.  A group is named "scope/group"."""
 
@@ -249,9 +258,12 @@ class ReaderGroups:
         """A group that exists.  Raises NotFound."""
         return ReaderGroup(self._thread, self._run(self._inner.open(name)))
 
-    def list(self, scope: str) -> list[str]:
-        """The names of the groups of a scope.  Raises NotFound."""
-        return self._run(self._inner.list(scope))
+    def list(self, scope: str) -> Iterator[str]:
+        """The names of the groups of a scope, a page at a time.  Raises NotFound."""
+        for page in self._thread.iterate(listing.streams(self._inner._session, scope)):
+            for found in page:
+                if found.stream.startswith(READER_GROUP_PREFIX):
+                    yield f"{scope}/{found.stream.removeprefix(READER_GROUP_PREFIX)}"
 
     def delete(self, name: str) -> None:
         """Delete a group; its readers fail.  Raises NotFound."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.core.guard import guarded
 from sarit.client.reader import batch
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId, StreamName
 
 
+@guarded("_inner._session")
 class Stream:
     """One stream by name.  Make one with `client.stream("scope/stream")`; it sends no request until it is used."""
 
@@ -55,8 +57,8 @@ class Stream:
     def scale(self, segments: int) -> bool:
         """Replace the segments by this number of segments of equal width; False when the stream already has them.
 
-        Writers and readers continue meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed, or
-        somebody else scaled it meanwhile)."""
+        Writers and readers continue meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed,
+        somebody else scaled it meanwhile, or its policy asks for more segments: `Client.update_stream`)."""
         return self._run(self._inner.scale(segments))
 
     def split(self, segment: SegmentId, into: int = 2) -> bool:
@@ -102,6 +104,7 @@ class Stream:
         return TimeWindows(self._thread, self._inner.time_windows())
 
 
+@guarded("_inner._session")
 class BatchReader:
     """Everything between two cuts, in no order.  Create one with `client.stream(...).batch(...)`.
 
@@ -139,6 +142,7 @@ class BatchReader:
             yield from events
 
 
+@guarded("_inner._session")
 class TimeWindows:
     """The time windows of one reader.  Positions must not go back.  Make one with `client.stream(...).time_windows()`.
 

@@ -8,16 +8,21 @@ cancels the task and waits for its end, so that the next call does not find it s
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
+import warnings
+import weakref
 from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from sarit.core.errors import Invalid
-from sarit.core.limits import CANCEL_GRACE_SECONDS
+from sarit.core.limits import CANCEL_GRACE_SECONDS, EXIT_FLUSH_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+
+    from sarit.client.core.session import Session
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,41 +69,154 @@ class _Call(Generic[T]):
             self.ended.set_result(task.result())
 
 
-class LoopThread:
-    """A running loop.  `run` blocks the caller; not to be called on the loop's own thread."""
+class RunningLoop:
+    """A loop on its thread.  The thread refers to this, and not to the `LoopThread` of the client's objects: when these
+    are dropped, the garbage collector sees it."""
 
-    def __init__(self, name: str = "sarit") -> None:
+    def __init__(self, name: str) -> None:
         import uvloop
 
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self.session: Session | None = None
+        self.calls: dict[_Call[Any], None] = {}
         self._gate = threading.Lock()  # held to begin a call, and to refuse calls from then on
         self._stopped = False
         self._ended = False
-        self._calls: dict[_Call[Any], None] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._thread = threading.Thread(target=self._run_loop, name=name, daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run_loop, name=name, daemon=True)
+        self.thread.start()
 
     def __repr__(self) -> str:
-        return f"LoopThread({self._thread.name}, {'running' if self._thread.is_alive() else 'ended'})"
+        return f"RunningLoop({self.thread.name}, {'running' if self.thread.is_alive() else 'ended'})"
+
+    def check(self) -> None:
+        """Raises Invalid when the loop has ended, or is another process's."""
+        if not self.thread.is_alive():
+            raise Invalid("the client is closed (or this process was forked after it connected): connect again")
+
+    def call(self, function: Callable[[], Any]) -> None:
+        """Call `function` on the loop soon, without waiting; nothing happens when the loop has ended."""
+        with suppress(RuntimeError):  # closed meanwhile
+            self.loop.call_soon_threadsafe(function)
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> _Call[T]:
+        """Start `work` on the loop.  Raises Invalid when that has ended."""
+        call = _Call(self.loop, work)
+        with self._gate:
+            if self._ended:
+                raise Invalid("the client is closed: connect again")
+            self.calls[call] = None
+            self.loop.call_soon_threadsafe(call.start)
+        return call
+
+    def close(self) -> None:
+        """End the loop and its thread; calls that other threads have begun end with Invalid."""
+        if self.thread.is_alive():
+            self._stop()
+            self.thread.join()
+
+    def _stop(self) -> None:
+        with self._gate:
+            first, self._stopped = not self._stopped, True
+        if first:  # a second stop would interrupt what the first one lets end
+            self.call(self.loop.stop)
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:  # also when a user's function on the loop asked the process to exit: no caller may wait for ever
+            with self._gate:
+                self._ended = True
+            try:
+                self.loop.run_until_complete(self._cancel_all())
+                self.loop.close()
+            finally:
+                for call in list(self.calls):
+                    call.abandon()
+
+    def close_soon(self, items: AsyncIterator[Any]) -> None:
+        """On the loop: close an asynchronous generator."""
+        self._spawn(_close(items))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _cancel_all(self) -> None:
+        """Cancel every task and wait for their end."""
+        await asyncio.sleep(0)  # calls that began meanwhile are tasks now
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CANCEL_GRACE_SECONDS)
+
+    # -- the end of a client that nobody closed -----------------------------------------------------
+
+    def dropped(self) -> None:
+        """No object of the client is left.  On any thread, and without waiting: the garbage collector calls this."""
+        if not self.thread.is_alive() or self._stopped:  # closed; or this is a child process
+            return
+        if self.session is not None:
+            warnings.warn(
+                "a blocking client was dropped and not closed: close it, or use it as a block",
+                ResourceWarning,
+                stacklevel=2,
+            )
+        self.call(lambda: self._spawn(self._finish()))
+
+    def exiting(self) -> None:
+        """The process exits: flush the writers, for a bounded time."""
+        if self.thread.is_alive() and not self._stopped and self.session is not None:
+            with suppress(Invalid, CancelledError):
+                wait((self.begin(self._flush()).ended,), EXIT_FLUSH_SECONDS + CANCEL_GRACE_SECONDS)
+
+    async def _flush(self) -> None:
+        if self.session is not None and not self.session.ended:
+            await self.session.flush(EXIT_FLUSH_SECONDS)
+
+    async def _finish(self) -> None:
+        try:
+            await self._flush()
+            if self.session is not None:
+                await self.session.close()
+        finally:
+            self._stop()
+
+
+class LoopThread:
+    """A running loop.  `run` blocks the caller; not to be called on the loop's own thread.
+
+    When nobody refers to it any more, the client is flushed, closed and the thread ends."""
+
+    def __init__(self, name: str = "sarit") -> None:
+        self.running = RunningLoop(name)
+        self.loop = self.running.loop
+        self._dropped = weakref.finalize(self, self.running.dropped)
+        self._dropped.atexit = False
+        _threads.add(self)
+
+    def __repr__(self) -> str:
+        return f"LoopThread({self.running!r})"
 
     @property
     def alive(self) -> bool:
         """Whether the loop runs."""
-        return self._thread.is_alive()
+        return self.running.thread.is_alive()
 
     def check(self) -> None:
         """Raises Invalid when the loop has ended, or is another process's."""
-        if not self._thread.is_alive():
-            raise Invalid("the client is closed (or this process was forked after it connected): connect again")
+        self.running.check()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and return its result; interrupting the wait cancels it.  Raises Invalid."""
         try:
             self.check()
-            if threading.current_thread() is self._thread:
+            if threading.current_thread() is self.running.thread:
                 raise Invalid("a blocking call on the client's own thread would wait for itself: use sarit.client.aio")
-            call = self._begin(work)
+            call = self.running.begin(work)
         except Invalid:
             work.close()
             raise
@@ -112,7 +230,7 @@ class LoopThread:
                 wait((call.ended,), CANCEL_GRACE_SECONDS)
             raise
         finally:
-            self._calls.pop(call, None)
+            self.running.calls.pop(call, None)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """The items of an asynchronous generator, each waited for; the generator is closed at the end."""
@@ -121,7 +239,8 @@ class LoopThread:
                 yield item
         finally:
             # Not waited for: the garbage collector may close an abandoned iterator on any thread, at any moment.
-            self.call(lambda: self._close_soon(items))
+            running = self.running
+            running.call(lambda: running.close_soon(items))
 
     def call_and_wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a plain function on the loop and return its result.  Raises Invalid, and what the function raises."""
@@ -133,54 +252,22 @@ class LoopThread:
 
     def call(self, function: Callable[[], Any]) -> None:
         """Call `function` on the loop soon, without waiting; nothing happens when the loop has ended."""
-        with suppress(RuntimeError):  # closed meanwhile
-            self.loop.call_soon_threadsafe(function)
+        self.running.call(function)
 
     def close(self) -> None:
         """End the loop and its thread; calls that other threads have begun end with Invalid."""
-        if self._thread.is_alive():
-            with self._gate:
-                first, self._stopped = not self._stopped, True
-            if first:  # a second stop would interrupt what the first one lets end
-                self.call(self.loop.stop)
-            self._thread.join()
+        self.running.close()
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> _Call[T]:
-        call = _Call(self.loop, work)
-        with self._gate:
-            if self._ended:
-                raise Invalid("the client is closed: connect again")
-            self._calls[call] = None
-            self.loop.call_soon_threadsafe(call.start)
-        return call
 
-    def _run_loop(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_forever()
-        finally:  # also when a user's function on the loop asked the process to exit: no caller may wait for ever
-            with self._gate:
-                self._ended = True
-            try:
-                self.loop.run_until_complete(self._cancel_all())
-                self.loop.close()
-            finally:
-                for call in list(self._calls):
-                    call.abandon()
+_threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 
-    def _close_soon(self, items: AsyncIterator[Any]) -> None:
-        task = self.loop.create_task(_close(items))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
 
-    async def _cancel_all(self) -> None:
-        """Cancel every task and wait for their end."""
-        await asyncio.sleep(0)  # calls that began meanwhile are tasks now
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=CANCEL_GRACE_SECONDS)
+def _at_exit() -> None:
+    for thread in list(_threads):
+        thread.running.exiting()
+
+
+atexit.register(_at_exit)
 
 
 async def _next(items: AsyncIterator[T]) -> T | None:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import BYTE_WRITER_DRAIN_BYTES, FULL_BUFFER_POLL_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
 
     from sarit.client.aio import Client
     from sarit.client.blocking.loop_thread import LoopThread
@@ -27,18 +29,6 @@ if TYPE_CHECKING:
     from sarit.client.writer.writer import EventWriter
 
 S = TypeVar("S")
-
-
-class Write(Protocol):
-    """The signature of `write`."""
-
-    def __call__(self, event: bytes | str, key: str | None = None) -> None: ...
-
-
-class WriteMany(Protocol):
-    """The signature of `write_many`; both arguments may be Arrow arrays."""
-
-    def __call__(self, events: Any, keys: Any = None) -> None: ...
 
 
 class ClientOverrides:
@@ -60,24 +50,32 @@ class EventWriterOverrides:
     """Binds an asyncio writer to callers on other threads."""
 
     def __init__(self, thread: LoopThread, inner: EventWriter) -> None:
-        self._thread = thread
+        # Not the thread itself: the inner writer refers to these methods, and lives until its client ends.
+        self._running = thread.running
         self._inner = inner
         self._buffer_bytes = inner.buffer_bytes
         self._space = threading.Event()
         self._woken = False
         inner.bind_foreign_thread(self._wake, self._full, self._on_dispatched)
-        # The same bound methods: one more call per event would cost as much as the write itself.
-        self.write: Write = inner.write
+
+    def write(self, event: bytes | str, key: str | None = None) -> None:
         """Write one event (`bytes` or `str`), with a `key` or without; it is durable when a later `flush` returns.
 
         Events of one key stay in order; events without a key spread over the segments.  Blocks while more than
         `buffer_bytes` are not acknowledged.  Raises the writer's failure, if it has one; Invalid for what is no event.
         """
-        self.write_many: WriteMany = inner.write_many
+        self._inner.write(event, key)
+
+    def write_many(
+        self,
+        events: Iterable[bytes | str] | pa.Array | pa.ChunkedArray,
+        keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
+    ) -> None:
         """Write a batch: a list of `bytes` or `str`, or an Arrow array of binary or string.
 
         `keys` is None, or one key (or None) per event, as a list or an Arrow array of string.  Blocks and raises as
         `write` does."""
+        self._inner.write_many(events, keys)
 
     def when_durable(self, then: Callable[[], object]) -> None:
         """Have `then` called, on the client's own thread, once everything written so far is durable.
@@ -87,18 +85,18 @@ class EventWriterOverrides:
         def place() -> None:
             self._inner.flush_barrier().add_done_callback(lambda done: done.cancelled() or done.exception() or then())
 
-        self._thread.call(place)
+        self._running.call(place)
 
     def _wake(self) -> None:
-        self._thread.call(self._inner.dispatch_soon)
+        self._running.call(self._inner.dispatch_soon)
 
     def _full(self) -> None:
         """The intake is full: have it emptied, and block while too much is not acknowledged."""
         if not self._woken:
             self._woken = True
-            self._thread.call(self._inner.dispatch_soon)
+            self._running.call(self._inner.dispatch_soon)
         while self._over_buffer():
-            self._thread.check()
+            self._running.check()
             self._space.clear()
             if self._over_buffer():
                 self._space.wait(FULL_BUFFER_POLL_SECONDS)
@@ -117,11 +115,19 @@ class TransactionOverrides:
     """The writes of a transaction."""
 
     def __init__(self, thread: LoopThread, inner: Transaction) -> None:
-        events = EventWriterOverrides(thread, inner.events)
-        self.write: Write = events.write
+        self._events = EventWriterOverrides(thread, inner.events)
+
+    def write(self, event: bytes | str, key: str | None = None) -> None:
         """Write one event; readers see it after the commit.  See `EventWriter.write`.  Raises Conflict (it ended)."""
-        self.write_many: WriteMany = events.write_many
+        self._events.write(event, key)
+
+    def write_many(
+        self,
+        events: Iterable[bytes | str] | pa.Array | pa.ChunkedArray,
+        keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
+    ) -> None:
         """Write a batch; readers see it after the commit.  See `EventWriter.write_many`; raises as `write` does."""
+        self._events.write_many(events, keys)
 
 
 class ByteWriterOverrides:

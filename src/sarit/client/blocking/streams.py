@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from sarit.client.blocking.overrides import ByteWriterOverrides, EventWriterOverrides
 from sarit.client.core.deadline import within
+from sarit.client.core.guard import guarded
 from sarit.client.reader.cursor import check_most
 from sarit.client.streams.byte_streams import ContiguousParts
 from sarit.core.limits import MIB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
     from sarit.client.blocking.loop_thread import LoopThread
-    from sarit.client.blocking.overrides import Write, WriteMany
     from sarit.client.reader.cursor import Events
     from sarit.client.reader.reader import EventReader as AioEventReader
     from sarit.client.streams.byte_streams import ByteReader as AioByteReader
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sarit.core.cuts import StreamCut
 
 
+@guarded("_inner._session", local=("close", "flush"), unguarded=("write", "write_many", "drain"))
 class EventWriter:
     """Writes events to one stream, exactly once each and in order per key; may be shared by threads.
 
@@ -41,17 +42,8 @@ class EventWriter:
         self._run = thread.run
         self._inner = inner
         self._overrides = EventWriterOverrides(thread, inner)
-        self.write: Write = self._overrides.write
-        """Write one event (`bytes` or `str`), with a `key` or without; it is durable when a later `flush` returns.
-
-        Events of one key stay in order; events without a key spread over the segments.  Blocks while more than
-        `buffer_bytes` are not acknowledged.  Raises the writer's failure, if it has one; Invalid for what is no event.
-        """
-        self.write_many: WriteMany = self._overrides.write_many
-        """Write a batch: a list of `bytes` or `str`, or an Arrow array of binary or string.
-
-        `keys` is None, or one key (or None) per event, as a list or an Arrow array of string.  Blocks and raises as
-        `write` does."""
+        # The same bound methods: another call per event would cost as much as the write.
+        vars(self).update(write=inner.write, write_many=inner.write_many)
 
     def __repr__(self) -> str:
         return f"blocking {self._inner!r}"
@@ -85,6 +77,25 @@ class EventWriter:
         else:
             self._thread.call(self._inner.abandon)
 
+    def write(self, event: bytes | str, key: str | None = None) -> None:
+        """Write one event (`bytes` or `str`), with a `key` or without; it is durable when a later `flush` returns.
+
+        Events of one key stay in order; events without a key spread over the segments.  Blocks while more than
+        `buffer_bytes` are not acknowledged.  Raises the writer's failure, if it has one; Invalid for what is no event.
+        """
+        self._overrides.write(event, key)
+
+    def write_many(
+        self,
+        events: Iterable[bytes | str] | pa.Array | pa.ChunkedArray,
+        keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
+    ) -> None:
+        """Write a batch: a list of `bytes` or `str`, or an Arrow array of binary or string.
+
+        `keys` is None, or one key (or None) per event, as a list or an Arrow array of string.  Blocks and raises as
+        `write` does."""
+        self._overrides.write_many(events, keys)
+
     def when_durable(self, then: Callable[[], object]) -> None:
         """Have `then` called, on the client's own thread, once everything written so far is durable.
 
@@ -92,6 +103,7 @@ class EventWriter:
         self._overrides.when_durable(then)
 
 
+@guarded("_inner._session", local=("position", "close"))
 class EventReader:
     """Reads one stream; for one thread at a time.
 
@@ -147,7 +159,9 @@ class EventReader:
 
     @property
     def at_tail(self) -> bool:
-        """Whether there was nothing more to read when the store last replied."""
+        """Whether there was nothing more to read when the store last replied.
+
+        False for up to 15 s more when the last fetch happened to end at the very last byte."""
         return self._inner.at_tail
 
     def close(self) -> None:
@@ -165,6 +179,7 @@ class EventReader:
         return self._run(self._inner.next_events())
 
 
+@guarded("_inner._session", local=("close", "flush"))
 class ByteWriter:
     """Appends bytes to a byte stream; `close` (or the end of a `with` block) flushes."""
 
@@ -211,6 +226,7 @@ class ByteWriter:
         return self._overrides.write(data)
 
 
+@guarded("_inner._session", local=("tell", "seek", "close"))
 class ByteReader:
     """Reads bytes of a byte stream; waits at the tail.  A read that Ctrl-C interrupts consumes nothing."""
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.core.guard import guarded
+from sarit.client.tables import calls
 from sarit.client.tables.scans import PAGE_ENTRIES
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 
+@guarded("_inner._session")
 class Tables:
     """The tables of a client: `client.tables`."""
 
@@ -49,11 +52,13 @@ class Tables:
         """Delete a table with all it holds.  Raises NotFound."""
         self._run(self._inner.delete(table))
 
-    def list(self, scope: str) -> list[StreamName]:
-        """The tables of a scope.  Raises NotFound."""
-        return self._run(self._inner.list(scope))
+    def list(self, scope: str) -> Iterator[StreamName]:
+        """The tables of a scope, a page at a time.  Raises NotFound."""
+        for page in self._thread.iterate(calls.pages(self._inner._session, scope)):
+            yield from page
 
 
+@guarded("_inner._session")
 class Table:
     """One table; may be shared by threads.
 

@@ -5,19 +5,23 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from sarit.client.blocking.overrides import TransactionOverrides
+from sarit.client.core.guard import guarded
 
 if TYPE_CHECKING:
-    from uuid import UUID
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
 
     from sarit.client.blocking.loop_thread import LoopThread
-    from sarit.client.blocking.overrides import Write, WriteMany
     from sarit.client.core.values import TransactionStatus
     from sarit.client.transactions.transaction import Transaction as AioTransaction
     from sarit.client.transactions.transaction import TransactionalWriter as AioTransactionalWriter
 
 
+@guarded("_inner._session", local=("close",))
 class TransactionalWriter:
     """Begins and administers the transactions of one stream; may be shared by threads.
 
@@ -57,9 +61,10 @@ class TransactionalWriter:
         Raises NotFound, Conflict (it was committed)."""
         self._run(self._inner.abort(transaction, wait=wait))
 
-    def completed(self) -> list[tuple[UUID, TransactionStatus]]:
+    def completed(self) -> Iterator[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
-        return self._run(self._inner.completed())
+        for number, status in self._run(self._inner._session.with_retry(self._inner._calls.completed)):
+            yield (UUID(int=number), status)
 
     def close(self) -> None:
         """Release open transactions: each can be resumed by its id until its lease expires, then it is aborted."""
@@ -72,6 +77,7 @@ class TransactionalWriter:
         self.close()
 
 
+@guarded("_inner._writer._session")
 class Transaction:
     """One transaction; write to it, then commit or abort.
 
@@ -83,10 +89,8 @@ class Transaction:
         self._run = thread.run
         self._inner = inner
         self._overrides = TransactionOverrides(thread, inner)
-        self.write: Write = self._overrides.write
-        """Write one event; readers see it after the commit.  See `EventWriter.write`.  Raises Conflict (it ended)."""
-        self.write_many: WriteMany = self._overrides.write_many
-        """Write a batch; readers see it after the commit.  See `EventWriter.write_many`; raises as `write` does."""
+        # The same bound methods: another call per event would cost as much as the write.
+        vars(self).update(write=inner.write, write_many=inner.write_many)
 
     def __repr__(self) -> str:
         return f"blocking {self._inner!r}"
@@ -123,3 +127,15 @@ class Transaction:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._run(self._inner.__aexit__(kind, error, trace))
+
+    def write(self, event: bytes | str, key: str | None = None) -> None:
+        """Write one event; readers see it after the commit.  See `EventWriter.write`.  Raises Conflict (it ended)."""
+        self._overrides.write(event, key)
+
+    def write_many(
+        self,
+        events: Iterable[bytes | str] | pa.Array | pa.ChunkedArray,
+        keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
+    ) -> None:
+        """Write a batch; readers see it after the commit.  See `EventWriter.write_many`; raises as `write` does."""
+        self._overrides.write_many(events, keys)

@@ -9,9 +9,10 @@ client's Hello goes out first, and the store's Hello must be the first frame in.
 reading from their socket; that must not stop their readers.
 
 *Keep-alive.*  A connection is dead when no byte moves on it for `DEAD_AFTER_KEEP_ALIVES` intervals, though we request
-an echo in each.  Bytes count, not whole commands: over a slow link one command may take longer than that in either
-direction, and sending it again each time would never deliver it.  Bytes sent count when the socket accepts some of
-those that waited: it has space again only after the store received some.
+an echo in each; the intervals are shorter when the retry timeout is (`retry.py`).  Bytes count, not whole commands:
+over a slow link one command may take longer than that in either direction, and sending it again each time would never
+deliver it.  Bytes sent count when the socket accepts some of those that waited: it has space again only after the store
+received some.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from sarit.client.core.retry import RetryPolicy, Silent
 from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import (
     CLIENT_KEEP_ALIVE_SECONDS,
@@ -29,9 +31,8 @@ from sarit.core.limits import (
     OLDEST_WIRE_VERSION,
     WIRE_VERSION,
 )
-from sarit.wire.append import DATA_APPENDED, read_data_appended
 from sarit.wire.commands import Hello, KeepAlive, decode, encode
-from sarit.wire.frames import FrameReader, Window
+from sarit.wire.frames import DATA_APPENDED, FrameReader, Window, read_data_appended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -146,8 +147,11 @@ class PendingReply:
 class Connection(asyncio.BufferedProtocol):
     """One TCP connection to a segment store.  Ends for ever with its first error."""
 
-    def __init__(self, name: str, window: Window | None = None) -> None:
+    def __init__(
+        self, name: str, window: Window | None = None, keep_alive_seconds: float = CLIENT_KEEP_ALIVE_SECONDS
+    ) -> None:
         self.name = name
+        self._keep_alive_seconds = keep_alive_seconds
         self.replies = ReplyRouter()
         self.closed = False
         self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -160,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sent = 0  # those of them that the socket had taken at the last tick
         self._ticks_without_bytes = 0
         self._reason: str | None = None
+        self._silent_seconds = 0.0  # above 0: why it ended
 
     def __repr__(self) -> str:
         return f"Connection({self.name}, {'closed' if self.closed else 'open'}, {self.replies!r})"
@@ -175,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
             set_limits(high=CLIENT_WRITE_BUFFER_BYTES)
         # Before any request can be sent: the store expects Hello first.
         transport.write(self.replies.hello())  # type: ignore[attr-defined]
-        self._tick = asyncio.get_running_loop().call_later(CLIENT_KEEP_ALIVE_SECONDS, self._keep_alive)
+        self._tick = asyncio.get_running_loop().call_later(self._keep_alive_seconds, self._keep_alive)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes."""
@@ -208,7 +213,8 @@ class Connection(asyncio.BufferedProtocol):
         self.closed = True
         if self._tick is not None:
             self._tick.cancel()
-        error = Unavailable(self._reason or f"{self.name}: the connection was lost ({exc or 'closed by the store'})")
+        text = self._reason or f"{self.name}: the connection was lost ({exc or 'closed by the store'})"
+        error = Silent(text, self._silent_seconds) if self._silent_seconds else Unavailable(text)
         if not self.greeted.done():
             self.greeted.set_exception(error)
             # Retrieved: nobody may be waiting for the Hello any more.
@@ -263,20 +269,23 @@ class Connection(asyncio.BufferedProtocol):
         if self._received or (self._unsent and sent > self._sent):
             self._ticks_without_bytes = 0
         elif self._ticks_without_bytes >= DEAD_AFTER_KEEP_ALIVES:
-            self.abort(f"{self.name}: no keep-alive for {DEAD_AFTER_KEEP_ALIVES * CLIENT_KEEP_ALIVE_SECONDS:.0f} s")
+            # At least: the last byte came some time before the first of these ticks.
+            self._silent_seconds = self._ticks_without_bytes * self._keep_alive_seconds
+            self.abort(f"{self.name}: no keep-alive for {DEAD_AFTER_KEEP_ALIVES * self._keep_alive_seconds:.3g} s")
             return
         self._ticks_without_bytes += 1
         # Before the echo is requested: the request may wait in the buffer for a moment.
         self._received, self._unsent, self._sent = 0, unsent, sent
         self.send([encode(KeepAlive())])
-        self._tick = asyncio.get_running_loop().call_later(CLIENT_KEEP_ALIVE_SECONDS, self._keep_alive)
+        self._tick = asyncio.get_running_loop().call_later(self._keep_alive_seconds, self._keep_alive)
 
 
 class ConnectionPool:
     """The pool: at most one open connection per (store, purpose)."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, policy: RetryPolicy | None = None) -> None:
         self._network = network
+        self._policy = policy or RetryPolicy()
         self._window = Window()
         self._open: dict[tuple[str, int, str], asyncio.Task[Connection]] = {}
         self._closed = False
@@ -302,9 +311,12 @@ class ConnectionPool:
     async def _connect(self, host: str, port: int, purpose: str) -> Connection:
         name = f"segment store {host}:{port} ({purpose})"
         connection: Connection | None = None
+        keep_alive = self._policy.keep_alive_seconds
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                _, connection = await self._network.connect(lambda: Connection(name, self._window), host, port)
+            async with asyncio.timeout(min(CONNECT_TIMEOUT_SECONDS, self._policy.attempt_seconds)):
+                _, connection = await self._network.connect(
+                    lambda: Connection(name, self._window, keep_alive), host, port
+                )
                 assert connection is not None
                 await connection.greeted
         except TimeoutError:
@@ -312,7 +324,7 @@ class ConnectionPool:
                 # The socket is open, but no Hello came within the time.
                 connection.abort(f"{name}: no greeting")
             raise Unavailable(f"{name} does not answer: is the node running and the port right?") from None
-        except OSError as error:
+        except (OSError, ValueError, OverflowError) as error:  # also a host or a port that cannot be
             raise Unavailable(f"{name} cannot be reached ({error}): is the node running?") from None
         return connection
 

@@ -1,32 +1,38 @@
 """Requests to the controller: one method per rpc, core values in and out, errors by kind.
 
-Statuses of answers and of gRPC itself map to `core.errors` in the two tables below (controller.md 1 and 2).  Pages
-are requested until an empty one comes; the token alone never marks the end.
+Statuses of answers and of gRPC itself map to `core.errors` in the two tables below (controller.md 1 and 2).  A method
+makes one attempt; its callers repeat it (`Session.with_retry`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+import logging
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
 
 from grpclib.client import Channel
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from h2.exceptions import H2Error
 
+from sarit.client.core.retry import NotSent
 from sarit.client.core.values import SegmentRange, Successor
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Unavailable
-from sarit.core.limits import CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS
+from sarit.core.limits import CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS, MAX_CONTROLLER_CALLS
 from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from sarit.core.policies import StreamConfig
 
 T = TypeVar("T")
+Token: TypeAlias = "pb.ContinuationToken"
+
+log = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 9090
 
@@ -40,6 +46,9 @@ _KINDS: Final[dict[Status, type[SaritError]]] = {
     Status.UNIMPLEMENTED: Invalid,
     Status.FAILED_PRECONDITION: Conflict,
 }
+
+# How a lost connection shows as a rule.  Anything else, on a connection that lives, is logged: it may be a bug.
+_LOST: Final = (OSError, StreamTerminatedError, ProtocolError, H2Error)
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -56,8 +65,10 @@ def parse_address(address: str) -> tuple[str, int]:
 class ControllerClient:
     """One controller.  Calls raise Unavailable when it does not answer, otherwise the kinds named."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, attempt_seconds: float = CONTROLLER_CALL_SECONDS) -> None:
+        """`attempt_seconds`: for one call, unless it says otherwise."""
         self.address = f"{host}:{port}"
+        self.attempt_seconds = attempt_seconds
         self._host = host
         self._port = port
         self._draining: set[_CountingChannel] = set()  # no new calls; closed when the calls in progress have ended
@@ -70,14 +81,15 @@ class ControllerClient:
     def __repr__(self) -> str:
         return f"ControllerClient({self.address})"
 
-    async def call(self, method: Any, request: Any, seconds: float = CONTROLLER_CALL_SECONDS) -> Any:
-        """Call a method of `stub`, within `seconds`; errors by kind.  For the rpcs that have no method here."""
+    async def call(self, method: Any, request: Any, seconds: float | None = None) -> Any:
+        """Call a method of `stub` once, within `seconds`; errors by kind.  For the rpcs that have no method here."""
+        seconds = self.attempt_seconds if seconds is None else seconds
         channel = self._channel
         # Compared at a time-out: whether anything came on this channel since.
         received = channel.pieces_received
         channel.calls += 1
         try:
-            return await _in_own_task(method(request, timeout=seconds))
+            return await _in_own_task(channel.call(method, request, seconds))
         except GRPCError as error:
             # A status that is not listed may pass: callers retry Unavailable.
             kind = _KINDS.get(error.status, Unavailable)
@@ -88,10 +100,16 @@ class ControllerClient:
                 # have just begun on this one keep it until they end.
                 self._draining.add(channel)
                 self._connect()
-            raise Unavailable(f"the controller at {self.address} did not answer within {seconds:.0f} s") from None
-        except (OSError, StreamTerminatedError, ProtocolError) as error:
-            raise Unavailable(
-                f"no Sarit controller answers at {self.address} ({error}): is the node running? "
+            raise Unavailable(f"the controller at {self.address} did not answer within {seconds:.3g} s") from None
+        except Exception as error:
+            # All that is left are ends of the connection, however grpclib and h2 report them.  A connection that is
+            # lost between connect and first use shows as AttributeError: grpclib has deleted its transport by then.
+            if not isinstance(error, _LOST) and channel.connected:
+                log.warning("a call of the controller at %s failed", self.address, exc_info=error)
+            reason = error if isinstance(error, _LOST) else "the connection was lost"
+            # The system's errors come from connecting alone: later ones reach grpclib's protocol, not the call.
+            raise (NotSent if isinstance(error, OSError) else Unavailable)(
+                f"no Sarit controller answers at {self.address} ({reason}): is the node running? "
                 "start one with `sarit standalone`"
             ) from None
         finally:
@@ -127,35 +145,23 @@ class ControllerClient:
         if reply.status != pb.DeleteScopeStatus.SUCCESS:
             _failed(f"scope {scope} was not deleted")
 
-    async def scopes(self) -> AsyncIterator[str]:
-        """The scopes."""
-        token = pb.ContinuationToken()
-        while True:
-            page = await self.call(self.stub.listScopes, pb.ScopesRequest(continuationToken=token))
-            if not page.scopes:
-                return
-            for scope in page.scopes:
-                yield scope
-            token = page.continuationToken
+    async def scopes(self, after: Token) -> tuple[list[str], Token]:
+        """A page of the scopes after `after`, none at the end, and where the next page begins."""
+        page = await self.call(self.stub.listScopes, pb.ScopesRequest(continuationToken=after))
+        return list(page.scopes), page.continuationToken
 
-    async def streams(self, scope: str, tag: str | None = None) -> AsyncIterator[StreamName]:
-        """The streams of a scope (those with `tag`).  Raises NotFound."""
-        token = pb.ContinuationToken()
+    async def streams(self, scope: str, tag: str | None, after: Token) -> tuple[list[StreamName], Token]:
+        """A page of the streams of a scope (those with `tag`), as `scopes`.  Raises NotFound."""
         info = pb.ScopeInfo(scope=scope)
-        while True:
-            if tag is None:
-                request: Any = pb.StreamsInScopeRequest(scope=info, continuationToken=token)
-                page = await self.call(self.stub.listStreamsInScope, request)
-            else:
-                request = pb.StreamsInScopeWithTagRequest(scope=info, tag=tag, continuationToken=token)
-                page = await self.call(self.stub.listStreamsInScopeForTag, request)
-            if page.status == pb.StreamsInScopeResponse.SCOPE_NOT_FOUND:
-                raise NotFound(f"scope {scope} does not exist")
-            if not page.streams:
-                return
-            for found in page.streams:
-                yield convert.stream_name(found)
-            token = page.continuationToken
+        if tag is None:
+            request: Any = pb.StreamsInScopeRequest(scope=info, continuationToken=after)
+            page = await self.call(self.stub.listStreamsInScope, request)
+        else:
+            request = pb.StreamsInScopeWithTagRequest(scope=info, tag=tag, continuationToken=after)
+            page = await self.call(self.stub.listStreamsInScopeForTag, request)
+        if page.status == pb.StreamsInScopeResponse.SCOPE_NOT_FOUND:
+            raise NotFound(f"scope {scope} does not exist")
+        return [convert.stream_name(found) for found in page.streams], page.continuationToken
 
     # -- streams ------------------------------------------------------------------------------
 
@@ -201,7 +207,7 @@ class ControllerClient:
     async def start_scale(
         self, stream: StreamName, sealed: Sequence[SegmentId], ranges: Sequence[tuple[float, float]], now_ms: int
     ) -> int:
-        """Begin to replace segments by new ones; the epoch to give to `scaled`.  Raises Conflict."""
+        """Begin to replace segments by new ones; the epoch to give to `scaled`.  Raises Conflict, Invalid."""
         request = pb.ScaleRequest(
             streamInfo=convert.stream_info(stream),
             sealedSegments=[segment.packed for segment in sealed],
@@ -210,9 +216,12 @@ class ControllerClient:
         )
         reply = await self.call(self.stub.scale, request)
         if reply.status == pb.ScaleResponse.PRECONDITION_FAILED:
-            raise Conflict(f"stream {stream}: those segments are not active, or the ranges do not replace them exactly")
+            raise Conflict(
+                f"stream {stream}: those segments are not active (any more), or fewer would remain than the stream's "
+                "scaling policy asks for: update the stream to lower that number"
+            )
         if reply.status != pb.ScaleResponse.STARTED:
-            _failed(f"stream {stream} was not scaled")
+            raise Invalid(f"stream {stream}: it is sealed, or the ranges do not replace those segments exactly")
         return int(reply.epoch)
 
     async def scaled(self, stream: StreamName, epoch: int) -> bool:
@@ -274,12 +283,35 @@ class ControllerClient:
 
 
 class _CountingChannel(Channel):
-    """A channel that counts: `pieces_received`, of bytes, over all its connections; `calls` under way."""
+    """A channel that counts: `pieces_received`, of bytes, over all its connections; `calls` under way.
+
+    At most MAX_CONTROLLER_CALLS of these are given to grpclib."""
 
     def __init__(self, host: str, port: int) -> None:
         super().__init__(host, port)
         self.pieces_received = 0
         self.calls = 0
+        self._free = asyncio.Semaphore(MAX_CONTROLLER_CALLS)
+
+    async def call(self, method: Any, request: Any, seconds: float) -> Any:
+        """Call a method of this channel's stub, within `seconds`.  Raises what grpclib does."""
+        left = seconds
+        if self._free.locked():
+            deadline = self._loop.time() + seconds
+            async with asyncio.timeout_at(deadline):
+                await self._free.acquire()
+            left = max(0.0, deadline - self._loop.time())
+        else:
+            await self._free.acquire()  # at once
+        try:
+            return await method(request, timeout=left)
+        finally:
+            self._free.release()
+
+    @property
+    def connected(self) -> bool:
+        """Whether its connection lives."""
+        return self._connected
 
     def _protocol_factory(self) -> Any:
         protocol = super()._protocol_factory()

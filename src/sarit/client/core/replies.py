@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Truncated, Unavailable
+from sarit.core.errors import Conflict, Corrupt, Exists, Invalid, NotFound, SaritError, Sealed, Truncated, Unavailable
 from sarit.wire.commands import (
     AuthTokenCheckFailed,
     ConditionalCheckFailed,
@@ -17,6 +17,7 @@ from sarit.wire.commands import (
     SegmentIsTruncated,
     WrongHost,
 )
+from sarit.wire.damage import damage_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +47,9 @@ _ERRORS: dict[type[Any], Callable[[Any, str], SaritError]] = {
 
 def error_of(reply: Any, segment: str) -> SaritError:
     """The error a reply stands for; for one that was not expected at all, Unavailable."""
+    damage = damage_in(reply)
+    if damage is not None:
+        return Corrupt(damage)
     make = _ERRORS.get(type(reply))
     if make is None:
         return Unavailable(f"segment {segment}: the store answered {type(reply).__name__}, which makes no sense here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.core.connection import REQUESTS
@@ -11,7 +12,6 @@ from sarit.client.core.values import SegmentInfo
 from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid, NotFound, Unavailable
-from sarit.core.limits import REQUEST_TIMEOUT_SECONDS
 from sarit.wire.commands import GetStreamSegmentInfo, SegmentTruncated, StreamSegmentInfo, TruncateSegment, WrongHost
 
 if TYPE_CHECKING:
@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 
 
 async def ask_store(
-    session: Session, stream: StreamName, segment: SegmentId, make: Callable[[int, str, str], Any]
+    session: Session,
+    stream: StreamName,
+    segment: SegmentId,
+    make: Callable[[int, str, str], Any],
+    *,
+    waits: bool = False,
 ) -> Any:
-    """Ask the store of a segment `make(request_id, segment name, token)`; repeated while Unavailable."""
+    """Ask the store of a segment `make(request_id, segment name, token)`; repeated while Unavailable.
+
+    `waits`: the store replies when something happens: an attempt ends with its connection alone."""
     name = stream.segment(segment)
 
     async def once() -> Any:
@@ -42,7 +49,7 @@ async def ask_store(
             raise error_of(reply, name)
         return reply
 
-    return await session.with_retry(once, REQUEST_TIMEOUT_SECONDS)
+    return await (session.with_retry_of_wait(once) if waits else session.with_retry(once))
 
 
 async def segment_info(session: Session, stream: StreamName, segment: SegmentId) -> SegmentInfo:
@@ -90,15 +97,13 @@ async def resolve_cut(session: Session, stream: StreamName, which: Cut) -> Strea
 
 async def head_cut(session: Session, stream: StreamName) -> StreamCut:
     """The oldest position of a stream.  Raises NotFound."""
-    return StreamCut(
-        stream, await session.with_retry(lambda: session.controller.head_segments(stream), REQUEST_TIMEOUT_SECONDS)
-    )
+    return StreamCut(stream, await session.with_retry(lambda: session.controller.head_segments(stream)))
 
 
 async def tail_cut(session: Session, stream: StreamName) -> StreamCut:
     """The position after the newest event, as of now; of a sealed stream its end.  Raises NotFound."""
     while True:
-        ranges = await session.with_retry(lambda: session.controller.current_segments(stream), REQUEST_TIMEOUT_SECONDS)
+        ranges = await session.with_retry(lambda: session.controller.current_segments(stream))
         if not ranges:
             return await _sealed_end(session, stream)
         segments = [found.segment for found in ranges]
@@ -109,12 +114,12 @@ async def tail_cut(session: Session, stream: StreamName) -> StreamCut:
 
 async def _sealed_end(session: Session, stream: StreamName) -> StreamCut:
     """The last segments of a sealed stream, at their ends: those found from the head that have no successors."""
-    open_ends = list(await session.controller.head_segments(stream))
+    open_ends = list(await session.with_retry(lambda: session.controller.head_segments(stream)))
     last: dict[SegmentId, None] = {}
     seen = set(open_ends)
     while open_ends:
         segment = open_ends.pop()
-        following = await session.controller.successors(stream, segment)
+        following = await session.with_retry(partial(session.controller.successors, stream, segment))
         if not following:
             last[segment] = None
         for successor in following:

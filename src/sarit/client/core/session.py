@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+import math
+import os
+import warnings
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sarit.client.core.connection import ConnectionPool
-from sarit.core.errors import SaritError, Unavailable
-from sarit.core.limits import (
-    DEFAULT_RETRY_TIMEOUT_SECONDS,
-    FIRST_RETRY_DELAY_SECONDS,
-    MAX_CACHED_ENDPOINTS,
-    MAX_RETRY_DELAY_SECONDS,
-)
+from sarit.client.core.parts import ClientPart, Hooks, Parts
+from sarit.client.core.retry import Attempts, GaveUp, NotSent, RetryPolicy, Silent
+from sarit.core.errors import Invalid, NotFound, SaritError, Unavailable
+from sarit.core.limits import MAX_CACHED_ENDPOINTS, OUTAGE_LOG_AFTER_SECONDS, OUTAGE_LOG_INTERVAL_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -28,12 +31,13 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-
-class ClientPart(Protocol):
-    """A writer or reader, as its client sees it."""
-
-    def client_closed(self) -> None:
-        """The client was closed: fail whatever is pending."""
+_CLOSED = "the client is closed: connect again"
+_FORKED = "this process was forked after its parent had connected, and cannot use the parent's client: connect again"
+_OTHER_LOOP = (
+    "a client belongs to the event loop on which it was connected, and another one runs here: connect here too, or use "
+    "the blocking client `sarit.connect`"
+)
+_LOOP_ENDED = "the event loop of this client has ended: connect again on the loop that runs now"
 
 
 class Background:
@@ -64,37 +68,79 @@ class Background:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class OutageLog:
+    """Warns that the node does not answer: once it has been away for a while, then once a minute, for all of a client.
+
+    A client has many calls that wait at once; the user needs one line."""
+
+    __slots__ = ("_address", "_next")
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._next = -math.inf
+
+    def waiting(self, now: float, left: float, error: SaritError) -> None:
+        """A call goes on trying for `left` more seconds (of the monotonic clock, `now`) because of `error`."""
+        if now >= self._next:
+            self._next = now + OUTAGE_LOG_INTERVAL_SECONDS
+            log.warning("waiting for a node at %s; gives up in %.0f s (%s)", self._address, left, error)
+
+
 class Backoff:
-    """Exponential backoff with jitter; gives up after `retry_timeout` seconds of waiting."""
+    """The pauses between attempts, as the policy has them (`retry.py`)."""
 
-    __slots__ = ("_delay", "_left", "_random", "retry_timeout", "waited")
+    __slots__ = ("_attempts", "_env", "_outages", "running")
 
-    def __init__(self, random: Callable[[], float], retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS) -> None:
-        self._random = random
-        self.retry_timeout = retry_timeout
-        self.reset()
+    def __init__(self, env: Env, policy: RetryPolicy, outages: OutageLog | None = None) -> None:
+        self._env = env
+        self._outages = outages
+        self._attempts = Attempts(policy)
+        # Whether there is something to reset: who is called for each reply asks first.
+        self.running = False
 
     def reset(self) -> None:
-        """A call succeeded: the next failure starts a new series of attempts."""
-        self._delay = 0.0
-        self._left = self.retry_timeout
-        # Whether there was a pause since the last reset: who is called for each reply need not reset without one.
-        self.waited = False
+        """Success: the next failure starts a new series of attempts."""
+        self.running = False
+        self._attempts.reset()
+
+    def begin(self, since: float | None = None) -> Self:
+        """An attempt begins (or began, at `since` of the monotonic clock): its time counts, too."""
+        self.running = True
+        self._attempts.begin(self._env.clock.monotonic() if since is None else since)
+        return self
+
+    def answered(self) -> None:
+        """The node is there: the time until the next failure does not count."""
+        self._attempts.answered(self._env.clock.monotonic())
 
     async def wait(self, error: SaritError) -> None:
         """Pause before the next attempt.  Raises Unavailable because of `error` when the retry timeout has passed.
 
         The first attempt after a reset follows at once.
         """
-        if self._left <= 0:
-            raise Unavailable(f"gave up after {self.retry_timeout:.0f} s of trying: {error}") from error
-        self.waited = True
-        # 0.5 to 1.5 times the delay: clients that failed together do not return together.
-        delay = self._delay * (0.5 + self._random())
-        # Only pauses count, not the attempts between them.
-        self._left -= delay
-        self._delay = min(max(self._delay * 2, FIRST_RETRY_DELAY_SECONDS), MAX_RETRY_DELAY_SECONDS)
-        await asyncio.sleep(delay)
+        if isinstance(error, GaveUp):
+            raise error
+        self.running = True
+        silent = error.seconds if isinstance(error, Silent) else 0.0
+        now, seconds = self._env.clock.monotonic(), self._attempts.policy.timeout
+        pause = self._attempts.failed(now, self._env.random.random(), silent)
+        if pause is None:
+            raise GaveUp(f"gave up after {seconds:g} s of trying: {error}" if seconds else str(error)) from error
+        left = self._attempts.left(now)
+        # Before the pause that would make it late.
+        if self._outages is not None and seconds - left + pause >= OUTAGE_LOG_AFTER_SECONDS:
+            self._outages.waiting(now, left, error)
+        await asyncio.sleep(pause)
+
+    async def attempt(self, call: Callable[[], Awaitable[T]]) -> T:
+        """One call, within the time that is left.  Raises Unavailable, and what it raises."""
+        policy = self._attempts.policy
+        seconds = max(self._attempts.left(self._env.clock.monotonic()), policy.min_attempt)
+        try:
+            async with asyncio.timeout(None if math.isinf(seconds) else seconds):
+                return await call()
+        except TimeoutError:
+            raise Unavailable(f"the node did not answer within {seconds:.3g} s") from None
 
 
 class Session:
@@ -103,29 +149,61 @@ class Session:
     `loop` is that loop: asking asyncio for it is a system call (up to CPython 3.11), too much for each event or reply.
     """
 
-    def __init__(
-        self, env: Env, controller: ControllerClient, retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS
-    ) -> None:
+    def __init__(self, env: Env, controller: ControllerClient, policy: RetryPolicy | None = None) -> None:
         self.env = env
         self.loop = asyncio.get_running_loop()
         self.controller = controller
-        self.retry_timeout = retry_timeout
-        self.connections = ConnectionPool(env.network)
+        self.policy = policy or RetryPolicy()
+        self.connections = ConnectionPool(env.network, self.policy)
         self.background = Background()
+        self.outages = OutageLog(controller.address)
         self._endpoints: dict[tuple[StreamName, SegmentId], tuple[str, int]] = {}
-        self._parts: dict[ClientPart, None] = {}
+        self.parts = Parts()
+        self.ended = ""  # why it can be used no more
+        # Set by the blocking client: its plain methods run on any thread, those that await on the loop's alone.
+        self.shared_by_threads = False
+        _sessions.add(self)
 
-    def register(self, part: ClientPart) -> None:
-        """Notify `part` when the client is closed."""
-        self._parts[part] = None
+    def check(self) -> None:
+        """Raises Invalid when the client is closed, is another process's, or another event loop's."""
+        if self.ended:
+            raise Invalid(self.ended)
+        if asyncio.get_running_loop() is not self.loop:
+            raise Invalid(_OTHER_LOOP)
+
+    def check_caller(self) -> None:
+        """As `check`, for a method that does not await; it may be called while no loop runs."""
+        if self.ended:
+            raise Invalid(self.ended)
+        if self.shared_by_threads:
+            return
+        running = asyncio._get_running_loop()
+        if running is not self.loop and running is not None:
+            raise Invalid(_OTHER_LOOP)
+        if running is None and self.loop.is_closed():
+            raise Invalid(_LOOP_ENDED)
+
+    def forked(self) -> None:
+        """In a child process: nothing that the loop does arrives here; the connections are the parent's."""
+        self.ended = self.ended or _FORKED
+        self.parts.forked(Invalid(self.ended))
+
+    def register(self, part: ClientPart, hooks: Hooks | None = None, *, weakly: bool = False) -> None:
+        """Notify `part` when the client is closed; `weakly`: as long as somebody refers to it.  Raises Invalid."""
+        if self.ended:
+            raise Invalid(self.ended)
+        if weakly:
+            self.parts.hold_weakly(part)
+        else:
+            self.parts.hold(part, hooks)
 
     def unregister(self, part: ClientPart) -> None:
         """`part` was closed by itself."""
-        self._parts.pop(part, None)
+        self.parts.remove(part)
 
-    def backoff(self, retry_timeout: float | None = None) -> Backoff:
+    def backoff(self) -> Backoff:
         """A fresh backoff."""
-        return Backoff(self.env.random.random, self.retry_timeout if retry_timeout is None else retry_timeout)
+        return Backoff(self.env, self.policy, self.outages)
 
     async def endpoint(self, stream: StreamName, segment: SegmentId) -> tuple[str, int]:
         """Host and port of the store that owns a segment (cached).  Raises Unavailable, NotFound."""
@@ -151,21 +229,112 @@ class Session:
             # `setdefault`: what the controller answered is better than an assumption.
             self._endpoints.setdefault((stream, segment), known)
 
-    async def with_retry(self, call: Callable[[], Awaitable[T]], retry_timeout: float | None = None) -> T:
-        """Repeat `call` while it raises Unavailable, for `retry_timeout` seconds (None: the session's) of pauses."""
-        backoff = self.backoff(retry_timeout)
+    async def with_retry(
+        self, call: Callable[[], Awaitable[T]], policy: RetryPolicy | None = None, since: float | None = None
+    ) -> T:
+        """Repeat `call` while it raises Unavailable, and end each attempt in time.  Raises Unavailable at the end.
+
+        The outcome of an attempt whose answer was lost is unknown: `call` must be one that may be made twice.
+        `since`: when its caller began to wait, if not now."""
+        backoff = Backoff(self.env, policy or self.policy, self.outages).begin(since)
+        while True:
+            try:
+                return await backoff.attempt(call)
+            except Unavailable as error:
+                await backoff.wait(error)
+
+    async def with_retry_of_wait(self, call: Callable[[], Awaitable[T]]) -> T:
+        """As `with_retry`, of a call that waits at the store for something to happen: it ends with its connection."""
+        backoff = self.backoff().begin()
         while True:
             try:
                 return await call()
             except Unavailable as error:
                 await backoff.wait(error)
 
+    async def with_retry_of_deletion(self, call: Callable[[], Awaitable[None]]) -> None:
+        """As `with_retry`.  NotFound is a success after an attempt whose answer was lost: that one has deleted it."""
+        unknown = False
+
+        async def delete() -> None:
+            nonlocal unknown
+            try:
+                await call()
+            except NotFound:
+                if not unknown:
+                    raise
+            except NotSent:
+                raise
+            except BaseException:  # the end of the time for an attempt is a cancellation here
+                unknown = True
+                raise
+
+        await self.with_retry(delete)
+
     async def close(self) -> None:
         """End writers, readers, tasks and connections."""
+        self.ended = self.ended or _CLOSED
         # In this order: parts fail what is pending, tasks end, then nobody uses the connections.
-        for part in list(self._parts):
+        self._report_unacknowledged()
+        for part in self.parts.clear():
             part.client_closed()
-        self._parts.clear()
         await self.background.close()
         await self.connections.close()
         await self.controller.close()
+
+    async def flush(self, seconds: float) -> None:
+        """Wait until everything that its writers were given is durable, or failed, or for `seconds`."""
+        flushes = [asyncio.ensure_future(one.flush()) for one in self.parts.unacknowledged()]
+        if flushes:
+            await asyncio.wait(flushes, timeout=seconds)
+        for one in flushes:
+            one.cancel()
+        await asyncio.gather(*flushes, return_exceptions=True)  # whoever closes the writer gets its failure
+
+    def _report_unacknowledged(self) -> None:
+        for one in self.parts.unacknowledged():
+            log.warning(
+                "a client ends with %d %s not acknowledged: they may be lost; flush or close the writer before",
+                one.amount,
+                one.what,
+            )
+
+    def __del__(self) -> None:
+        # Not in a simulated world, where the moment of a collection must decide nothing.
+        if getattr(self, "ended", "never made") or self.parts.holds_readers:
+            return
+        warnings.warn(f"a client of {self.controller!r} was dropped and not closed", ResourceWarning, stacklevel=2)
+        self._report_unacknowledged()
+        with suppress(RuntimeError):  # its loop has ended, and its sockets with it
+            self.loop.call_soon_threadsafe(_release, self.loop, self.connections, self.controller)
+
+
+def _release(loop: asyncio.AbstractEventLoop, connections: ConnectionPool, controller: ControllerClient) -> None:
+    async def close() -> None:
+        await connections.close()
+        await controller.close()
+
+    task = loop.create_task(close())
+    _releasing.add(task)
+    task.add_done_callback(_releasing.discard)
+
+
+_releasing: set[asyncio.Task[None]] = set()
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for session in list(_sessions):
+        session.forked()
+
+
+def _at_exit() -> None:
+    """Say what is lost; the blocking client has flushed before (`client/blocking/loop_thread.py`)."""
+    for session in list(_sessions):
+        if not session.ended:
+            session._report_unacknowledged()
+            session.ended = _CLOSED
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from sarit.client.groups.values import GroupConfig
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
-from sarit.core.limits import REQUEST_TIMEOUT_SECONDS
 from sarit.core.names import SegmentId
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
@@ -65,7 +64,7 @@ def _id_text(group_id: bytes) -> str:
 
 
 async def _call(session: Session, method: Any, request: Any) -> Any:
-    return await session.with_retry(lambda: session.controller.call(method, request), REQUEST_TIMEOUT_SECONDS)
+    return await session.with_retry(lambda: session.controller.call(method, request))
 
 
 async def create(session: Session, scope: str, group: str, config: GroupConfig) -> GroupConfig:
@@ -110,11 +109,15 @@ async def update(session: Session, scope: str, group: str, config: GroupConfig) 
 async def delete(session: Session, scope: str, group: str, group_id: bytes) -> None:
     """Delete a group and its state.  Raises NotFound."""
     request = pb.ReaderGroupInfo(scope=scope, readerGroup=group, readerGroupId=_id_text(group_id))
-    reply = await _call(session, session.controller.stub.deleteReaderGroup, request)
-    if reply.status == pb.DeleteReaderGroupStatus.RG_NOT_FOUND:
-        raise NotFound(f"reader group {scope}/{group} does not exist")
-    if reply.status != pb.DeleteReaderGroupStatus.SUCCESS:
-        raise Unavailable(f"reader group {scope}/{group} was not deleted: the controller reported a failure")
+
+    async def once() -> None:
+        reply = await session.controller.call(session.controller.stub.deleteReaderGroup, request)
+        if reply.status == pb.DeleteReaderGroupStatus.RG_NOT_FOUND:
+            raise NotFound(f"reader group {scope}/{group} does not exist")
+        if reply.status != pb.DeleteReaderGroupStatus.SUCCESS:
+            raise Unavailable(f"reader group {scope}/{group} was not deleted: the controller reported a failure")
+
+    await session.with_retry_of_deletion(once)
 
 
 async def release(session: Session, scope: str, group: str, config: GroupConfig, cut: StreamCut) -> None:

@@ -19,7 +19,7 @@ from sarit.client.groups.values import GroupConfig, GroupSegment, Retention
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut, from_text
 from sarit.core.errors import Exists, Invalid
-from sarit.core.limits import MAX_GROUP_CHECKPOINT_SECONDS, MIN_GROUP_CHECKPOINT_SECONDS, REQUEST_TIMEOUT_SECONDS
+from sarit.core.limits import MAX_GROUP_CHECKPOINT_SECONDS, MIN_GROUP_CHECKPOINT_SECONDS
 from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ async def create_group(session: Session, name: GroupName, config: GroupConfig) -
     _check_order(config)
     for stream in config.starts:
         get_config = functools.partial(session.controller.stream_config, stream)
-        await session.with_retry(get_config, REQUEST_TIMEOUT_SECONDS)
+        await session.with_retry(get_config)
     # The controller decides: of several creators one configuration is in force, and all continue with it.
     in_force = await calls.create(session, name.scope, name.group, config)
     if set(in_force.starts) != set(config.starts):
@@ -123,7 +123,7 @@ async def initial(session: Session, config: GroupConfig) -> Init:
     start: dict[GroupSegment, int] = {}
     for stream, cut in config.starts.items():
         get_head = functools.partial(session.controller.head_segments, stream)
-        offsets = cut or await session.with_retry(get_head, REQUEST_TIMEOUT_SECONDS) or {}
+        offsets = cut or await session.with_retry(get_head) or {}
         start.update({GroupSegment(stream, segment): offset for segment, offset in sorted(offsets.items())})
     return Init(config, start, config.end_offsets())
 

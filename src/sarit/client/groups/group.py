@@ -11,7 +11,10 @@ import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from sarit.client.core import listing
+from sarit.client.core.guard import guarded
 from sarit.client.groups import calls, generations, stream_cuts
+from sarit.client.groups import state as group_state
 from sarit.client.groups.checkpoints import SILENT
 from sarit.client.groups.position import Checkpoint, Position
 from sarit.client.groups.reader import GroupReader
@@ -20,7 +23,6 @@ from sarit.client.groups.state import (
     ClearCheckpointsBefore,
     CreateCheckpoint,
     RemoveOutstandingCheckpoints,
-    RemoveReader,
     Update,
     UpdatingConfig,
 )
@@ -58,6 +60,7 @@ class GroupInfo:
     at_end: bool
 
 
+@guarded("_session")
 class ReaderGroup:
     """One group.  All methods raise NotFound when it is deleted, Unavailable when its state cannot be reached."""
 
@@ -91,14 +94,16 @@ class ReaderGroup:
         """The readers in the group, in the order of joining."""
         return list((await self._shared.fetch()).readers)
 
-    async def reader_offline(self, name: str, position: Position | None = None) -> bool:
+    async def reader_offline(self, name: str, position: Position | None = None, *, rewind: bool = False) -> bool:
         """Declare a reader lost: others continue at `position`, its last one, or at its last checkpoint.
 
-        Returns whether it was in the group.  Events after that position are read again."""
+        Returns whether it was in the group.  Events after that position are read again.  Where the group knows that the
+        reader was further (a checkpoint; a segment that it got later), others continue there; `rewind`: at `position`
+        all the same."""
 
         def remove(state: GroupState) -> list[Update]:
-            known = dict(position.offsets) if position is not None else {}
-            return [RemoveReader(name, known)] if name in state.assigned else []
+            known = position.offsets if position is not None else {}
+            return [group_state.removal(state, name, known, rewind=rewind)] if name in state.assigned else []
 
         return await self._shared.update(remove)
 
@@ -276,6 +281,7 @@ def _counts(state: GroupState, last: tuple[int, int] | None) -> tuple[int, int] 
     return None if counts == last else counts
 
 
+@guarded("_session")
 class ReaderGroups:
     """The reader groups of one client.  A group is named "scope/group"."""
 
@@ -322,10 +328,12 @@ class ReaderGroups:
             raise NotFound(f"reader group {name} was not completed by its creator: create it again")
         return ReaderGroup(self._session, shared)
 
-    async def list(self, scope: str) -> list[str]:
-        """The names of the groups of a scope.  Raises NotFound."""
-        found = [stream.stream async for stream in self._session.controller.streams(scope)]
-        return [f"{scope}/{s.removeprefix(READER_GROUP_PREFIX)}" for s in found if s.startswith(READER_GROUP_PREFIX)]
+    async def list(self, scope: str) -> AsyncIterator[str]:
+        """The names of the groups of a scope, a page at a time.  Raises NotFound."""
+        async for page in listing.streams(self._session, scope):
+            for found in page:
+                if found.stream.startswith(READER_GROUP_PREFIX):
+                    yield f"{scope}/{found.stream.removeprefix(READER_GROUP_PREFIX)}"
 
     async def delete(self, name: str) -> None:
         """Delete a group; its readers fail.  Raises NotFound."""

@@ -81,6 +81,8 @@ class Heartbeat:
         while True:
             try:
                 await self._follower.wait(max(0.0, heartbeat_at - self._clock.monotonic()))
+                # The time that the calls spend with retries counts.
+                backoff.begin()
                 state = await self._shared.fetch()
                 if not self._is_current(state):
                     return

@@ -14,17 +14,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sarit.client.core.guard import guarded
+from sarit.client.core.parts import watch, weakly
+from sarit.client.groups import state as group_state
 from sarit.client.groups.member import Member
 from sarit.client.groups.position import Position
 from sarit.client.groups.sources import Source, Sources
-from sarit.client.groups.state import AddReader, RemoveReader, Update
+from sarit.client.groups.state import AddReader, Update
 from sarit.client.groups.stream_cuts import GroupTimeWindows
 from sarit.client.reader.cursor import Events, arrow_schema, check_most
 from sarit.client.reader.pointers import EventPointer
-from sarit.core.errors import Conflict, Invalid, SaritError
+from sarit.core.errors import Conflict, Corrupt, Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.names import StreamName
 
@@ -96,6 +100,7 @@ class ArrowBatch:
     position: Position
 
 
+@guarded("_session", local=("position", "close"), unguarded=("client_closed",))
 class GroupReader:
     """Reads the segments assigned to it.  Create one with `await group.reader(name)`; for one task at a time.
 
@@ -115,9 +120,10 @@ class GroupReader:
         self.name = name
         self._session = session
         self._shared = shared
-        self._sources = Sources(session, self._notify, skip_truncated)
+        self._sources = Sources(session, weakly(self._notify), skip_truncated)
         self._death_timeout = death_timeout
         self._member: Member | None = None
+        self._unwatch: Callable[[], object] = lambda: None
         self._leaving: tuple[Member, Offsets] | None = None  # closed here, but not yet removed from the group's state
         self._current: Events | None = None
         self._source: Source | None = None
@@ -149,10 +155,20 @@ class GroupReader:
 
         await self._shared.update(join)
         self._member = Member(
-            self._session, self._shared, self.name, self._sources, self._positions, self._notify, self._death_timeout
+            self._session,
+            self._shared,
+            self.name,
+            self._sources,
+            weakly(self._positions, {}),
+            weakly(self._notify),
+            self._death_timeout,
         )
-        self._session.register(self)
-        self._heartbeat_task = self._session.background.spawn(self._member.heartbeat.run(), f"reader {self.name}")
+        self._session.register(self, weakly=True)
+        heartbeat = self._session.background.spawn(self._member.heartbeat.run(), f"reader {self.name}")
+        self._heartbeat_task = heartbeat
+        # To the group it is then lost: it sends no more heartbeats.
+        what = f"reader {self.name} of group {self._shared.name}"
+        self._unwatch = watch(self, self._session, what, partial(_release, self._member, self._sources, heartbeat))
         return self
 
     # -- state --------------------------------------------------------------------------------------
@@ -323,6 +339,10 @@ class GroupReader:
                     self._current, self._event_offset = found, found.start
                     self._offsets_before = self._sources.positions()
                 return found
+        except Corrupt:
+            # Of one segment, which is not fetched any more; it stays this reader's, at its position.  The caller gets
+            # the error once, and the reader goes on with its other segments.
+            raise
         except Exception as error:
             self._failure = error
             raise
@@ -339,15 +359,16 @@ class GroupReader:
 
     # -- the end ------------------------------------------------------------------------------------
 
-    async def close(self, position: Position | None = None) -> None:
+    async def close(self, position: Position | None = None, *, rewind: bool = False) -> None:
         """Leave the group; other readers continue at `position`, or after the last event handed out.
 
+        Never before the reader's last checkpoint, or where it got a segment; `rewind`: at `position` all the same.
         Raises Unavailable: the reader may still be in the group, with its segments; close it again."""
         if self._member is not None:
             # Kept before anything can fail: after an error, `close` can be called again.
             self._leaving = self._member, dict((position or self.position()).offsets)
             await self._stop(Invalid(f"reader {self.name} is closed"))
-            self._session.register(self)  # until it is removed from the group's state
+            self._session.register(self, weakly=True)  # until it is removed from the group's state
         if self._leaving is None:
             return
         member, offsets = self._leaving
@@ -357,7 +378,7 @@ class GroupReader:
         def leave(state: GroupState) -> list[Update]:
             # A later reader of the same name must stay.
             same = self.name in state.assigned and member.is_current(state)
-            return [RemoveReader(self.name, offsets)] if same else []
+            return [group_state.removal(state, self.name, offsets, rewind=rewind)] if same else []
 
         await self._shared.update(leave)
         self._leaving = None
@@ -374,6 +395,7 @@ class GroupReader:
         """Stop fetching and following; the group's state is not changed."""
         self._failure = why
         self._session.unregister(self)
+        self._unwatch()
         self._sources.close()
         if self._member is not None:
             self._member.heartbeat.end()
@@ -402,6 +424,12 @@ class GroupReader:
             kind is not None and self._member is not None
         )  # a reader closed inside the block has left at its position
         await self.close(self._consumed_position() if failed else None)
+
+
+def _release(member: Member, sources: Sources, heartbeat: asyncio.Task[None]) -> None:
+    member.heartbeat.end()
+    heartbeat.cancel()
+    sources.close()
 
 
 async def _outcome(work: Callable[[], Awaitable[str | None]]) -> str | SaritError | None:

@@ -11,7 +11,7 @@ Theory of operation.  At each moment every segment to be read is in exactly one 
 
 A reader that has read a segment to its end completes it.  Its successors enter the future, and those that wait for
 nothing more become unassigned, at offset 0.  When a reader is lost, its segments become unassigned at the offsets of
-its last checkpoint, or at positions that the caller knows to be later.
+its last checkpoint, or at positions that the caller knows to be later (`removal`).
 
 A checkpoint is a name and the set of readers that have not passed it yet.  Each reader passes it between two events and
 adds its positions; the last one completes it.  Until a reader has passed it, the reader neither acquires nor releases
@@ -243,6 +243,19 @@ def apply(state: GroupState | None, update: Update) -> GroupState:
     if state is None:
         raise Conflict("the first update of a group must be its initial state")
     return _STEPS[type(update)](state, update)
+
+
+def removal(state: GroupState, reader: str, position: Offsets, *, rewind: bool = False) -> RemoveReader:
+    """The update that removes a reader: its segments continue at the later of `position` and what the group knows.
+
+    A stored position may be older: a segment can have left the reader, come back further on, and hold no newer event
+    for it.  `rewind`: continue at `position` also where it is earlier.  An offset below 0 is the end of a deleted
+    segment.  The update holds the offsets that result, so Java's readers, which apply it as it is, get the same."""
+    owned = state.assigned.get(reader, {})
+    known = {segment: offset for segment, offset in position.items() if segment in owned}
+    if not rewind:
+        known = {s: at if at < 0 or 0 <= owned[s] < at else owned[s] for s, at in known.items()}
+    return RemoveReader(reader, known)
 
 
 def _owned(state: GroupState, reader: str) -> Offsets:

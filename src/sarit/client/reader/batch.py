@@ -20,6 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
+from sarit.client.core.guard import guarded
 from sarit.client.core.replies import expect
 from sarit.client.core.segments import ask_store, segment_infos
 from sarit.client.reader.cursor import BoundaryWalk, EventCursor, arrow_schema
@@ -28,7 +29,6 @@ from sarit.client.reader.progress import Progress
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
-from sarit.core.limits import REQUEST_TIMEOUT_SECONDS
 from sarit.wire.commands import LocateOffset, OffsetLocated
 
 if TYPE_CHECKING:
@@ -234,6 +234,7 @@ class _ParallelRead(Generic[T]):
                 rest = remaining_after(rest, error)
 
 
+@guarded("_session")
 class BatchReader:
     """Everything between two cuts, in no order.  Create one with `client.stream(...).batch(...)`.
 
@@ -333,7 +334,7 @@ async def _boundary_after(session: Session, part: Slice, target: int) -> int:
 
 
 async def _successors(session: Session, stream: StreamName, segment: SegmentId) -> list[Successor]:
-    return await session.with_retry(lambda: session.controller.successors(stream, segment), REQUEST_TIMEOUT_SECONDS)
+    return await session.with_retry(lambda: session.controller.successors(stream, segment))
 
 
 def _is_finished(info: SegmentInfo | None, segment: SegmentId, offset: int, stream: StreamName) -> bool:

@@ -176,7 +176,7 @@ class SegmentFetch:
     ) -> None:
         self.segment = segment
         self.name = stream.segment(segment)
-        self.failure: Exception | None = None
+        self._failure: Exception | None = None
         self.at_tail = False
         self._session = session
         self._stream = stream
@@ -205,12 +205,17 @@ class SegmentFetch:
     @property
     def ready(self) -> bool:
         """Whether there is something to handle: bytes, the end, or a failure."""
-        return bool(self._pieces) or self._window.finished or self.failure is not None
+        return bool(self._pieces) or self._window.finished or self._failure is not None
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why nothing more comes, once everything that came before was taken."""
+        return None if self._pieces else self._failure
 
     @property
     def all_taken(self) -> bool:
         """Whether everything was taken, and the last reply came from the tail."""
-        return self.at_tail and not self._pieces and self.failure is None
+        return self.at_tail and not self._pieces and self._failure is None
 
     def start(self) -> None:
         """Begin to fetch."""
@@ -242,9 +247,12 @@ class SegmentFetch:
 
     async def _connect(self) -> None:
         while not self._closed:
+            self._backoff.begin()
             try:
                 endpoint = await self._session.endpoint(self._stream, self.segment)
                 self._connection = await self._session.connections.to(endpoint, REQUESTS)
+                # A read waits at the tail for as long as nothing is written.
+                self._backoff.answered()
                 self._request_more()
                 return
             except Unavailable as error:
@@ -293,7 +301,7 @@ class SegmentFetch:
             return
         request = sink.request
         if type(reply) is SegmentRead:
-            if self._backoff.waited:
+            if self._backoff.running:
                 self._backoff.reset()
             self.at_tail = reply.at_tail
             self._send(self._window.answered(request, reply.data, reply.at_tail, reply.end_of_segment))
@@ -343,7 +351,7 @@ class SegmentFetch:
 
     def _fail(self, error: Exception) -> None:
         if not self._closed:
-            self.failure = error
+            self._failure = error
             self._notify(self)
             self.close()
 

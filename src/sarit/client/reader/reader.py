@@ -11,10 +11,13 @@ last byte came: a position never lies before an event of a segment it has left.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.client.core.deadline import within
+from sarit.client.core.guard import guarded
+from sarit.client.core.parts import watch, weakly
 from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.reader.progress import Progress
@@ -48,6 +51,9 @@ class _Source:
         self.queued = False
 
 
+@guarded(
+    "_session", local=("position", "close"), unguarded=("client_closed", "next_table", "take_table", "waiting_events")
+)
 class EventReader:
     """Reads one stream.  Create one with `client.reader(...)`; for one task at a time.
 
@@ -72,7 +78,8 @@ class EventReader:
         self._failure: Exception | None = None
         self._schema: Any = None
         self._closed = False
-        session.register(self)
+        session.register(self, weakly=True)
+        self._unwatch = watch(self, session, f"a reader of {stream}", partial(_close_all, self._sources))
 
     async def open(self) -> EventReader:
         """Resolve where to start (and end); otherwise the first read does.  Raises NotFound, Unavailable."""
@@ -159,7 +166,9 @@ class EventReader:
 
     @property
     def at_tail(self) -> bool:
-        """Whether there was nothing more to read when the store last replied."""
+        """Whether there was nothing more to read when the store last replied.
+
+        False for up to 15 s more when the last fetch happened to end at the very last byte."""
         if not self._opened or self._ready or self._rest_batch is not None or self.waiting_events() is not None:
             return False
         # The blocking client asks on another thread while the loop begins successors: they may not be there yet.
@@ -170,6 +179,7 @@ class EventReader:
         """Stop fetching."""
         self._closed = True
         self._session.unregister(self)
+        self._unwatch()
         for source in self._sources.values():
             source.fetch.close()
         # A read that waits wakes, and raises Invalid.
@@ -261,10 +271,11 @@ class EventReader:
         count = max(len(self._sources) + len(segments), 1)
         # Each segment may buffer two reads, and all share READER_BUFFER_BYTES.  Open ones keep their size.
         read_bytes = min(max(READER_BUFFER_BYTES // (2 * count), MIN_SEGMENT_READ_BYTES), SEGMENT_READ_BYTES)
+        on_fetched = weakly(self._on_fetched)
         for segment in segments:
             offset = self._progress.positions[segment]
             limit = self._progress.limit(segment)
-            fetch = SegmentFetch(self._session, self.stream, segment, offset, limit, self._on_fetched, read_bytes)
+            fetch = SegmentFetch(self._session, self.stream, segment, offset, limit, on_fetched, read_bytes)
             self._sources[segment] = _Source(fetch, EventCursor(segment, offset))
             # Last: the fetch of an empty range notifies at once, and `_on_fetched` needs the source.
             fetch.start()
@@ -304,10 +315,19 @@ class EventReader:
                 if self._failure is not None:
                     raise self._failure
             if self._progress.done:
+                # Nothing more comes, and few users close what is at its end.
+                self._session.unregister(self)
+                self._unwatch()
                 return None
             # No await since `_ready` was found empty: no notification is missed.
             self._wake = self._session.loop.create_future()
-            await self._wake
+            # Held while it waits: nothing else refers to a task that only this future wakes.
+            parts = self._session.parts
+            parts.waiting[self] = None
+            try:
+                await self._wake
+            finally:
+                parts.waiting.pop(self, None)
 
     def _finish(self, source: _Source) -> None:
         segment = source.cursor.segment
@@ -367,6 +387,11 @@ def _parsed(reader: EventReader, parse: Callable[..., T], *piece: Any) -> T:
     except Exception as error:
         reader._failure = error
         raise
+
+
+def _close_all(sources: dict[SegmentId, _Source]) -> None:
+    for source in sources.values():
+        source.fetch.close()
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:

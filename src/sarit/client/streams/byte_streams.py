@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING
 from sarit.client.core import segments
 from sarit.client.core.deadline import within
 from sarit.client.core.framing import Chunk
+from sarit.client.core.guard import guarded
+from sarit.client.core.parts import Hooks, Unacknowledged, watch
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.writer.appender_driver import AppenderDriver
 from sarit.client.writer.segment_appender import FlushBarrier
 from sarit.core.errors import Invalid, SaritError, Sealed, Truncated
-from sarit.core.limits import MAX_BYTE_WRITER_UNACKED_BYTES, MIB, REQUEST_TIMEOUT_SECONDS, WRITE_CHUNK_BYTES
+from sarit.core.limits import MAX_BYTE_WRITER_UNACKED_BYTES, MIB, WRITE_CHUNK_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentInfo
     from sarit.core.names import SegmentId, StreamName
@@ -26,17 +30,19 @@ if TYPE_CHECKING:
 
 async def only_segment(session: Session, stream: StreamName) -> SegmentId:
     """The segment of a byte stream.  Raises NotFound, Invalid when there are several."""
-    found = [
-        r.segment
-        for r in await session.with_retry(lambda: session.controller.current_segments(stream), REQUEST_TIMEOUT_SECONDS)
-    ]
+    found = [r.segment for r in await session.with_retry(lambda: session.controller.current_segments(stream))]
     if not found:
-        found = list(await session.controller.head_segments(stream))
+        found = list(await session.with_retry(lambda: session.controller.head_segments(stream)))
     if len(found) != 1:
         raise Invalid(f"{stream} has {len(found)} segments: a byte stream has one; create it with segments=1")
     return found[0]
 
 
+@guarded(
+    "_session",
+    local=("close", "abandon", "flush"),
+    unguarded=("check", "client_closed", "drain", "failed", "progressed", "sealed"),
+)
 class ByteWriter:
     """Appends bytes.  `write` neither blocks nor awaits; `flush` waits until all is durable."""
 
@@ -53,7 +59,7 @@ class ByteWriter:
         self._closed = False
         self._dispatch_due = False
         self._changed: asyncio.Future[None] | None = None
-        session.register(self)
+        session.register(self, Hooks(None, self._unacknowledged))
 
     def __repr__(self) -> str:
         return f"ByteWriter({self.stream}, {self.unacked_bytes} bytes not acknowledged)"
@@ -88,6 +94,8 @@ class ByteWriter:
 
     async def flush(self) -> None:
         """Wait until everything written is durable.  Raises the writer's failure."""
+        if self.failure is None:  # which says more
+            self._session.check()
         driver = await self._open()
         if driver.appender.unacked_bytes:
             done: asyncio.Future[None] = self._session.loop.create_future()
@@ -146,6 +154,9 @@ class ByteWriter:
             await self.close()
         else:
             self.abandon()
+
+    def _unacknowledged(self) -> Unacknowledged:
+        return Unacknowledged(self.unacked_bytes + self._early_bytes, f"bytes of {self.stream}", self.flush)
 
     async def _info(self) -> SegmentInfo:
         segment = await only_segment(self._session, self.stream)
@@ -255,6 +266,7 @@ class ContiguousParts:
         return b"".join(self._parts)
 
 
+@guarded("_session", local=("tell", "seek", "close"), unguarded=("fill", "take"))
 class ByteReader:
     """Reads bytes from `offset` on; waits at the tail.
 
@@ -267,6 +279,7 @@ class ByteReader:
         self._offset = offset
         self._segment: SegmentId | None = None
         self._fetch: SegmentFetch | None = None
+        self._unwatch: Callable[[], object] = lambda: None
         self._piece = memoryview(b"")
         self._moved = asyncio.Event()
 
@@ -324,6 +337,7 @@ class ByteReader:
 
     def close(self) -> None:
         """Stop fetching; a later read starts it again."""
+        self._unwatch()
         if self._fetch is not None:
             self._fetch.close()
             self._fetch = None
@@ -366,9 +380,8 @@ class ByteReader:
 
     async def _fetching(self) -> SegmentFetch:
         if self._fetch is None:
-            segment = await self._only()
-            self._fetch = SegmentFetch(
-                self._session, self.stream, segment, self._offset, None, lambda _: self._moved.set()
-            )
-            self._fetch.start()
+            segment, moved = await self._only(), self._moved
+            fetch = SegmentFetch(self._session, self.stream, segment, self._offset, None, lambda _: moved.set())
+            self._fetch, self._unwatch = fetch, watch(self, self._session, f"a reader of {self.stream}", fetch.close)
+            fetch.start()
         return self._fetch

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import segments
+from sarit.client.core.guard import guarded
 from sarit.client.reader.reader import EventReader
 from sarit.client.streams import watermarks
 from sarit.client.streams.history import Ranges
@@ -74,6 +75,7 @@ async def written_up_to(session: Session, stream: StreamName, used: Iterable[Seg
     return {segment: info.end_offset for segment, info in infos.items()}
 
 
+@guarded("_session")
 class TimeWindows:
     """The time windows of one reader.  Positions must not go back.  Make one with `client.stream(...).time_windows()`.
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from sarit.client.core.values import SegmentRange
 from sarit.core.errors import Corrupt, NotFound
 from sarit.core.keyspace import KeyRange
-from sarit.core.limits import REQUEST_TIMEOUT_SECONDS
 from sarit.core.names import SegmentId
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
@@ -30,7 +29,7 @@ class Epoch:
 
 
 async def _request(session: Session, method: Any, request: Any) -> Any:
-    return await session.with_retry(lambda: session.controller.call(method, request), REQUEST_TIMEOUT_SECONDS)
+    return await session.with_retry(lambda: session.controller.call(method, request))
 
 
 async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
@@ -46,7 +45,7 @@ async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
 
 async def epochs(session: Session, stream: StreamName) -> list[Epoch]:
     """All epochs that hold data, from that of the head to the newest.  Raises NotFound."""
-    head = await session.with_retry(lambda: session.controller.head_segments(stream), REQUEST_TIMEOUT_SECONDS)
+    head = await session.with_retry(lambda: session.controller.head_segments(stream))
     number = min(segment.epoch for segment in head)
     found = [await epoch(session, stream, number)]
     while True:

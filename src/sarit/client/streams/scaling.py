@@ -72,11 +72,14 @@ async def scale(session: Session, stream: StreamName, plan: Plan) -> bool:
         return False
     controller = session.controller
     now_ms = session.env.clock.wall_ms()
-    # Not repeated by itself: after a lost answer the scale may be under way.
-    epoch = await controller.start_scale(stream, sealed, [(keys.low, keys.high) for keys in ranges], now_ms)
+    # May be repeated after a lost answer: the controller answers a scale that it has begun or finished as the first
+    # time, as long as no other one followed.
+    epoch = await session.with_retry(
+        lambda: controller.start_scale(stream, sealed, [(keys.low, keys.high) for keys in ranges], now_ms)
+    )
     delay, waited = FIRST_SCALE_POLL_SECONDS, 0.0
     while not await session.with_retry(lambda: controller.scaled(stream, epoch)):
-        if waited > session.retry_timeout:
+        if waited > session.policy.timeout:
             raise Unavailable(f"the scale of {stream} has begun, and is not finished yet")
         await asyncio.sleep(delay)
         waited += delay

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.core.guard import guarded
 from sarit.client.core.segments import resolve_cut
 from sarit.client.reader import batch, pointers
 from sarit.client.streams import history, scaling
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId, StreamName
 
 
+@guarded("_session")
 class Stream:
     """One stream by name.  Make one with `client.stream("scope/stream")`; it sends no request until it is used."""
 
@@ -47,8 +49,8 @@ class Stream:
     async def scale(self, segments: int) -> bool:
         """Replace the segments by this number of segments of equal width; False when the stream already has them.
 
-        Writers and readers continue meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed, or
-        somebody else scaled it meanwhile)."""
+        Writers and readers continue meanwhile, in order per key.  Raises NotFound, Invalid, Conflict (it is sealed,
+        somebody else scaled it meanwhile, or its policy asks for more segments: `Client.update_stream`)."""
         return await scaling.scale(
             self._session, self.name, scaling.to_count(await scaling.active(self._session, self.name), segments)
         )

@@ -14,6 +14,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.client.core.guard import guarded
 from sarit.client.sync.synchronizer import StateFollower
 from sarit.core.errors import Corrupt, Invalid, SaritError
 from sarit.core.limits import MAX_CONFIGURATION_BYTES
@@ -79,6 +80,7 @@ def _dumps(value: Any) -> bytes:
         raise Invalid(f"a setting is not JSON: {error}") from None
 
 
+@guarded("_session", local=("close", "get"), unguarded=("client_closed",))
 class SharedConfiguration:
     """A copy of shared settings that follows all changes.  Create one with
     `client.coordination.shared_configuration`."""
@@ -176,7 +178,7 @@ class SharedConfiguration:
         try:
             while True:
                 await self._follower.wait(None)
-                await self._session.with_retry(self.refresh)
+                await self.refresh()
         except Exception as error:  # of any kind: those who wait for a change would wait for ever
             log.warning("%r ends: %r", self, error, exc_info=not isinstance(error, SaritError))
             self._follower.end(error)

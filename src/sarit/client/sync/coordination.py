@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sarit.client.core.guard import guarded
 from sarit.client.sync import configuration, membership_list
 from sarit.client.sync.configuration import SharedConfiguration
 from sarit.client.sync.membership import LeaderElection, Membership, initialize_group
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
+@guarded("_session")
 class Coordination:
     """The coordination primitives of one client.  All methods raise NotFound (the scope), Invalid (the name; several
     segments)."""

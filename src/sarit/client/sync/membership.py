@@ -23,6 +23,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+from sarit.client.core.guard import guarded
 from sarit.client.sync import membership_list
 from sarit.client.sync.failure_detector import FailureDetector
 from sarit.client.sync.synchronizer import StateFollower
@@ -61,6 +62,7 @@ async def initialize_group(shared: StateSynchronizer[MembershipList], lease_seco
         )
 
 
+@guarded("_session", local=("close",), unguarded=("client_closed", "left_seconds", "until", "rejoin"))
 class Membership:
     """Membership in a group, or a view of it.  Create one with `await client.coordination.membership(...)`."""
 
@@ -137,6 +139,7 @@ class Membership:
         """Replace this member's data.  Raises Invalid (too long)."""
         membership_list.check_member(self._check_named(), data)
         async with self._lock:
+            self._check_named()  # again: the membership may have ended while this waited
             self._data = data
             number = self._number
             if number is not None:
@@ -202,6 +205,8 @@ class Membership:
                 pause = max(0.0, self._heartbeat_due - self._session.env.clock.monotonic())
                 try:
                     await self._follower.wait(pause)
+                    # The time that the round itself spends with retries counts.
+                    backoff.begin()
                     await self._heartbeat_round()
                     backoff.reset()
                 except (Unavailable, Conflict) as error:
@@ -260,6 +265,7 @@ class Membership:
         self._heartbeat_due = confirmed + self.lease_seconds / HEARTBEATS_PER_LEASE
 
 
+@guarded("membership._session", local=("close",))
 class LeaderElection:
     """One candidate.  Create one with `await client.coordination.leader_election(...)`."""
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from sarit.client.core.connection import APPENDS, Connection
+from sarit.client.core.guard import guarded
 from sarit.client.core.replies import error_of, expect
 from sarit.client.core.segments import ask_store, segment_info, truncate_segment
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated, Unavailable
@@ -31,7 +32,6 @@ from sarit.core.limits import (
     EVENT_HEADER_BYTES,
     MAX_REVISIONED_ENTRY_BYTES,
     NULL_ATTRIBUTE_VALUE,
-    REQUEST_TIMEOUT_SECONDS,
     REVISIONED_READ_BYTES,
 )
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
@@ -54,7 +54,7 @@ from sarit.wire.commands import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from sarit.client.core.session import Session
+    from sarit.client.core.session import Backoff, Session
     from sarit.core.names import SegmentId, StreamName
 
 MARK_ATTRIBUTE: Final = UUID("7df9a874-246c-c9d6-9397-cdd19ead68c5").bytes
@@ -77,6 +77,7 @@ class Revision:
             raise Invalid(f"a revision at offset {self.offset}, index {self.index}: neither may be negative")
 
 
+@guarded("session")
 class RevisionedStream:
     """One stream of one segment.  Create one with `await client.coordination.revisioned("scope/stream")`.
 
@@ -98,10 +99,10 @@ class RevisionedStream:
     async def open(cls, session: Session, stream: StreamName) -> RevisionedStream:
         """The revisioned stream of that name.  Raises NotFound, Invalid (it has several segments)."""
         controller = session.controller
-        active = await session.with_retry(lambda: controller.current_segments(stream), REQUEST_TIMEOUT_SECONDS)
+        active = await session.with_retry(lambda: controller.current_segments(stream))
         found = [each.segment for each in active]
         if not found:  # sealed: it can still be read
-            found = list(await session.with_retry(lambda: controller.head_segments(stream), REQUEST_TIMEOUT_SECONDS))
+            found = list(await session.with_retry(lambda: controller.head_segments(stream)))
         if len(found) != 1:
             raise Invalid(f"{stream} has {len(found)} segments: a revisioned stream has one, and never scales")
         return cls(session, stream, found[0])
@@ -140,12 +141,15 @@ class RevisionedStream:
             yield found
 
     async def _entries(self, start: Revision, end: int | None) -> AsyncIterator[tuple[Revision, bytes]]:
-        """Entries up to `end`, or up to where a read reached the tail."""
+        """Entries up to `end`, or up to the tail."""
         buffered, offset, at_tail = bytearray(), start.offset, False
         while offset < end if end is not None else not at_tail or buffered:
             wanted = REVISIONED_READ_BYTES if end is None else min(REVISIONED_READ_BYTES, end - offset - len(buffered))
             data, at_tail = await self._read(offset + len(buffered), wanted)
             buffered += data
+            # A full read may have stopped at the last byte.  To read on there would wait for a new entry.
+            if end is None and not at_tail:
+                end = (await self._info()).end_offset
             at = 0
             while (length := self._entry_length(buffered, at, offset)) is not None:
                 value = bytes(buffered[at + EVENT_HEADER_BYTES : at + length])
@@ -166,7 +170,7 @@ class RevisionedStream:
 
     async def wait_beyond(self, revision: Revision) -> None:
         """Wait until there may be more than `revision`: an entry, a truncation, a seal, or some seconds have passed."""
-        reply = await self._request(lambda i, name, token: ReadSegment(name, revision.offset, 1, token, i))
+        reply = await self._request(lambda i, name, token: ReadSegment(name, revision.offset, 1, token, i), waits=True)
         if type(reply) not in (SegmentRead, SegmentIsSealed):
             error = error_of(reply, self._name)
             if not isinstance(error, Truncated):
@@ -175,7 +179,8 @@ class RevisionedStream:
     async def _read(self, offset: int, length: int) -> tuple[bytes, bool]:
         """At least one byte, and whether the bytes reach the tail; the caller knows that there are some."""
         while True:
-            reply = await self._request(lambda i, name, token: ReadSegment(name, offset, length, token, i))
+            # Its offset may be the tail: the caller may know of an entry that the store does not have yet.
+            reply = await self._request(lambda i, name, token: ReadSegment(name, offset, length, token, i), waits=True)
             read = expect(reply, SegmentRead, self._name)
             if read.data:
                 return bytes(read.data), read.at_tail or read.end_of_segment
@@ -183,8 +188,8 @@ class RevisionedStream:
     async def _info(self) -> Any:
         return await segment_info(self.session, self.stream, self.segment)
 
-    async def _request(self, make: Callable[[int, str, str], Any]) -> Any:
-        return await ask_store(self.session, self.stream, self.segment, make)
+    async def _request(self, make: Callable[[int, str, str], Any], *, waits: bool = False) -> Any:
+        return await ask_store(self.session, self.stream, self.segment, make, waits=waits)
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -209,12 +214,13 @@ class RevisionedStream:
         """One numbered append; False when its condition did not hold."""
         if len(value) > MAX_REVISIONED_ENTRY_BYTES:
             raise Invalid(f"the value has {len(value)} bytes; the maximum is {MAX_REVISIONED_ENTRY_BYTES}")
+        # Before the lock: the time in which it waits for other writes counts.
+        backoff = self.session.backoff().begin()
         async with self._writing:
             self._number += 1  # after a refusal, too: every number stands for one attempt
-            backoff = self.session.backoff()
             while True:
                 try:
-                    return await self._attempt(self._number, make)
+                    return await self._attempt(self._number, make, backoff)
                 except Unavailable as error:
                     self._connection = None
                     self.session.forget_endpoint(self.stream, self.segment)
@@ -223,12 +229,14 @@ class RevisionedStream:
                     self._connection = None
                     raise
 
-    async def _attempt(self, number: int, make: Callable[[int, int], Any]) -> bool:
+    async def _attempt(self, number: int, make: Callable[[int, int], Any], backoff: Backoff) -> bool:
         connection = self._connection
         if connection is None or connection.closed:
             connection, last = await self._set_up()
             if last >= number:
                 return True  # it was written, and its reply was lost
+        # The append may wait for as long as the store is throttled.
+        backoff.answered()
         reply = await connection.ask(lambda request: make(number, request))
         if type(reply) is ConditionalCheckFailed:
             return False
@@ -289,5 +297,5 @@ async def open_or_create(session: Session, stream: StreamName) -> RevisionedStre
         return await RevisionedStream.open(session, stream)
     except NotFound:
         config = StreamConfig(ScalingPolicy(min_segments=1), RetentionPolicy(), ())
-        await session.with_retry(lambda: session.controller.create_stream(stream, config), REQUEST_TIMEOUT_SECONDS)
+        await session.with_retry(lambda: session.controller.create_stream(stream, config))
         return await RevisionedStream.open(session, stream)

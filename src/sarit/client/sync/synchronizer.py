@@ -29,6 +29,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from sarit.client.core.guard import guarded
 from sarit.client.sync.revisioned import Revision
 from sarit.core.errors import Conflict, Corrupt, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.limits import (
@@ -90,6 +91,7 @@ def decode_entry(value: bytes) -> bytes | list[bytes]:
     return updates
 
 
+@guarded("stream.session")
 class StateSynchronizer(Generic[S]):
     """One process's copy of a shared state.  Create one with `await client.coordination.synchronizer(...)`.
 
@@ -97,7 +99,7 @@ class StateSynchronizer(Generic[S]):
     the state for `initial`; with it the stream is compacted automatically, with some probability per write, once
     `compact_after_bytes` follow the newest initial state.
 
-    An error of these functions is raised by the method that called them; the state is then unchanged.
+    An error of these functions is raised by the method that called them; the state is then the one before the call.
     """
 
     def __init__(
@@ -156,18 +158,23 @@ class StateSynchronizer(Generic[S]):
         """`news`: the caller knows of an entry after the one last applied."""
         # Whether `_current` includes everything before `start`.  Invariant: updates are applied to such a state only.
         complete = self._current is not None
+        before = self._current, self._initial_offset
         start = await self._initial_revision() if self._current is None else self._current[1]
         while True:
             try:
                 read = self.stream.read_news if news else self.stream.read_from
                 async for revision, value in read(start):
                     entry = decode_entry(value)
-                    if isinstance(entry, bytes):
-                        self._current, complete = (self._initial(entry), revision), True
-                        self._initial_offset = revision.offset
-                    # Updates before the first initial state, or after entries that were truncated, are skipped.
-                    elif self._current is not None and complete:
-                        self._current = (self._apply_all(self._current[0], revision, entry), revision)
+                    try:
+                        if isinstance(entry, bytes):
+                            self._current, complete = (self._initial(entry), revision), True
+                            self._initial_offset = revision.offset
+                        # Updates before the first initial state, or after entries that were truncated, are skipped.
+                        elif self._current is not None and complete:
+                            self._current = (self._apply_all(self._current[0], revision, entry), revision)
+                    except BaseException:  # of the user's functions: as if nothing had been fetched
+                        self._current, self._initial_offset = before
+                        raise
                 break
             except Truncated:
                 # Entries after our state were truncated: only an initial state makes it complete again.

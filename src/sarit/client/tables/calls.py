@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.core import listing
 from sarit.client.core.values import SegmentRange
 from sarit.client.tables.layout import Layout, TableConfig
 from sarit.core.errors import Invalid, NotFound, Unavailable
@@ -13,7 +14,8 @@ from sarit.rpc.generated import controller_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from sarit.client.core.controller import ControllerClient
+    from sarit.client.core.controller import ControllerClient, Token
+    from sarit.client.core.session import Session
 
 
 async def create(controller: ControllerClient, table: StreamName, config: TableConfig) -> bool:
@@ -49,19 +51,18 @@ async def delete(controller: ControllerClient, table: StreamName) -> None:
         raise Unavailable(f"table {table} was not deleted: the controller reported a failure")
 
 
-async def names(controller: ControllerClient, scope: str) -> AsyncIterator[StreamName]:
+def pages(session: Session, scope: str) -> AsyncIterator[list[StreamName]]:
     """The tables of a scope.  Raises NotFound."""
-    token = pb.ContinuationToken()
-    while True:
+    controller = session.controller
+
+    async def page_after(token: Token) -> tuple[list[StreamName], Token]:
         request = pb.KVTablesInScopeRequest(scope=pb.ScopeInfo(scope=scope), continuationToken=token)
         page = await controller.call(controller.stub.listKeyValueTablesInScope, request)
         if page.status == pb.KVTablesInScopeResponse.SCOPE_NOT_FOUND:
             raise NotFound(f"scope {scope} does not exist")
-        if not page.kvtables:
-            return
-        for found in page.kvtables:
-            yield StreamName(found.scope, found.kvtName)
-        token = page.continuationToken
+        return [StreamName(found.scope, found.kvtName) for found in page.kvtables], page.continuationToken
+
+    return listing.pages(session, page_after)
 
 
 async def layout(controller: ControllerClient, table: StreamName) -> Layout:

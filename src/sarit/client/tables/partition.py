@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.client.core.connection import Connection
-    from sarit.client.core.session import Session
+    from sarit.client.core.session import Backoff, Session
     from sarit.client.tables.changes import Batch
     from sarit.core.names import SegmentId, StreamName
 
@@ -43,9 +43,10 @@ class Partition:
         self._stream = stream
         self._segment = segment
         self._name = stream.segment(segment)
-        self._changes: deque[tuple[Batch, asyncio.Future[Versions]]] = deque()
+        self._changes: deque[_Waiting] = deque()
         self._changing = False
-        self._reads: deque[tuple[bytes, asyncio.Future[tuple[int, bytes]]]] = deque()
+        # With the moment they were made: the time in which they wait for others counts, too.
+        self._reads: deque[tuple[bytes, asyncio.Future[tuple[int, bytes]], float]] = deque()
         self._readers = 0
 
     def __repr__(self) -> str:
@@ -58,7 +59,7 @@ class Partition:
 
         Fails with Conflict, NotFound (the table was deleted), Invalid, or Unavailable: it may have been applied."""
         done: asyncio.Future[Versions] = asyncio.get_running_loop().create_future()
-        self._changes.append((batch, done))
+        self._changes.append((batch, done, self._session.backoff().begin()))
         # One task, one request at a time: the changes of a partition keep their order.
         if not self._changing:
             self._changing = True
@@ -66,56 +67,57 @@ class Partition:
         return done
 
     async def _execute_changes(self) -> None:
-        group: list[tuple[Batch, asyncio.Future[Versions]]] = []
+        group: list[_Waiting] = []
         try:
             while self._changes:
-                count = coalescible(batch for batch, _ in self._changes)
+                count = coalescible(waiting[0] for waiting in self._changes)
                 group = [self._changes.popleft() for _ in range(count)]
                 # A cancelled caller's change is not sent.
-                group = [(batch, done) for batch, done in group if not done.done()]
+                group = [waiting for waiting in group if not waiting[1].done()]
                 if group:
                     await self._send(group)
         finally:
             self._changing = False
-            for _, done in (*group, *self._changes):
+            for _, done, _ in (*group, *self._changes):
                 if not done.done():
                     text = f"table {self._table}: the client was closed; the change may have been applied"
                     done.set_exception(Unavailable(text))
             self._changes.clear()
 
-    async def _send(self, group: list[tuple[Batch, asyncio.Future[Versions]]]) -> None:
+    async def _send(self, group: list[_Waiting]) -> None:
         uncertain = False
         if len(group) > 1:
+            # The last one has the most time left; the others must not end it.
+            backoff = group[-1][2]
             try:
-                connection = await self._connect()
+                connection = await self._connect(backoff)
             except SaritError as error:
-                for _, done in group:
+                for _, done, _ in group:
                     if not done.done():
                         done.set_exception(error)
                 return
             try:
-                versions = iter(await self._attempt([batch for batch, _ in group], connection))
+                versions = iter(await self._attempt([batch for batch, _, _ in group], connection))
             except SaritError as error:  # after any other error the outcome is unknown
                 uncertain = isinstance(error, Unavailable) and not isinstance(error, _Moved)
             else:
-                for batch, done in group:
+                for batch, done, _ in group:
                     _complete(done, [next(versions) for _ in batch.items])
                 return
-        for batch, done in group:
+        for batch, done, backoff in group:
             try:
-                _complete(done, await self._send_alone(batch, uncertain))
+                _complete(done, await self._send_alone(batch, uncertain, backoff))
             except SaritError as error:
                 if not done.done():
                     done.set_exception(error)
 
-    async def _send_alone(self, batch: Batch, uncertain: bool) -> Versions:
-        backoff = self._session.backoff()
+    async def _send_alone(self, batch: Batch, uncertain: bool, backoff: Backoff) -> Versions:
         while True:
             if uncertain and not batch.repeatable:
                 raise Unavailable(
                     f"table {self._table}: the reply to an insert was lost; it may be applied: read the key"
                 )
-            connection = await self._connect()
+            connection = await self._connect(backoff)
             try:
                 return await self._attempt([batch], connection)
             # The store that replied applied nothing: the outcome is no less certain.
@@ -164,7 +166,7 @@ class Partition:
     def read(self, key: bytes) -> asyncio.Future[tuple[int, bytes]]:
         """Version and value of a key; NOT_EXISTS and b"" when absent.  Fails with NotFound, Unavailable, too."""
         answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
-        self._reads.append((key, answer))
+        self._reads.append((key, answer, self._session.env.clock.monotonic()))
         # Rounded up.  Keys that come while all readers wait share their next requests.
         wanted = -(-len(self._reads) // KEYS_PER_READ)
         if self._readers < min(wanted, MAX_READS_AT_ONCE):
@@ -173,26 +175,27 @@ class Partition:
         return answer
 
     async def _read(self) -> None:
-        group: list[tuple[bytes, asyncio.Future[tuple[int, bytes]]]] = []
+        group: list[tuple[bytes, asyncio.Future[tuple[int, bytes]], float]] = []
         try:
             while self._reads:
                 group = [self._reads.popleft() for _ in range(min(KEYS_PER_READ, len(self._reads)))]
-                keys = tuple(wire.TableKey(key) for key, _ in group)
+                keys = tuple(wire.TableKey(key) for key, _, _ in group)
                 try:
-                    reply = await self.ask(partial(self._read_request, keys), wire.TableRead)
+                    # The last one has the most time left.
+                    reply = await self.ask(partial(self._read_request, keys), wire.TableRead, group[-1][2])
                 except SaritError as error:
-                    for _, answer in group:
+                    for _, answer, _ in group:
                         if not answer.done():
                             answer.set_exception(error)
                     continue
-                for (_, answer), entry in zip(group, reply.entries, strict=True):
+                for (_, answer, _), entry in zip(group, reply.entries, strict=True):
                     if not answer.done():
                         answer.set_result((entry.version, bytes(entry.value)))
         finally:
             self._readers -= 1
             # The last reader fails what is queued; another one would still serve it.
             left = (*group, *self._reads) if not self._readers else group
-            for _, answer in left:
+            for _, answer, _ in left:
                 if not answer.done():
                     answer.set_exception(Invalid("the client is closed"))
 
@@ -213,36 +216,47 @@ class Partition:
         found: Sequence[wire.TableKey] = reply.keys
         return found
 
-    async def ask(self, make: Callable[[int], Any], kind: type[Any]) -> Any:
+    async def ask(self, make: Callable[[int], Any], kind: type[Any], since: float | None = None) -> Any:
         """Send a read-only request, again until a store replies.  Raises NotFound, Invalid, Unavailable."""
-        backoff = self._session.backoff()
-        while True:
-            connection = await self._connect()
-            try:
-                reply = await connection.ask(make)
-                if type(reply) is kind:
-                    return reply
-                raise self._error(reply)
-            except Unavailable as error:
-                await backoff.wait(error)
+
+        async def once() -> Any:
+            reply = await (await self._connect_once()).ask(make)
+            if type(reply) is kind:
+                return reply
+            raise self._error(reply)
+
+        return await self._session.with_retry(once, since=since)
 
     # -- connections ----------------------------------------------------------------------------
 
-    async def _connect(self) -> Connection:
-        backoff = self._session.backoff()
+    async def _connect(self, backoff: Backoff) -> Connection:
         while True:
             try:
-                endpoint = await self._session.endpoint(self._stream, self._segment)
-                return await self._session.connections.to(endpoint, REQUESTS)
+                connection = await self._connect_once()
             except Unavailable as error:
-                self._session.forget_endpoint(self._stream, self._segment)
                 await backoff.wait(error)
+            else:
+                # A change may wait for as long as the store is throttled.
+                backoff.answered()
+                return connection
+
+    async def _connect_once(self) -> Connection:
+        try:
+            endpoint = await self._session.endpoint(self._stream, self._segment)
+            return await self._session.connections.to(endpoint, REQUESTS)
+        except Unavailable:
+            self._session.forget_endpoint(self._stream, self._segment)
+            raise
 
     def _error(self, reply: Any) -> SaritError:
         if type(reply) is wire.WrongHost:
             self._session.forget_endpoint(self._stream, self._segment)
             return _Moved(f"table {self._table}: another store serves it now")
         return error_of(reply, self._name)
+
+
+# A batch, who waits for it, and its attempts: they begin when it is made, for the time in a queue counts, too.
+_Waiting = tuple["Batch", "asyncio.Future[Versions]", "Backoff"]
 
 
 class _Moved(Unavailable):

@@ -14,6 +14,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from sarit.client.core.guard import guarded
 from sarit.client.tables import calls
 from sarit.client.tables.changes import (
     MAX_BATCH_KEYS,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 MAX_OUTSTANDING_READS: Final = 2000
 
 
+@guarded("_session")
 class Tables:
     """The tables of a client: `client.tables`."""
 
@@ -63,17 +65,22 @@ class Tables:
 
         The lengths of keys and the number of partitions stay for ever.  Raises NotFound (scope), Invalid."""
         config = TableConfig(primary_key_bytes, secondary_key_bytes, partitions)
-        return await calls.create(self._session.controller, table_name(table), config)
+        name = table_name(table)
+        return await self._session.with_retry(lambda: calls.create(self._session.controller, name, config))
 
     async def delete(self, table: str | StreamName) -> None:
         """Delete a table with all it holds.  Raises NotFound."""
-        await calls.delete(self._session.controller, table_name(table))
+        name = table_name(table)
+        await self._session.with_retry_of_deletion(lambda: calls.delete(self._session.controller, name))
 
-    async def list(self, scope: str) -> list[StreamName]:
-        """The tables of a scope.  Raises NotFound."""
-        return [name async for name in calls.names(self._session.controller, scope)]
+    async def list(self, scope: str) -> AsyncIterator[StreamName]:
+        """The tables of a scope, a page at a time.  Raises NotFound."""
+        async for page in calls.pages(self._session, scope):
+            for name in page:
+                yield name
 
 
+@guarded("_session")
 class Table:
     """One table.  It sends no request until it is used; many tasks may use it concurrently.
 

@@ -41,7 +41,7 @@ class TransactionOutcomes:
         if self._polling is None:
             self._polling = self._session.background.spawn(self._poll(), "outcomes of transactions")
         try:
-            async with asyncio.timeout(self._session.retry_timeout):
+            async with asyncio.timeout(self._session.policy.timeout):
                 return await future
         except TimeoutError:
             raise Unavailable(f"transaction {number:032x} is decided, but has not ended yet") from None

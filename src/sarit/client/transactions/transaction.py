@@ -24,6 +24,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from sarit.client.core.guard import guarded
 from sarit.client.core.values import TransactionStatus
 from sarit.client.transactions.calls import TransactionCalls
 from sarit.client.transactions.outcomes import TransactionOutcomes
@@ -39,7 +40,7 @@ from sarit.core.limits import (
 from sarit.core.names import is_user_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from sarit.client.core.session import Session
     from sarit.client.core.values import SegmentRange
@@ -49,9 +50,32 @@ log = logging.getLogger(__name__)
 
 
 OPEN: Final = "open"
-COMMITTED: Final = "committed"
+COMMITTING: Final = "committing"  # its events are being flushed; nothing is decided
+COMMITTED: Final = "committed"  # the decision was requested: from here on only the controller knows
 ABORTED: Final = "aborted"
 RELEASED: Final = "released"
+
+# (state, event) -> state; whatever is not here is refused with Conflict, and changes nothing.
+STEPS: Final = {
+    (OPEN, "commit"): COMMITTING,
+    (COMMITTING, "commit"): COMMITTING,
+    (COMMITTED, "commit"): COMMITTED,
+    (COMMITTING, "flushed"): COMMITTED,
+    (COMMITTED, "flushed"): COMMITTED,
+    (COMMITTING, "not flushed"): OPEN,
+    (OPEN, "not flushed"): OPEN,
+    (COMMITTED, "refused"): ABORTED,
+    (ABORTED, "refused"): ABORTED,
+    (OPEN, "abort"): ABORTED,
+    (COMMITTING, "abort"): ABORTED,
+    (ABORTED, "abort"): ABORTED,
+    (RELEASED, "abort"): ABORTED,
+    (OPEN, "release"): RELEASED,
+    (COMMITTING, "release"): RELEASED,
+    (COMMITTED, "release"): COMMITTED,
+    (ABORTED, "release"): ABORTED,
+    (RELEASED, "release"): RELEASED,
+}
 
 
 def transaction_number(transaction: UUID | str) -> int:
@@ -62,6 +86,7 @@ def transaction_number(transaction: UUID | str) -> int:
         raise Invalid(f"{transaction!r} is no id of a transaction: 32 hex digits, as its `id` shows them") from None
 
 
+@guarded("_session", local=("close",), unguarded=("closed",))
 class TransactionalWriter:
     """Begins and administers the transactions of one stream.  Make one with `client.transactional_writer(...)`.
 
@@ -154,10 +179,10 @@ class TransactionalWriter:
         if wait:
             await self._ended(number, status, TransactionStatus.ABORTED)
 
-    async def completed(self) -> list[tuple[UUID, TransactionStatus]]:
+    async def completed(self) -> AsyncIterator[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
-        found = await self._session.with_retry(self._calls.completed)
-        return [(UUID(int=number), status) for number, status in found]
+        for number, status in await self._session.with_retry(self._calls.completed):
+            yield UUID(int=number), status
 
     async def _ended(self, number: int, reported: TransactionStatus, wanted: TransactionStatus) -> None:
         # Not reported: another controller, or a decision that takes longer than the call.  Then it is polled.
@@ -197,6 +222,7 @@ class TransactionalWriter:
         await self.close()
 
 
+@guarded("_writer._session", unguarded=("drain", "lost", "release"))
 class Transaction:
     """One transaction; write to it, then commit or abort.  As a block: commits, or aborts when an error leaves it.
 
@@ -231,29 +257,38 @@ class Transaction:
         After Conflict none of them will be visible.  After Unavailable the outcome is unknown: ask `status`, or commit
         again by id.
         """
+        self._step("commit")
         if self._state != COMMITTED:
-            self._check_open()
-            await self.events.flush()
+            await self._flush_to_commit()
             # Flushed: only the decision is missing.  A second `commit` after Unavailable requests it again, no more.
-            self._state = COMMITTED
+            # Conflict when it was aborted or released meanwhile.
+            self._step("flushed")
             # Later writes raise: they would not be part of it.
             self.events.abandon()
         try:
             await self._writer.commit(self.id, time=time, wait=wait)
         except (Conflict, NotFound):
             # Final.  After Unavailable it stays COMMITTED: the outcome is unknown.
-            self._state = ABORTED
+            self._step("refused")
             raise
         finally:
             self.release()
+
+    async def _flush_to_commit(self) -> None:
+        try:
+            await self.events.flush()
+        except Exception:
+            self._step("not flushed")  # Conflict when it was aborted or released meanwhile: that is the reason
+            raise
+        except BaseException:  # cancelled
+            self._state = STEPS.get((self._state, "not flushed"), self._state)
+            raise
 
     async def abort(self, *, wait: bool = True) -> None:
         """Discard all its events; succeeds when it was aborted already.  Raises Conflict (it was committed).
 
         `wait`: return only when they are deleted."""
-        if self._state == COMMITTED:
-            raise Conflict(f"transaction {self.id} was committed")
-        self._state = ABORTED
+        self._step("abort")
         # Before the request: if that fails, the lease runs out, and the controller aborts.
         self.release()
         try:
@@ -267,23 +302,29 @@ class Transaction:
 
     def lost(self, error: Conflict) -> None:
         """It ended elsewhere: every further call raises `error`."""
-        if self._state == OPEN:
+        if self._state in (OPEN, COMMITTING):
             # The pinger itself calls this, and ends.
             self.pinger = None
             self.events.fail(error)
 
     def release(self) -> None:
         """Release it: its lease is renewed no more, its writer is closed."""
-        if self._state == OPEN:
-            self._state = RELEASED
+        self._step("release")
         if self.pinger is not None:
             self.pinger.cancel()
             self.pinger = None
         self.events.abandon()
         self._writer.closed(self)
 
+    def _step(self, event: str) -> None:
+        """Raises Conflict when the state does not allow it."""
+        after = STEPS.get((self._state, event))
+        if after is None:
+            raise Conflict(f"transaction {self.id} was {self._state}")
+        self._state = after
+
     def _check_open(self) -> None:
-        if self._state != OPEN:
+        if self._state not in (OPEN, COMMITTING):
             raise Conflict(f"transaction {self.id} was {self._state}")
 
     async def __aenter__(self) -> Transaction:

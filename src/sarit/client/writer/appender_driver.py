@@ -165,6 +165,7 @@ class AppenderDriver:
     async def _attach(self) -> None:
         try:
             while True:
+                self._backoff.begin()
                 try:
                     # It returns when SetupAppend is sent; `on_reply` takes the answer.
                     await self._attach_once()
@@ -200,7 +201,7 @@ class AppenderDriver:
         """A block was acknowledged: the next failure starts a new series of attempts.
 
         Not at AppendSetup: otherwise a store that accepts no block would be retried without pauses."""
-        if self._backoff.waited:
+        if self._backoff.running:
             self._backoff.reset()
 
     def _reconnect(self, error: SaritError) -> None:
@@ -272,6 +273,8 @@ class AppenderDriver:
                     self._owner.blocks_in_flight += appender.blocks_in_flight - before
                     self._progress_made()
                 else:
+                    # From here on an append may wait for as long as the store is throttled.
+                    self._backoff.answered()
                     appender.opened_at(command.last_event_number)
             except Corrupt as corrupt:
                 self._owner.failed(corrupt)

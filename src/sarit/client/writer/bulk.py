@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 def as_event(event: Any) -> bytes:
     """`event` as bytes: text is encoded as UTF-8.  Raises Invalid."""
     if isinstance(event, str):
-        return event.encode()
+        try:
+            return event.encode()
+        except UnicodeEncodeError:
+            raise Invalid(f"an event is a str of valid Unicode, which {ascii(event)[:60]} is not") from None
     if isinstance(event, bytes | bytearray | memoryview):
         return bytes(event)
     raise Invalid(f"an event is bytes or str, not {type(event).__name__}: encode it first")

@@ -158,6 +158,11 @@ class Partitioner:
         self.key_ranges = KeyRanges([(s.low, s.high, self._driver(s)) for s in segments])
         self.opened = True
 
+    def unacked_events(self) -> int:
+        """The events that were placed and are not acknowledged."""
+        appenders = [driver.appender for driver in list(self._drivers.values())]
+        return sum(appender.accepted_events - appender.acked_events for appender in appenders)
+
     def release(self) -> None:
         """Leave all connections."""
         for driver in self._drivers.values():

@@ -49,8 +49,8 @@ from sarit.core.limits import (
     SMALL_BLOCK_BYTES,
     WRITE_CHUNK_BYTES,
 )
-from sarit.wire.append import append_block_end_header
 from sarit.wire.commands import SetupAppend, encode
+from sarit.wire.frames import append_block_end_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

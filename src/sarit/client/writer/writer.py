@@ -24,6 +24,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sarit.client.core.guard import guarded
+from sarit.client.core.parts import Hooks, Unacknowledged
 from sarit.client.streams import event_time as times
 from sarit.client.writer.bulk import Bulk, as_event, as_key
 from sarit.client.writer.partitioner import Partitioner
@@ -45,6 +47,20 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 
+@guarded(
+    "_session",
+    local=("close", "abandon", "flush", "flush_barrier", "ack"),
+    unguarded=(
+        "write",
+        "write_many",
+        "drain",
+        "bind_foreign_thread",
+        "client_closed",
+        "dispatch_soon",
+        "fail",
+        "pending_bytes",
+    ),
+)
 class EventWriter:
     """Writes events to one stream, exactly once each and in order per key.  For use on one event loop.
 
@@ -108,10 +124,12 @@ class EventWriter:
         self._drained: asyncio.Future[None] | None = None
         self._dispatch_due = False
         self._yield = False
-        self._wake: Callable[[], None] = self.dispatch_soon
+        self._wake: Callable[[], None] = partial(_wake_here, self)
         self._full: Callable[[], None] = self._dispatch_full
         self._on_dispatched: Callable[[], None] | None = None
-        session.register(self)
+        # The events of a transaction that is not committed are not to be stored.
+        unacknowledged = partial(_unacknowledged, self) if target is None else None
+        session.register(self, Hooks(partial(_forked, self), unacknowledged))
 
     def __repr__(self) -> str:
         return f"EventWriter({self._partitioner!r}, {self.failure or 'well'})"
@@ -192,6 +210,7 @@ class EventWriter:
         self.dispatch_soon()
 
     def _dispatch_full(self) -> None:
+        self._session.check_caller()
         # The next `drain` lets the loop run once, even if it need not wait: else no reply would be read.
         self._yield = True
         self._dispatch()
@@ -203,10 +222,14 @@ class EventWriter:
         return self._partitioner.unacked_bytes + self._intake_limit_bytes - self._intake_free_bytes
 
     async def drain(self) -> None:
-        """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure."""
+        """Wait while more than `buffer_bytes` are not acknowledged.  Raises the writer's failure, Invalid when it is
+        closed."""
         if self.failure is not None:
             raise self.failure.with_traceback(None)
+        if self._closed:
+            raise Invalid(f"the writer of {self.stream} is closed")
         while self.pending_bytes() > self.buffer_bytes:
+            self._session.check()
             # What is in the intake must be sent: otherwise no acknowledgement would end the wait.
             self._dispatch()
             if self._drained is None or self._drained.done():
@@ -235,6 +258,7 @@ class EventWriter:
         if self.failure is not None:
             future.set_exception(self.failure)
             return future
+        self._session.check_caller()
         if self._closed and self.pending_bytes():
             future.set_exception(Invalid(f"the writer of {self.stream} was closed before everything was durable"))
             return future
@@ -256,7 +280,7 @@ class EventWriter:
     async def flush(self) -> None:
         """Wait until everything written so far is durable.  Raises the writer's failure."""
         # The barrier first: the dispatch sends what is before it.  Urgent, since somebody waits.
-        durable = self.flush_barrier()
+        durable = self._place_barrier(self._partitioner.place_barrier)
         self._dispatch(urgent=True)
         await durable
 
@@ -376,6 +400,9 @@ class EventWriter:
                     # After the batch: everything before these barriers is placed now.
                     barriers, self._intake_barriers = self._intake_barriers, []
                     self._partitioner.place_barrier(partial(self._complete_barriers, barriers))
+            except UnicodeEncodeError as error:
+                self.fail(Invalid(f"a key is a str of valid Unicode, which {ascii(error.object)[:60]} is not"))
+                raise
             except Exception as error:  # part of it is lost: no later flush may report it as stored
                 self.fail(error)
                 raise
@@ -415,3 +442,29 @@ class EventWriter:
             # The caller may have cancelled it.
             if not future.done():
                 future.set_result(None)
+
+
+def _wake_here(writer: EventWriter) -> None:
+    """Have what was just written dispatched on this loop.  Raises Invalid when it is not the writer's."""
+    try:
+        writer._session.check_caller()
+    except Invalid:
+        # It could never be sent: forget it, and have the next write come here again.
+        writer._idle = True
+        writer._intake.clear()
+        writer._intake_free_bytes = writer._intake_limit_bytes
+        raise
+    writer.dispatch_soon()
+
+
+def _forked(writer: EventWriter, error: Invalid) -> None:
+    """In a child process: the next `write` raises."""
+    writer.failure = error
+    writer._idle = True
+
+
+def _unacknowledged(writer: EventWriter) -> Unacknowledged:
+    intake = writer._intake
+    count = sum(one.count if isinstance(one, Bulk) else 1 for one in intake if one.__class__ is not str)
+    count += writer._partitioner.unacked_events()
+    return Unacknowledged(count, f"events of {writer.stream}", writer.flush)

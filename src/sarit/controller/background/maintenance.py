@@ -15,6 +15,7 @@ from sarit.controller.keys import RETENTION_INDEX, WATERMARK_INDEX
 from sarit.controller.runner import for_each_bounded
 from sarit.core.errors import NotFound, SaritError
 from sarit.core.limits import MIN_ROUND_PAUSE_SECONDS, RECOVERY_GRACE_SECONDS
+from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,6 +44,7 @@ class MaintenanceLoop:
         self._retention_times = retention_times
         self._watermark_times = watermark_times
         self._env = env
+        self._repeated = RepeatedLog(_log, env.clock.monotonic)
         self._next_due: dict[StreamName, float] = {}
         self._unneeded: dict[tuple[bytes, StreamName], tuple[int, float]] = {}
 
@@ -62,7 +64,7 @@ class MaintenanceLoop:
             try:
                 await run_round()
             except SaritError as error:
-                _log.info("a maintenance round is postponed: %s", error)
+                self._repeated.info(str(error), f"a maintenance round is postponed: {error}")
 
     async def run_retention_round(self) -> None:
         """Apply the retention policy of every stream that is due."""
@@ -86,7 +88,7 @@ class MaintenanceLoop:
             await self._maintain(RETENTION_INDEX, name, version, self._retention.apply)
         except SaritError as error:
             self._next_due.pop(name, None)  # try again in the next round, not after the whole interval
-            _log.info("retention of %s is postponed: %s", name, error)
+            self._repeated.info(str(error), f"retention of {name} is postponed: {error}")
         except Exception:  # the other streams go on
             _log.exception("retention of %s is postponed: unexpected error", name)
 
@@ -100,7 +102,7 @@ class MaintenanceLoop:
         try:
             await self._maintain(WATERMARK_INDEX, *entry, self._watermarks.advance)
         except SaritError as error:
-            _log.info("the watermark of %s is postponed: %s", entry[0], error)
+            self._repeated.info(str(error), f"the watermark of {entry[0]} is postponed: {error}")
         except Exception:  # as above
             _log.exception("the watermark of %s is postponed: unexpected error", entry[0])
 

@@ -3,7 +3,8 @@
 The sweeper reads the pending-work index.  An entry is written before its work begins and removed after the work is
 complete, so it may be stale.  Work that another controller is busy with is left alone for a while: an entry must have
 been seen for RECOVERY_GRACE_SECONDS, and an open transaction must not have been renewed for its whole lease.  Both are
-measured by the monotonic clock of this controller.
+measured by the monotonic clock of this controller.  The leases of transactions that it found when it started do not
+begin again: they end by their stored deadlines.
 
 Completing work may create segments, which can wait for long while a store is over its memory limit; ending transactions
 frees memory.  So transactions have a sweep of their own, and other entries are processed many at a time.
@@ -21,6 +22,7 @@ from sarit.controller.model.records import TransactionRecord, TxnState
 from sarit.controller.runner import for_each_bounded
 from sarit.core.errors import Conflict, NotFound, SaritError
 from sarit.core.limits import RECOVERY_GRACE_SECONDS, RECOVERY_SWEEP_SECONDS
+from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -51,7 +53,10 @@ class RecoverySweeper:
         self._streams = streams
         self._transactions = transactions
         self._env = env
+        self._repeated = RepeatedLog(_log, env.clock.monotonic)
         self._seen: dict[bytes, tuple[int, float]] = {}  # entry → (renewal, when it was first seen)
+        self._leases: dict[bytes, tuple[int, float]] = {}  # entry → (renewal, when its lease ends); monotonic
+        self._found_at_start: set[bytes] | None = None  # entries of transactions, until each was examined
 
     def __repr__(self) -> str:
         return f"<RecoverySweeper, {len(self._seen)} entries>"
@@ -67,7 +72,7 @@ class RecoverySweeper:
             try:
                 await sweep()
             except SaritError as error:
-                _log.info("the recovery sweep is postponed: %s", error)
+                self._repeated.info(str(error), f"the recovery sweep is postponed: {error}")
             await asyncio.sleep(RECOVERY_SWEEP_SECONDS)
 
     async def sweep(self) -> None:
@@ -77,6 +82,8 @@ class RecoverySweeper:
 
     async def _sweep_transactions(self) -> None:
         entries = await self._catalog.pending_work(start=keys.PENDING_TRANSACTIONS)
+        if self._found_at_start is None:
+            self._found_at_start = {key for key, _ in entries}
         self._forget(entries, transactions=True)
         for entry in entries:
             await self._recover(entry, self._recover_transaction)
@@ -92,12 +99,14 @@ class RecoverySweeper:
         for key in [key for key in self._seen if key.startswith(keys.PENDING_TRANSACTIONS) == transactions]:
             if key not in alive:
                 del self._seen[key]
+        if transactions:
+            self._leases = {key: lease for key, lease in self._leases.items() if key in alive}
 
     async def _recover(self, entry: tuple[bytes, int], recover: Callable[[bytes, int], Awaitable[None]]) -> None:
         try:
             await recover(*entry)
         except SaritError as error:
-            _log.warning("%s cannot be completed yet: %s", _text(entry[0]), error)
+            self._repeated.warning(str(error), f"{_text(entry[0])} cannot be completed yet: {error}")
         except Exception:  # the other entries go on
             _log.exception("%s cannot be completed yet: unexpected error", _text(entry[0]))
 
@@ -129,16 +138,27 @@ class RecoverySweeper:
             if self._age(key, -1) >= RECOVERY_GRACE_SECONDS:
                 await self._catalog.remove_pending_if_unchanged(key, version)
             return
-        age = self._age(key, record.renewal)
         # Decided: no grace.  Another controller may be at work too; one of the two gets Conflict and reads again.
         if record.state is not TxnState.OPEN:
             self._transactions.schedule_completion(name)
-        elif age * 1000 >= record.lease_ms:
+        elif await self._lease_left(key, name, txn, record) <= 0:
             try:
                 if await self._transactions.abort_if_expired(name, txn, record.renewal):
                     _log.info("transaction %032x of %s expired after its lease of %d ms", txn, name, record.lease_ms)
             except (Conflict, NotFound):
                 return
+
+    async def _lease_left(self, key: bytes, name: StreamName, txn: int, record: TransactionRecord) -> float:
+        """Seconds until the lease of an open transaction ends."""
+        known = self._leases.get(key)
+        if known is None or known[0] != record.renewal:
+            # Seen for the first time with this renewal: a lease from now on, unless it is older than this controller.
+            left_ms = record.lease_ms
+            if self._found_at_start is not None and key in self._found_at_start:
+                record, left_ms = await self._transactions.adopt(name, txn)
+                self._found_at_start.discard(key)
+            known = self._leases[key] = (record.renewal, self._env.clock.monotonic() + left_ms / 1000)
+        return known[1] - self._env.clock.monotonic()
 
     async def _find(self, name: StreamName, txn: int) -> TransactionRecord | None:
         try:

@@ -114,8 +114,10 @@ class StreamCalls:
         try:
             ranges = [KeyRange(entry.start, entry.end) for entry in request.newKeyRanges]
             before, new = await self._streams.scale(name, list(request.sealedSegments), ranges)
-        except (Invalid, Sealed):
+        except Conflict:
             return _Scale(status=_Scale.PRECONDITION_FAILED)
+        except (Invalid, Sealed):
+            return _Scale(status=_Scale.FAILURE)
         segments = [segment_range(name, s.segment, s.low, s.high) for s in new]
         return _Scale(status=_Scale.STARTED, segments=segments, epoch=before)
 

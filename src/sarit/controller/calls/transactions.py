@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sarit.controller.model.records import TxnState
 from sarit.controller.model.transactions import LeaseTooLarge, TooOld
-from sarit.controller.writers import EarlierTime
+from sarit.controller.writers import EarlierTime, UnknownWriter
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError
 from sarit.core.limits import MAX_OUTCOME_WAIT_SECONDS, MAX_WRITER_ID_BYTES
 from sarit.rpc.convert import segment_range, stream_name, transaction, transaction_message
@@ -120,9 +120,10 @@ class TransactionCalls:
         return _Time(result=_Time.SUCCESS)
 
     async def removeWriter(self, request: pb.RemoveWriterRequest) -> pb.RemoveWriterResponse:
-        """SUCCESS also for a writer that never noted a time: every writer calls this when it closes."""
         try:
             await self._writers.remove(stream_name(request.stream), request.writer)
+        except UnknownWriter:
+            return _Remove(result=_Remove.UNKNOWN_WRITER)
         except NotFound:
             return _Remove(result=_Remove.STREAM_DOES_NOT_EXIST)
         return _Remove(result=_Remove.SUCCESS)

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-VERSION: Final = 1
+VERSION: Final = 2
 _VERSION: Final = bytes((VERSION,))
 _CONFIG: Final = struct.Struct(">BiiiBqqqq")
 _GROUP: Final = struct.Struct(">Bqqqiiq?")
 _TABLE: Final = struct.Struct(">Bqiiiqq")
-_TRANSACTION: Final = struct.Struct(">Biqqq?q")
+_TRANSACTION: Final = struct.Struct(">Biqqqq??q")
 _SUBSCRIBER: Final = struct.Struct(">q")
 _DOUBLE: Final = struct.Struct(">d")
 _INT64: Final = struct.Struct(">q")
@@ -199,8 +199,9 @@ def decode_cut(data: bytes) -> CutRecord:
 def encode_transaction(r: TransactionRecord) -> bytes:
     """`decode_transaction` inverted."""
     fixed = _TRANSACTION.pack(
-        r.state, r.epoch, r.lease_ms, r.renewal, r.created_ms, r.timestamp is not None, r.timestamp or 0
-    )
+        r.state, r.epoch, r.lease_ms, r.renewal, r.created_ms, r.deadline_ms, r.graced,
+        r.timestamp is not None, r.timestamp or 0,
+    )  # fmt: skip
     return _VERSION + fixed + pack_text(r.writer)
 
 
@@ -208,8 +209,12 @@ def decode_transaction(data: bytes) -> TransactionRecord:
     """The transaction's record."""
 
     def read(c: Cursor) -> TransactionRecord:
-        state, epoch, lease, renewal, created, noted, time = _TRANSACTION.unpack(c.take(_TRANSACTION.size))
-        return TransactionRecord(TxnState(state), epoch, lease, renewal, created, c.text(), time if noted else None)
+        state, epoch, lease, renewal, created, deadline, graced, noted, time = _TRANSACTION.unpack(
+            c.take(_TRANSACTION.size)
+        )
+        return TransactionRecord(
+            TxnState(state), epoch, lease, renewal, created, deadline, graced, c.text(), time if noted else None
+        )
 
     return _decode(data, read)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Invalid
+from sarit.core.errors import Conflict, Invalid
 from sarit.core.keyspace import KeyRange, split_evenly, tiles
 from sarit.core.names import SegmentId
 
@@ -93,10 +93,11 @@ def first_epoch(count: int, first_number: int, now_ms: int) -> Epoch:
 def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> Epoch:
     """The epoch in which `ranges`, in their order, replace the segments `replaced`.
 
-    Raises Invalid when `replaced` are not distinct active segments, or the ranges do not cover exactly theirs."""
+    Raises Conflict when `replaced` are not distinct active segments, Invalid when the ranges do not cover theirs
+    exactly."""
     gone = set(replaced)
     if not gone or len(gone) != len(replaced) or not gone <= current.ids:
-        raise Invalid("the segments to replace are not all active")
+        raise Conflict("the segments to replace are not all active")
     unchanged = [s for s in current.segments if s.segment not in gone]
     if not tiles([KeyRange(s.low, s.high) for s in unchanged] + list(ranges)):
         raise Invalid("the new key ranges do not cover exactly what the replaced segments cover")

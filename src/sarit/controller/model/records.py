@@ -164,13 +164,18 @@ class TxnState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A transaction that has not ended.  `renewal` rises with each ping; `timestamp` is the writer's, or None."""
+    """A transaction that has not ended.  `renewal` rises with each ping; `timestamp` is the writer's, or None.
+
+    `deadline_ms`: the end of its lease by the wall clock, for a controller that starts later.  `graced`: such a
+    controller has put the end off, which happens once per renewal."""
 
     state: TxnState
     epoch: int
     lease_ms: int
     renewal: int
     created_ms: int
+    deadline_ms: int
+    graced: bool = False
     writer: str = ""
     timestamp: int | None = None
 

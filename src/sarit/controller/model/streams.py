@@ -106,11 +106,17 @@ def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRec
 def scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRange], now_ms: int) -> StreamRecord:
     """Replace the segments `replaced` by `ranges`; a record whose last scale was exactly this one is unchanged.
 
-    Raises Sealed, Invalid."""
+    Raises Sealed, Invalid (the ranges do not cover exactly what they replace), Conflict (segments that are not active,
+    or fewer than the policy's minimum would remain)."""
     _require_active(record)
     if _is_repeated_scale(record, replaced, ranges):
         return record
-    return _plan(record, next_epoch(record.current, replaced, ranges, now_ms))
+    epoch = next_epoch(record.current, replaced, ranges, now_ms)
+    count, least = len(epoch.segments), record.config.scaling.min_segments
+    # A stream that has too few may still grow.
+    if count < least and count < len(record.current.segments):
+        raise Conflict(f"{count} segments would remain, and the stream's policy asks for {least} or more")
+    return _plan(record, epoch)
 
 
 def roll(record: StreamRecord, past: Epoch, transactions: Iterable[int], now_ms: int) -> StreamRecord:

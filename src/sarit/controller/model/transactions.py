@@ -9,8 +9,10 @@ is its place in the order of commits, since the versions of a table rise across 
 the segments of the transaction's epoch while all of these are active; otherwise it is rolled in (`streams.roll`).  The
 outcome of an ended transaction is stored for a while, so that a repeated call gets the same answer.
 
-Leases do not depend on the wall clock.  A ping raises the `renewal` of the record.  A transaction has expired for a
-controller that saw the same renewal for a whole lease by its own monotonic clock.
+A ping raises the `renewal` of the record and stores the end of the new lease.  While a controller runs, leases do not
+depend on the wall clock: a transaction has expired when the controller saw the same renewal for a whole lease by its
+monotonic clock.  That clock begins again with each start, so what a controller finds when it starts ends by its stored
+deadline (`left_over`).
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.controller.model.records import TransactionRecord, TxnState
 from sarit.core.errors import Conflict, Invalid
-from sarit.core.limits import MAX_TRANSACTION_LEASE_MS, MAX_TRANSACTION_MS, MIN_TRANSACTION_LEASE_MS
+from sarit.core.limits import (
+    MAX_TRANSACTION_LEASE_MS,
+    MAX_TRANSACTION_MS,
+    MIN_TRANSACTION_LEASE_MS,
+    RESTART_LEASE_GRACE_MS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -76,7 +83,7 @@ def begin(epoch: int, lease_ms: int, now_ms: int) -> TransactionRecord:
         raise Invalid(
             f"a transaction's lease is {MIN_TRANSACTION_LEASE_MS} to {MAX_TRANSACTION_LEASE_MS} ms, not {lease_ms}"
         )
-    return TransactionRecord(TxnState.OPEN, epoch, lease_ms, 0, now_ms)
+    return TransactionRecord(TxnState.OPEN, epoch, lease_ms, 0, now_ms, now_ms + lease_ms)
 
 
 class LeaseTooLarge(Invalid):
@@ -94,7 +101,22 @@ def ping(record: TransactionRecord, lease_ms: int, now_ms: int) -> TransactionRe
         raise LeaseTooLarge(f"a lease of {lease_ms} ms; the longest is {MAX_TRANSACTION_LEASE_MS}")
     if now_ms + lease_ms - record.created_ms > min(MAX_EXECUTION_LEASES * lease_ms, MAX_TRANSACTION_MS):
         raise TooOld("the transaction has been open too long")
-    return replace(record, state=state, lease_ms=lease_ms, renewal=record.renewal + 1)
+    return replace(
+        record, state=state, lease_ms=lease_ms, renewal=record.renewal + 1, deadline_ms=now_ms + lease_ms, graced=False
+    )
+
+
+def left_over(record: TransactionRecord, now_ms: int) -> TransactionRecord:
+    """An open transaction, with its deadline as a controller that has just started keeps it.
+
+    Its writer may have been unable to renew while no controller ran: once per renewal, the lease ends no sooner than
+    RESTART_LEASE_GRACE_MS after a start.  A deadline further away than a lease (the wall clock was set back) is moved
+    up to one."""
+    left = record.deadline_ms - now_ms
+    if left < RESTART_LEASE_GRACE_MS and not record.graced:
+        return replace(record, deadline_ms=now_ms + RESTART_LEASE_GRACE_MS, graced=True)
+    longest = max(record.lease_ms, RESTART_LEASE_GRACE_MS)
+    return replace(record, deadline_ms=now_ms + longest) if left > longest else record
 
 
 def commit(record: TransactionRecord, writer: str, timestamp: int) -> TransactionRecord:

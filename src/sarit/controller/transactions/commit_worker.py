@@ -29,6 +29,7 @@ from sarit.controller.transactions.completed_log import CompletedTransactionLog,
 from sarit.core.errors import Conflict, NotFound, SaritError, Sealed
 from sarit.core.limits import COMMIT_RETRY_SECONDS, NO_VERSION, NOT_EXISTS
 from sarit.core.names import SegmentId, StreamName, transaction_segment
+from sarit.core.repeated_log import RepeatedLog
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +103,7 @@ class CommitWorkers:
         self._runner = runner
         self._completed_log = completed_log
         self._env = env
+        self._repeated = RepeatedLog(_log, env.clock.monotonic)
         self._workers: dict[StreamName, CommitWorker] = {}
 
     def __repr__(self) -> str:
@@ -130,7 +132,7 @@ class CommitWorkers:
                 # Nobody waits for these removals: they run with the next batch; the sweeper removes the rest.
                 entries, worker.ended_entries = worker.ended_entries, []
                 try:
-                    more, _ = await gather_all([self._run_batch(name, worker), self._remove_pending(entries)])
+                    more, _ = await gather_all([self._run_batch(name, worker), self._remove_ended(entries)])
                     conflicts = 0
                 except (Conflict, Sealed):  # another controller was first: read again
                     more = True
@@ -138,7 +140,7 @@ class CommitWorkers:
                     if conflicts >= MAX_ATTEMPTS:  # a segment may be missing: do not loop without a pause
                         await asyncio.sleep(COMMIT_RETRY_SECONDS)
                 except SaritError as error:
-                    _log.warning("transactions of %s cannot be completed yet: %s", name, error)
+                    self._repeated.warning(str(error), f"transactions of {name} cannot be completed yet: {error}")
                     await asyncio.sleep(COMMIT_RETRY_SECONDS)
                     more = True
                 # No await between this test and the `del` below: a decision before it sets `rerun`, a later one
@@ -156,8 +158,8 @@ class CommitWorkers:
         finally:
             worker.end_batch()
 
-    async def _remove_pending(self, entries: Sequence[bytes]) -> bool:
-        await self._catalog.remove_pending(entries)
+    async def _remove_ended(self, entries: Sequence[bytes]) -> bool:
+        await self._catalog.remove_ended(entries)
         return False
 
     async def _complete_batch(self, name: StreamName, worker: CommitWorker) -> bool:
@@ -213,7 +215,7 @@ class CommitWorkers:
             await self._catalog.update(name.scope, [no_stream, *gone])
         except NotFound:  # the scope was deleted, too
             return
-        await self._catalog.remove_pending([keys.pending_transaction_key(name, txn) for txn, _, _ in live])
+        await self._catalog.remove_ended([keys.pending_transaction_key(name, txn) for txn, _, _ in live])
 
     async def drain(self, name: StreamName, found: Found) -> Found:
         """End all transactions of a stream that is being sealed; its record and version then.
@@ -247,7 +249,7 @@ class CommitWorkers:
                 # The caller executes this as pending work of the record; after it the stream is drained again.
                 rolled = streams.roll(found.record, past, [txn for txn, _, _ in batch], self._env.clock.wall_ms())
                 return await self._update(name, Found(rolled, found.version), [])
-            await self._catalog.remove_pending([keys.pending_transaction_key(name, txn) for txn, _, _ in batch])
+            await self._catalog.remove_ended([keys.pending_transaction_key(name, txn) for txn, _, _ in batch])
             found = merged
 
     async def _update(self, name: StreamName, found: Found, updates: Sequence[TableUpdate]) -> Found:
@@ -315,7 +317,7 @@ class CommitWorkers:
             state = transactions.next_state(record.state, Event.COMPLETE)
             updates += completion_updates(name, txn, state, self._env.clock.wall_ms(), version)
         found = await self._update(name, found, updates)
-        await self._catalog.remove_pending([keys.pending_transaction_key(name, txn) for txn, _, _ in aborting])
+        await self._catalog.remove_ended([keys.pending_transaction_key(name, txn) for txn, _, _ in aborting])
         await self._completed_log.prune(name, len(aborting))
         return found
 

@@ -108,6 +108,18 @@ class Transactions:
             self.schedule_completion(name)
         return aborting
 
+    async def adopt(self, name: StreamName, txn: int) -> tuple[TransactionRecord, int]:
+        """A transaction that was there when this controller started, and the ms that are left of its lease.
+
+        Its new deadline is stored, so that the next start counts on from it.  Raises NotFound."""
+        now = self._env.clock.wall_ms()
+
+        def keep(record: TransactionRecord) -> TransactionRecord:
+            return transactions.left_over(record, now) if record.state is TxnState.OPEN else record
+
+        record = await self._change(name, txn, keep)
+        return record, record.deadline_ms - now
+
     async def state(self, name: StreamName, txn: int) -> TxnState:
         """The state of a transaction; UNKNOWN when it never existed or ended long ago.  Raises NotFound (scope)."""
         # One read after the other: a live transaction has no completed record, and a lookup of one goes to disk.

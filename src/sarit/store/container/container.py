@@ -21,8 +21,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Exists, Invalid, NotFound, SaritError, Unavailable
-from sarit.core.limits import MAX_MERGE_ATTRIBUTES, MAX_SEGMENT_NAME_BYTES, MAX_SEGMENTS_IN_MEMORY, TABLE_CACHE_BYTES
+from sarit.core.errors import Corrupt, Exists, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.limits import (
+    MAX_MERGE_ATTRIBUTES,
+    MAX_SEGMENT_NAME_BYTES,
+    MAX_SEGMENTS_IN_MEMORY,
+    METADATA_BYTES,
+    RECOVERY_WINDOW_BYTES,
+    TABLE_CACHE_BYTES,
+)
+from sarit.store.container.damage import DamageLog
 from sarit.store.container.group_commit import GroupCommit, call_each, resolve, wake_waiters
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.operations import KIND_STREAM, Delete, Merge, Operation
@@ -61,6 +69,8 @@ class ContainerLimits:
 
     max_segments: int = MAX_SEGMENTS_IN_MEMORY
     entry_cache_bytes: int = TABLE_CACHE_BYTES
+    recovery_window_bytes: int = RECOVERY_WINDOW_BYTES
+    metadata_bytes: int = METADATA_BYTES
 
 
 class Container:
@@ -77,8 +87,13 @@ class Container:
         self.storage = storage
         self.budget = budget
         self.rate_limiters = rate_limiters
+        self.limits = limits
         self.state = ContainerState()
-        self.metadata = MetadataCache(index, self.state, limits.max_segments, limits.entry_cache_bytes)
+        self.damage = DamageLog()
+        self.metadata = MetadataCache(
+            index, self.state, limits.max_segments, limits.entry_cache_bytes, limits.metadata_bytes,
+            budget.forget_cached,
+        )  # fmt: skip
         # Set by `serve`: it numbers its frames from the last one that replay applied.
         self.group_commit: GroupCommit
         self._report_failure = on_failure
@@ -199,8 +214,14 @@ class Container:
         await self.change(name, decide)
 
     async def delete(self, name: str) -> None:
-        """Delete a segment; its name may be used again.  Raises NotFound."""
-        await self.change(name, self.state.delete)
+        """Delete a segment, also one whose record cannot be read; its name may be used again.
+
+        Raises NotFound, Corrupt (its name cannot be read)."""
+        try:
+            await self.change(name, self.state.delete)
+        except Corrupt:
+            # No await until the deletion is assigned: nobody else finds the stand-in.
+            await self.submit(self.state.delete(await self.metadata.stand_in(name)))
 
     async def set_policy(self, name: str, scale_type: int, target_rate: int) -> None:
         """Set the scaling policy by which a segment is metered.  Raises NotFound."""
@@ -227,20 +248,28 @@ class Container:
             source = await _merge_source(self.metadata, target, source_name)
             source.pins += 1
             try:
-                # `apply` moves the source's extents to the target and cannot await: the list must be in memory by then.
-                await self.metadata.chunks(source)
+                # `apply` moves the source's extents to the target and cannot await: they must be in memory by then.
+                # From the end of this loop to `_enqueue` there is no await: all stays in memory, the order is that of
+                # the log.
                 named = [update.attribute for update in conditions]
-                await self.metadata.attributes(target, named)
-                # From the end of this loop to `_enqueue` there is no await: the attributes stay in memory, the order is
-                # that of the log.
-                while source.compacting:
-                    coverage_probe("merge_waited_for_compaction")
-                    await self._compaction_ended.wait()
-                    await self.metadata.attributes(target, named)  # again: they may have been evicted meanwhile
+                while True:
+                    if any(
+                        key not in target.attributes for key in named
+                    ):  # they may be evicted during the awaits below
+                        await self.metadata.attributes(target, named)
+                    elif source.compacting:
+                        coverage_probe("merge_waited_for_compaction")
+                        await self._compaction_ended.wait()
+                    elif source.extents is None:
+                        await self.metadata.merge_extents(source)
+                    else:
+                        break
                 outcome = resolve_attributes(target, conditions)
                 operation = self.state.merge(target, source, outcome)
             finally:
                 source.pins -= 1
+                if not source.assigned_deleted:
+                    source.extents = None  # another merge that needs them loads them again
         except SaritError:
             # The refusal may rest on operations in flight; a crash must not undo them after the client has read it.
             await self.group_commit.wait_durable()

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
-from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAMES_IN_FLIGHT
+from sarit.core.limits import FRAME_TARGET_BYTES, MAX_FRAME_BYTES, MAX_FRAME_OPERATIONS, MAX_FRAMES_IN_FLIGHT
 from sarit.store.container.operations import (
     FORMAT_VERSION,
     FRAME_HEADER,
@@ -140,7 +140,7 @@ class GroupCommit:
             self._state.dirty.add_operation(charge)
         frame.operations.append(operation)
         frame.done.append(done)
-        if frame.bytes >= FRAME_TARGET_BYTES:
+        if frame.bytes >= FRAME_TARGET_BYTES or len(frame.operations) >= MAX_FRAME_OPERATIONS:
             self._full_batches.append(frame)
             self._batch = FrameBatch()
         if not self._send_scheduled and len(self._in_flight) < MAX_FRAMES_IN_FLIGHT:

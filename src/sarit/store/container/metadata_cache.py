@@ -1,45 +1,52 @@
-"""The metadata of one container in memory: segments, attributes, chunk lists, table entries, short index ranges.
+"""The metadata of one container in memory: segments, attributes, table entries, short index ranges.
 
 Theory of operation.  Whatever a check needs is loaded here first; the check itself then runs in one synchronous
 step.  Only this process changes the index, and only by commits.  So there are two kinds of cached data:
 
-* Segments, attributes and chunk lists in `ContainerState` stay valid until they are evicted.  Every change is
-  applied to them too.  A caller that must await between loading and checking pins the segment.
+* Segments and attributes in `ContainerState` stay valid until they are evicted.  Every change is applied to them too.
+  A caller that must await between loading and checking pins the segment.
 * Table entries and ranges that were read from the index are valid for one `generation`: until the next commit.
   Entries in memory (pending, dirty, flushing) are newer and come first.
 
-Extents read while a commit is in progress are discarded: they may or may not include it.  Its extents are added to
-the chunk list in memory after the commit, and would be in the list twice.
+Extents are found by offset and cached elsewhere (`extents.py`).  Segments, attributes and cached extents together
+have a bound in bytes.  Idle segments are evicted, and idle attributes of the others.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import NotFound
+from sarit.core.errors import Corrupt, NotFound
 from sarit.core.limits import (
+    ATTRIBUTE_OVERHEAD_BYTES,
     MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT,
     MAX_CACHED_RANGE_BYTES,
     MAX_CACHED_RANGE_ROWS,
     MAX_CACHED_RANGES,
     NULL_ATTRIBUTE_VALUE,
+    SEGMENT_OVERHEAD_BYTES,
 )
 from sarit.index import keys
-from sarit.storage.layout import ChunkList, Extent, load_chunk_extent, load_inlined_extent
-from sarit.store.container.operations import Entry
+from sarit.index.port import DamagedRecord
+from sarit.index.scans import scan_readable
+from sarit.store.container.extents import Commits, Extents
+from sarit.store.container.operations import Create, Entry
 from sarit.store.container.segment import Attribute, Segment, load_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
+    from collections.abc import AsyncIterator, Callable, Sequence, Set
 
     from sarit.index.port import Index, WriteBatch
     from sarit.store.container.state import ContainerState
 
-_SCAN_ROWS = 1000
-# Segments that one eviction examines beyond the excess: busy ones are skipped, and it must not scan all of them.
-_EVICTION_SCAN = 2000
+# Segments that one eviction examines: a turn of the event loop, which others wait for.
+EVICTION_SCAN = 200
+# Of a busy segment, while memory is short: idle ones beyond are evicted.
+_FEW_ATTRIBUTES = 8
 # Memory of a cached entry besides its key and value.
 _ENTRY_OVERHEAD = 200
 
@@ -137,31 +144,47 @@ class RangeScanCache:
 class MetadataCache:
     """Loads from the index into a `ContainerState`, and evicts what is idle."""
 
-    def __init__(self, index: Index, state: ContainerState, max_segments: int, entry_cache_bytes: int) -> None:
+    def __init__(
+        self, index: Index, state: ContainerState, max_segments: int, entry_cache_bytes: int, metadata_bytes: int,
+        forget_cached: Callable[[set[int]], None],
+    ) -> None:  # fmt: skip
         self._index = index
         self._state = state
         self._max_segments = max_segments
+        self._forget_cached = forget_cached
+        # A quarter is for extents.
+        self.max_segment_bytes = metadata_bytes * 3 // 4
+        self.commits = Commits()
+        self.extents = Extents(index, self.commits, metadata_bytes // 4)
         self._loading: dict[str, asyncio.Future[Segment | None]] = {}
         self.entries = EntryCache(entry_cache_bytes)
         self.ranges = RangeScanCache()
-        self.generation = 0
-        self._committing = 0
-        self._no_commit = asyncio.Event()
-        self._no_commit.set()
+
+    @property
+    def generation(self) -> int:
+        """How many commits to the index have ended."""
+        return self.commits.generation
 
     async def commit(self, batch: WriteBatch) -> None:
         """Commit to the index.  The caller must apply the change in memory before it awaits again."""
-        # Before the await: a read of extents under way is discarded, a later one waits (`_consistent_extents`).
-        self._committing += 1
-        self._no_commit.clear()
+        async with self.committed(batch):
+            return
+
+    @asynccontextmanager
+    async def committed(self, batch: WriteBatch) -> AsyncIterator[None]:
+        """Commit to the index; the caller applies the change in memory inside, and may await meanwhile.
+
+        Until it ends, a merge does not load extents: those of a segment that memory is behind with would come twice."""
+        # Before the await: a lookup of extents that is under way is repeated.
+        self.commits.begin()
         try:
-            await self._index.commit(batch)
+            try:
+                await self._index.commit(batch)
+            finally:
+                self.commits.returned()
+            yield
         finally:
-            # After a failure, too: it is unknown whether the index has the batch.
-            self.generation += 1
-            self._committing -= 1
-            if not self._committing:
-                self._no_commit.set()
+            self.commits.end()
 
     async def find(self, name: str) -> Segment | None:
         """The newest incarnation of a name; None when it is deleted in the assigned state, or was never created."""
@@ -189,15 +212,26 @@ class MetadataCache:
             raise NotFound(f"segment {name} does not exist")
         return segment
 
-    async def by_id(self, segment_id: int) -> Segment:
-        """A segment that an operation of the log refers to: it is in memory or in the index."""
-        segment = self._state.segments.get(segment_id)
-        if segment is None:
-            # Recovery alone calls this, one operation after the other: nobody else loads the segment meanwhile.
-            (record,) = await self._index.get([keys.segment_key(segment_id)])
-            assert record is not None, f"segment {segment_id} is in the log but not in the index"
-            segment = load_segment(segment_id, record)
-            self._state.add(segment)
+    async def stand_in(self, name: str) -> Segment:
+        """An empty segment in place of one whose record cannot be read: it can be deleted, and nothing else.
+
+        Delete it before the next await.  Raises NotFound, Corrupt (its name cannot be read either)."""
+        (row,) = await self._index.get([keys.name_key(name)])
+        # The read has awaited: another task may have deleted it.
+        if row is None or name in self._state.names:
+            raise NotFound(f"segment {name} does not exist")
+        return self._add_stand_in(keys.parse_id_value(row), name)
+
+    async def stand_in_of(self, segment_id: int) -> Segment:
+        """As `stand_in`, for a deletion in the log, which has no name.  Recovery alone calls this."""
+        rows, _ = await scan_readable(self._index, *keys.kind_range(keys.NAME))
+        found = [key for key, value in rows if keys.parse_id_value(value) == segment_id]
+        return self._add_stand_in(segment_id, keys.parse_name_key(found[0]) if found else "")
+
+    def _add_stand_in(self, segment_id: int, name: str) -> Segment:
+        segment = Segment(Create(segment_id, name), 0)
+        segment.created = segment.committed = segment.saved = True
+        self._state.add(segment)
         return segment
 
     async def attribute(self, segment: Segment, key: bytes) -> Attribute:
@@ -212,8 +246,8 @@ class MetadataCache:
                 found = segment.attributes.get(key)
             if found is None:
                 value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
-                self._evict_attributes(segment)
-                found = segment.attributes[key] = Attribute(value)
+                self._evict_attributes(segment, MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT)
+                found = self._state.attribute(segment, key, value)
         return found
 
     async def attributes(self, segment: Segment, wanted: Sequence[bytes]) -> None:
@@ -223,39 +257,54 @@ class MetadataCache:
             found: list[bytes | None] = [None] * len(missing)
             if segment.committed:
                 found = await self._index.get([keys.attribute_key(segment.id, key) for key in missing])
-            self._evict_attributes(segment, set(wanted))
+            self._evict_attributes(segment, MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT, set(wanted))
             for key, stored in zip(missing, found, strict=True):
                 value = NULL_ATTRIBUTE_VALUE if stored is None else keys.parse_attribute_value(stored)
                 # Never replace one that another task has loaded or changed meanwhile.
-                segment.attributes.setdefault(key, Attribute(value))
+                self._state.attribute(segment, key, value)
 
-    async def chunks(self, segment: Segment) -> ChunkList:
-        """The extents that checkpoints have committed; the list stays in memory.  Pin the segment."""
-        while segment.chunks is None:
-            if not segment.committed:
-                segment.chunks = ChunkList()
-                break
-            extents = await self._consistent_extents(segment.id)
-            # Another task may have set the list during the scan, and a commit may have added to that.
-            if extents is not None and segment.chunks is None:
-                segment.chunks = ChunkList(extents)
-        return segment.chunks
+    async def merge_extents(self, segment: Segment) -> None:
+        """Load all extents with their bytes into memory, for a merge of the segment.  Pin it until that is assigned.
 
-    async def reload_chunks(self, segment: Segment) -> None:
-        """Read the extents again, since a chunk in the list is gone.  Pin the segment.
+        Compaction discards them: see to it that they are still there when the merge is assigned."""
+        if segment.extents is None:
+            segment.extents = await self.extents.load_all(segment.id) if segment.committed else []
 
-        The list is replaced and never set to None: a merge may rely on it."""
-        while segment.chunks is not None and not segment.deleted:
-            extents = await self._consistent_extents(segment.id)
-            coverage_probe("chunk_list_reloaded")
-            if extents is not None and not segment.deleted:
-                segment.chunks = ChunkList(extents)
-                return
+    async def load(self, segment_ids: Sequence[int]) -> list[Segment]:
+        """Those of the segments that exist and can be read.  Pin them before the next await."""
+        state = self._state
+        present = [state.segments[number] for number in segment_ids if number in state.segments]
+        for segment in present:
+            segment.pins += 1
+        try:
+            missing = [one for one in segment_ids if one not in state.segments and one not in state.unreadable]
+            loaded = []
+            for number, record in zip(missing, await self._records(missing), strict=True):
+                # The read has awaited: another task may have loaded it.
+                if record is not None and number not in state.segments:
+                    with suppress(Corrupt):  # whoever reads or writes it gets the error
+                        loaded.append(load_segment(number, record))
+            self.evict()  # before they are added: the new segments are not pinned yet
+        finally:
+            for segment in present:
+                segment.pins -= 1
+        for segment in loaded:
+            state.add(segment)
+        return [state.segments[number] for number in segment_ids if number in state.segments]
+
+    async def _records(self, segment_ids: Sequence[int]) -> list[bytes | None]:
+        try:
+            return await self._index.get([keys.segment_key(number) for number in segment_ids])
+        except DamagedRecord:
+            if len(segment_ids) == 1:
+                return [None]
+            half = len(segment_ids) // 2
+            return [*await self._records(segment_ids[:half]), *await self._records(segment_ids[half:])]
 
     async def stored_entries(self, segment: Segment, wanted: Sequence[bytes]) -> dict[bytes, Entry | None]:
         """What the index holds for keys of a table, as of one generation."""
         while True:
-            generation = self.generation
+            generation = self.commits.generation
             out: dict[bytes, Entry | None] = {}
             missing = []
             for key in wanted:
@@ -271,7 +320,7 @@ class MetadataCache:
                 return out | dict.fromkeys(missing)
             rows = await self._index.get([keys.entry_key(segment.id, key) for key in missing])
             # A commit has ended during the read: rows and memory may be of two moments.
-            if generation != self.generation:
+            if generation != self.commits.generation:
                 continue
             for key, row in zip(missing, rows, strict=True):
                 version_value = None if row is None else keys.parse_entry_value(row)
@@ -282,10 +331,10 @@ class MetadataCache:
 
     async def stored_rows(self, low: bytes, high: bytes, limit: int) -> list[tuple[bytes, bytes]]:
         """Up to `limit` rows of the index with low <= key < high; fewer only when there are no more."""
-        known = self.ranges.rows(self.generation, low, high)
+        known = self.ranges.rows(self.commits.generation, low, high)
         if known is not None:
             return known[:limit]
-        generation = self.generation
+        generation = self.commits.generation
         # The generation is that of before the scan: rows that a commit overtakes are never served for the next one.
         rows = await self._index.scan(low, high, limit)
         # Fewer than asked for: these are all rows of the range.
@@ -293,21 +342,46 @@ class MetadataCache:
             self.ranges.put(generation, low, high, rows)
         return rows
 
-    def evict(self) -> None:
-        """Evict idle segments, the longest in memory first, down to `max_segments`."""
+    @property
+    def segment_bytes(self) -> int:
+        """Memory of segments and their attributes, about."""
+        state = self._state
+        overhead = len(state.segments) * SEGMENT_OVERHEAD_BYTES + state.attributes * ATTRIBUTE_OVERHEAD_BYTES
+        return overhead + state.name_bytes
+
+    def evict(self) -> bool:
+        """Evict idle segments, the longest in memory first, down to the bounds; of the others idle attributes.
+
+        It examines some of them; true when more are in excess, and perhaps idle."""
         excess = len(self._state.segments) - self._max_segments
-        if excess <= 0:
-            return
+        if excess <= 0 and self.segment_bytes <= self.max_segment_bytes:
+            return False
+        self._evict_idle(excess, self.max_segment_bytes, cached=False)
+        if self.segment_bytes > self.max_segment_bytes:
+            # An eighth at once: what is cached of them must be found among all cached bytes.
+            self._evict_idle(0, self.max_segment_bytes // 8 * 7, cached=True)
+        return len(self._state.segments) > self._max_segments or self.segment_bytes > self.max_segment_bytes
+
+    def _evict_idle(self, excess: int, most_bytes: int, *, cached: bool) -> None:
+        """`cached`: also those with cached bytes, which the memory budget counts and refers to."""
+        evicted: set[int] = set()
         # A dict keeps the order of insertion: the longest in memory come first.
-        oldest = list(self._state.segments.values())[: excess + _EVICTION_SCAN]
-        for segment in oldest:
-            if excess <= 0:
+        for segment in list(islice(self._state.segments.values(), EVICTION_SCAN)):
+            if excess <= 0 and self.segment_bytes <= most_bytes:
                 break
-            # One with cached bytes stays: the memory budget still counts them and refers to the segment.
-            if segment.idle and not segment.cached:
+            if segment.idle and (cached or not segment.cached):
                 coverage_probe("segment_evicted")
                 self._state.forget(segment)
                 excess -= 1
+                if segment.cached:
+                    evicted.add(id(segment))
+                continue
+            # To the end: the next eviction examines others.
+            self._state.segments[segment.id] = self._state.segments.pop(segment.id)
+            if self.segment_bytes > self.max_segment_bytes:
+                self._evict_attributes(segment, _FEW_ATTRIBUTES)
+        if evicted:
+            self._forget_cached(evicted)
 
     async def _load_by_name(self, name: str) -> Segment | None:
         future: asyncio.Future[Segment | None] = asyncio.get_running_loop().create_future()
@@ -317,13 +391,18 @@ class MetadataCache:
             (segment_id,) = await self._index.get([keys.name_key(name)])
             if segment_id is not None:
                 number = keys.parse_id_value(segment_id)
+                if number in self._state.unreadable:
+                    raise Corrupt(f"segment {name} is unreadable: {self._state.unreadable[number]}")
                 (record,) = await self._index.get([keys.segment_key(number)])
-                assert record is not None, f"index names segment {name} but holds no record of it"
+                if record is None:
+                    raise Corrupt(f"the index names segment {name} (id {number}) and holds no record of it")
                 # The reads have awaited: it may be in memory by now.
                 found = self._state.segments.get(number)
                 if found is None:
                     self.evict()  # before the load: the new segment is not pinned yet
                     found = load_segment(number, record)
+                    if found.name != name:
+                        raise Corrupt(f"the index has the record of segment {found.name} for {name} (id {number})")
                     self._state.add(found)
         except BaseException as error:
             del self._loading[name]
@@ -335,34 +414,9 @@ class MetadataCache:
         future.set_result(found)
         return found
 
-    async def _consistent_extents(self, segment_id: int) -> list[Extent] | None:
-        """The extents, read while no commit was in progress; None when one began meanwhile."""
-        await self._no_commit.wait()
-        generation = self.generation
-        extents = await self.scan_extents(segment_id)
-        # Began meanwhile and goes on, or began and ended.
-        if self._committing or generation != self.generation:
-            coverage_probe("extents_read_during_commit")
-            return None
-        return extents
-
-    async def scan_extents(self, segment_id: int) -> list[Extent]:
-        """The extents of a segment as the index holds them, by offset."""
-        out: list[Extent] = []
-        # Two kinds of rows, each in pages by offset; sorted together below.
-        for kind, load in ((keys.EXTENT, _chunk_extent), (keys.INLINED, _inlined_extent)):
-            at, end = keys.segment_range(kind, segment_id)
-            while True:
-                rows = await self._index.scan(at, end, _SCAN_ROWS)
-                out.extend(load(key, value) for key, value in rows)
-                if len(rows) < _SCAN_ROWS:
-                    break
-                at = keys.after(rows[-1][0])
-        out.sort(key=lambda extent: extent.start)
-        return out
-
-    def _evict_attributes(self, segment: Segment, wanted: Set[bytes] = frozenset()) -> None:
-        if len(segment.attributes) < MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT:
+    def _evict_attributes(self, segment: Segment, most: int, wanted: Set[bytes] = frozenset()) -> None:
+        """When there are `most` or more, evict idle ones."""
+        if len(segment.attributes) < most:
             return
         idle = [
             key
@@ -374,13 +428,7 @@ class MetadataCache:
             and key not in wanted
         ]
         # Half of the bound at once: the scan of all is paid for once in thousands of loads.
-        for key in idle[: MAX_ATTRIBUTES_IN_MEMORY_PER_SEGMENT // 2]:
+        del idle[len(segment.attributes) - most // 2 :]
+        for key in idle:
             del segment.attributes[key]
-
-
-def _chunk_extent(key: bytes, value: bytes) -> Extent:
-    return load_chunk_extent(keys.parse_extent_key(key)[1], value)
-
-
-def _inlined_extent(key: bytes, value: bytes) -> Extent:
-    return load_inlined_extent(keys.parse_inlined_key(key)[1], value)
+        self._state.attributes -= len(idle)

@@ -8,7 +8,7 @@ Theory of operation.  The bytes of a segment are in up to four places, and a rea
 
 Chunks are read in aligned blocks, which all containers of a node cache together, with readahead for sequential
 reads.  Only applied bytes are readable.  When a chunk is gone, compaction or a merge has moved its bytes: the read
-loads the extents again and retries.
+looks the extent up again.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import MAX_READ_BYTES, READ_BLOCK_BYTES, READAHEAD_BYTES, READER_LOCALITY_BYTES
+from sarit.storage.checksums import DamagedChunk, missing
+from sarit.storage.verified import read_verified
 from sarit.store.container.segment import Block, Segment, block_offset, slice_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from sarit.env.ports import Buffer
+    from sarit.storage.checksums import ChunkChecksums
+    from sarit.storage.layout import Extent
     from sarit.storage.port import ChunkStorage
     from sarit.store.container.container import Container
     from sarit.store.flow_control.read_limiter import ReadRateLimiter
@@ -38,7 +42,8 @@ _MAX_RELOADS = 5
 class ReadResult:
     """Bytes of a segment, in parts that follow each other; `length` is the sum of their bytes.
 
-    `at_tail`: the segment has no more bytes yet.  `end_of_segment`: it has no more and is sealed."""
+    `at_tail`: the read wanted more bytes than there are yet.  `end_of_segment`: it did, and the segment is sealed.  A
+    read that got all it asked for has neither, also when it stops at the last byte (as in Pravega)."""
 
     parts: list[Buffer]
     length: int
@@ -56,48 +61,57 @@ class ChunkReader:
         self._bytes = 0
         self._blocks: OrderedDict[tuple[str, int], asyncio.Task[Buffer]] = OrderedDict()
 
-    async def read(self, chunk: str, chunk_bytes: int, offset: int, length: int, reader: Hashable) -> list[Buffer]:
-        """Bytes [offset, offset + length) of a chunk of `chunk_bytes`, without copying.
+    async def read(
+        self, chunk: str, checksums: ChunkChecksums, offset: int, length: int, reader: Hashable
+    ) -> list[Buffer]:
+        """Bytes [offset, offset + length) of a chunk, without copying.  Every block was verified when it was read.
 
-        `reader` identifies who reads and where, for the rate limiter.  Raises Corrupt when the chunk is shorter, and
-        what long-term storage raises."""
+        The result may be shorter, but is not empty: it ends before a damaged block.  `reader` identifies who reads and
+        where, for the rate limiter.  Raises DamagedChunk, and what long-term storage raises."""
         out: list[Buffer] = []
+        chunk_bytes = checksums.length
         end = min(offset + length, chunk_bytes)
         # A read at the beginning, or after a block that is cached: only such a reader profits from readahead.
         sequential = (chunk, offset // READ_BLOCK_BYTES - 1) in self._blocks or offset < READ_BLOCK_BYTES
         while offset < end:
             number = offset // READ_BLOCK_BYTES
-            task = self._start(chunk, number, chunk_bytes, reader)
+            task = self._start(chunk, number, checksums, reader)
             # Started, not awaited: the next reads of this reader find these blocks loaded or on their way.
             if sequential:
                 last = min(number + READAHEAD_BYTES // READ_BLOCK_BYTES, (chunk_bytes - 1) // READ_BLOCK_BYTES)
                 for ahead in range(number + 1, last + 1):
-                    self._start(chunk, ahead, chunk_bytes, reader)
+                    self._start(chunk, ahead, checksums, reader)
             try:
                 # Readers share the task of a block: one whose connection ends must not cancel the read of the others.
                 data = await asyncio.shield(task)
+            except DamagedChunk:
+                self._forget(chunk, number)
+                # What precedes the damage is served; the next read meets it.
+                return out or [await self._one_block(chunk, checksums, offset, end)]
             except BaseException:
                 self._forget(chunk, number)
                 raise
             begin = offset - number * READ_BLOCK_BYTES
             piece = memoryview(data)[begin : begin + end - offset]
-            # The chunk is shorter than the extent says.  Without this the loop would never end.
-            if not piece:
-                self._forget(chunk, number)
-                raise Corrupt(f"chunk {chunk} ends at {number * READ_BLOCK_BYTES + len(data)}, before {end}")
+            assert piece, (chunk, number, len(data))  # storage returns as much as was asked for
             out.append(piece)
             offset += len(piece)
         return out
 
-    def _start(self, chunk: str, number: int, chunk_bytes: int, reader: Hashable) -> asyncio.Task[Buffer]:
+    async def _one_block(self, chunk: str, checksums: ChunkChecksums, offset: int, end: int) -> Buffer:
+        """The bytes from `offset` on that have one checksum: a few of those that were read at once may be damaged."""
+        _, last = checksums.blocks_of(offset, 1)
+        return await read_verified(self._storage, chunk, checksums, offset, min(end, last) - offset)
+
+    def _start(self, chunk: str, number: int, checksums: ChunkChecksums, reader: Hashable) -> asyncio.Task[Buffer]:
         key = (chunk, number)
         task = self._blocks.get(key)
         if task is not None:
             self._blocks.move_to_end(key)
             return task
         begin = number * READ_BLOCK_BYTES
-        length = min(READ_BLOCK_BYTES, chunk_bytes - begin)
-        task = asyncio.ensure_future(self._load(chunk, begin, length, reader))
+        length = min(READ_BLOCK_BYTES, checksums.length - begin)
+        task = asyncio.ensure_future(self._load(chunk, begin, length, checksums, reader))
         self._blocks[key] = task
         # The last block of a chunk counts as a whole one.
         self._bytes += READ_BLOCK_BYTES
@@ -110,9 +124,10 @@ class ChunkReader:
             self._bytes -= READ_BLOCK_BYTES
         return task
 
-    async def _load(self, chunk: str, begin: int, length: int, reader: Hashable) -> Buffer:
+    async def _load(self, chunk: str, begin: int, length: int, checksums: ChunkChecksums, reader: Hashable) -> Buffer:
         await self._rate_limiter(length, reader)
-        return await self._storage.read(chunk, begin, length)
+        # READ_BLOCK_BYTES is a multiple of a block of checksums (`load_chunk_extent`).
+        return await self._storage.read(chunk, begin, length, checksums.verifier(chunk, begin))
 
     def _forget(self, chunk: str, number: int) -> None:
         if self._blocks.pop((chunk, number), None) is not None:
@@ -166,74 +181,102 @@ class Reads:
                 if blocks[0].offset <= offset < blocks[-1].end:
                     parts = slice_blocks(blocks, offset, limit)
                     break
-        return self._result(segment, offset, parts) if parts else None
+        return self._result(segment, offset, parts, limit) if parts else None
 
     async def from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
         """As `from_memory`, for bytes that are in chunks.  Raises Unavailable and Corrupt, too."""
         segment.pins += 1
         try:
             # In each round: the awaits of the last one let in appends, checkpoints, truncations and deletions.
+            absent: DamagedChunk | None = None
             for _ in range(_MAX_RELOADS):
                 ready = self.from_memory(segment, offset, limit)
                 if ready is not None:
                     return ready
                 try:
                     return await self._from_chunks(segment, offset, min(limit, MAX_READ_BYTES))
-                except NotFound:
-                    # Its chunks are garbage, and NotFound is the answer.  Otherwise compaction or a merge has moved the
-                    # bytes.
+                except DamagedChunk as error:
+                    # Its chunks are garbage, and NotFound is the answer.
                     if segment.deleted:
-                        raise
-                    await self._container.metadata.reload_chunks(segment)
-            raise Corrupt(f"segment {segment.name}: the chunk that holds offset {offset} is missing")
+                        raise NotFound(f"segment {segment.name} does not exist") from None
+                    # Compaction or a merge has moved the bytes; or the index names a chunk that is missing.
+                    absent = error
+                    self._container.metadata.extents.cache.drop(segment.id)
+            assert absent is not None, segment
+            raise self._container.damage.found(segment.name, offset, absent)
         finally:
             segment.pins -= 1
 
     async def _from_chunks(self, segment: Segment, offset: int, limit: int) -> ReadResult:
-        reader = (segment.name, offset // READER_LOCALITY_BYTES)
         block = _tail_reference(segment, offset)
         if block is not None:
             assert block.chunk is not None
             size = _referenced_bytes(segment, block, offset, limit)
             begin = block.chunk_offset + offset - block.offset
-            parts = await self._chunks.read(block.chunk, block.chunk_bytes, begin, size, reader)
-            return self._result(segment, offset, parts)
+            return await self._from_chunk(segment, offset, block.chunk, block.checksums, begin, size, limit)
         # The bytes are below the tail: a checkpoint has committed them.
-        chunks = await self._container.metadata.chunks(segment)
-        extent = chunks.locate(offset)
-        # The load of the list may have awaited: `from_memory` raises if the segment is truncated or deleted by now.
-        if extent is None:
+        found = await self._container.metadata.extents.locate(segment.id, offset, limit)
+        # The lookup has awaited: `from_memory` raises if the segment is truncated or deleted by now.
+        if not found:
             ready = self.from_memory(segment, offset, limit)
             if ready is not None:
                 return ready
             raise Corrupt(f"segment {segment.name}: no extent holds offset {offset}")
+        extent = found[0]
         into = offset - extent.start
-        size = min(limit, extent.length - into)
-        # Inlined: the bytes came with the list.
         if not extent.chunk:
-            return self._result(segment, offset, [memoryview(extent.inline)[into : into + size]])
+            return self._result(segment, offset, _inlined_parts(found, into, limit), limit)
+        size = min(limit, extent.length - into)
         begin = extent.chunk_offset + into
-        parts = await self._chunks.read(extent.chunk, extent.chunk_offset + extent.length, begin, size, reader)
-        return self._result(segment, offset, parts)
+        return await self._from_chunk(segment, offset, extent.chunk, extent.checksums, begin, size, limit)
+
+    async def _from_chunk(
+        self, segment: Segment, offset: int, chunk: str, checksums: ChunkChecksums | None, begin: int, size: int,
+        limit: int,
+    ) -> ReadResult:  # fmt: skip
+        """`size` bytes from `begin` of a chunk, or fewer, for a read of `limit`.
+
+        Raises DamagedChunk when the chunk is missing, Corrupt."""
+        assert checksums is not None, (segment, chunk)
+        reader = (segment.name, offset // READER_LOCALITY_BYTES)
+        try:
+            parts = await self._chunks.read(chunk, checksums, begin, size, reader)
+        except NotFound:
+            raise missing(chunk, begin) from None
+        except DamagedChunk as error:
+            raise self._container.damage.found(segment.name, offset + max(0, error.offset - begin), error) from None
+        return self._result(segment, offset, parts, limit)
 
     async def event_boundary(self, name: str, target: int) -> int:
         """The smallest known offset >= `target` where an append began, else the segment's length.  Raises NotFound."""
         segment = await self.find(name)
         segment.pins += 1
         try:
-            chunks = await self._container.metadata.chunks(segment)
+            stored = await self._container.metadata.extents.next_start(segment.id, target)
         finally:
             segment.pins -= 1
         # Extents and blocks begin where an append began.  The tail's blocks are joined in chunks, so later answers are
-        # coarser.
-        starts = [extent.start for extent in chunks if extent.start >= target][:1]
-        starts += [block.offset for block in segment.tail if block.offset >= target][:1]
+        # coarser.  Without an await since the lookup: what left the tail is among the extents.
+        starts = [block.offset for block in segment.tail if block.offset >= target][:1]
+        starts += [] if stored is None else [stored]
         return min(starts, default=segment.length)
 
-    def _result(self, segment: Segment, offset: int, parts: list[Buffer]) -> ReadResult:
+    def _result(self, segment: Segment, offset: int, parts: list[Buffer], limit: int) -> ReadResult:
         length = sum(len(part) for part in parts)
-        reached = offset + length >= segment.length
+        reached = length < limit and offset + length >= segment.length
         return ReadResult(parts, length, reached and not segment.sealed, reached and segment.sealed)
+
+
+def _inlined_parts(extents: list[Extent], skip: int, limit: int) -> list[Buffer]:
+    """Up to `limit` bytes of inlined extents that follow each other, without the first `skip`."""
+    parts: list[Buffer] = []
+    for extent in extents:
+        if limit <= 0:
+            break
+        parts.append(memoryview(extent.inline)[skip : skip + limit])
+        limit -= len(parts[-1])
+        skip = 0
+    return parts
 
 
 def _tail_reference(segment: Segment, offset: int) -> Block | None:

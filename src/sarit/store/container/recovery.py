@@ -1,27 +1,48 @@
 """Recovers a container: reads its checkpoint from the index, and replays the log after it.
 
-Recovery is a function of log and index: it decides nothing.  Opening the log has fenced the owner before.  Replay
-loads what each operation refers to, applies it, and yields to the event loop between frames, so that other
-containers go on serving.
+Recovery is a function of log and index: it decides nothing.  Opening the log has fenced the owner before.  Replay takes
+a window of frames at a time.  It loads what the operations of the window refer to: one get for all segment records,
+then the chunk lists of merged segments, all at once.  Then it applies the operations in order.  It yields to the event
+loop every few hundred operations, so that other containers go on serving.
+
+A damaged segment record makes that segment unreadable, and nothing else.  Its operations are stored in the index, since
+the log is truncated without them ("set aside").  The segment stays unreadable while the index holds any.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Corrupt, NotFound
 from sarit.core.names import is_transient
 from sarit.index import keys
-from sarit.store.container.operations import Append, Create, Merge, SetAttributes, decode_frame, operation_charge
+from sarit.index.port import WriteBatch
+from sarit.index.scans import scan_page, scan_readable
+from sarit.log.port import LogHistory
+from sarit.store.container.operations import Append, Create, Delete, Merge, decode_frame, operation_charge
+from sarit.store.container.segment import load_segment
 
 if TYPE_CHECKING:
-    from sarit.index.port import Index
-    from sarit.store.container.container import Container
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
-_SCAN_ROWS = 1000
-_FRAMES_PER_TURN = 16
+    from sarit.env.ports import Buffer
+    from sarit.index.port import Index
+    from sarit.log.port import DurableLog, Frame
+    from sarit.store.container.container import Container
+    from sarit.store.container.operations import Operation
+    from sarit.store.container.segment import Segment
+
+T = TypeVar("T")
+
+OPERATIONS_PER_TURN: Final = 500
+
+_log = logging.getLogger("sarit.store")
+
+# In the index: `set-aside/<segment, 19 digits>/<frame, 19 digits>/<place in the frame, 10 digits>`.
+_SET_ASIDE = "set-aside/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +50,10 @@ class Checkpoint:
     """What the index holds about the container as a whole.
 
     `frame`: the last one it covers.  `chunk_sequence`: the highest chunk number of all epochs.  `resolved_from`: the
-    first epoch whose commits recorded which of their chunks they resolved; None when that is not known."""
+    first epoch whose commits recorded which of their chunks they resolved; None when that is not known.
+    `history`: what the index knows of the log."""
 
+    history: LogHistory
     frame: int
     next_segment: int
     chunk_sequence: int
@@ -38,79 +61,242 @@ class Checkpoint:
 
 
 async def read_checkpoint(index: Index) -> Checkpoint:
-    """The last checkpoint that was committed; frame 0 when there was none."""
+    """The last checkpoint that was committed; frame 0 when there was none.  Raises Corrupt (one of its values)."""
     # Keys on disk keep their names: `settled-from` is `resolved_from`.
     names = ("frame", "next-segment", "chunk-sequence", "settled-from", "epoch")
-    rows = await index.get([keys.meta_key(name) for name in names])
+    log, *rows = await index.get([keys.meta_key(name) for name in ("log", *names)])
+    # Each checkpoint writes all of them.  To take one that is lost for 0 would apply old frames again, or give the id
+    # of a segment a second time.
+    lost = [name for name, row in zip(names, rows, strict=True) if row is None]
+    if log is None and len(lost) < len(names):
+        raise Corrupt("the index has lost its meta value log")
+    if lost and (len(lost) < len(names) or await index.scan(*keys.kind_range(keys.SEGMENT), 1)):
+        raise Corrupt(f"the index has lost its meta value {lost[0]}")
     *values, resolved_from, epoch = (None if row is None else keys.parse_attribute_value(row) for row in rows)
     if epoch is None:  # no epoch has committed anything: each has recorded what it resolved, which is nothing
         resolved_from = 1
     frame, next_segment, sequence = (value or 0 for value in values)
-    return Checkpoint(frame, max(next_segment, 1), sequence, resolved_from)
+    identity, owner_epoch = (None, 0) if log is None else keys.parse_log_value(log)
+    history = LogHistory(identity, max(owner_epoch, epoch or 0), frame)
+    return Checkpoint(history, frame, max(next_segment, 1), sequence, resolved_from)
+
+
+async def record_log(index: Index, log: DurableLog) -> None:
+    """Let the index know its log and the epoch of this owner.  Must precede the first operation.
+
+    Without it, a log that is lost later could not be distinguished from one that never was."""
+    await index.commit(WriteBatch(puts={keys.meta_key("log"): keys.log_value(log.identity, log.epoch)}))
 
 
 async def replay_log(container: Container, checkpoint: Checkpoint) -> None:
     """Bring the state of a new container to the end of its log.  Raises Corrupt (a frame is missing or damaged)."""
-    state, metadata = container.state, container.metadata
+    state = container.state
     assert not state.segments, "only a new container may be recovered"
     state.next_segment_id = checkpoint.next_segment
     state.applied_frame = checkpoint.frame
     if checkpoint.resolved_from is not None:
         container.resolved_from = checkpoint.resolved_from
+    await _find_set_aside(container)
     # Frames that the checkpoint covers may still be in the log, as it is truncated after the commit.  `replay` skips
     # them.
     expected = checkpoint.frame + 1
+    window: list[Frame] = []
+    window_bytes = 0
     async for frame in container.log.replay(checkpoint.frame):
         # A frame that is missing would leave a hole in the state: acknowledged operations are lost, which must not pass
         # unseen.
         if frame.number != expected:
             raise Corrupt(f"container {container.number}: the log continues with frame {frame.number}, not {expected}")
         expected += 1
-        wall_ms, operations = decode_frame(frame.payload)
-        for operation in operations:
-            if not isinstance(operation, Append):  # charged as by `GroupCommit.add`
-                charge = operation_charge(operation, operation.encode([]))
-                state.dirty.add_operation(charge)
-                state.dirty.operations_applied(charge)
-            if not isinstance(operation, Create):  # load what the operation refers to, as the checks did
-                segment = await metadata.by_id(operation.segment)
-                if isinstance(operation, Merge):
-                    source = await metadata.by_id(operation.source)
-                    # As in `begin_merge`: `apply` moves the extents and cannot await.
-                    await metadata.chunks(source)
-                if isinstance(operation, Append) and operation.writer not in segment.attributes:
-                    await metadata.attribute(segment, operation.writer)
-                if isinstance(operation, SetAttributes | Merge):
-                    for key, _ in operation.attributes:
-                        await metadata.attribute(segment, key)
-            state.replay(operation, wall_ms)
-        # After the last operation: a frame is applied whole or not at all.
-        state.applied_frame = frame.number
-        # Replay is work of the event loop: without this no other container would serve meanwhile.
-        if frame.number % _FRAMES_PER_TURN == 0:
-            await asyncio.sleep(0)
+        window.append(frame)
+        window_bytes += len(frame.payload)
+        if window_bytes >= container.limits.recovery_window_bytes:
+            await _replay_window(container, window)
+            window, window_bytes = [], 0
+    await _replay_window(container, window)
     # Replay moves both states together: nothing is in flight before the container serves.
-    for segment in state.segments.values():
+    async for segment in _in_turns(state.segments.values()):
         assert not segment.in_flight, segment
         assert segment.assigned_length == segment.length, segment
+
+
+async def _replay_window(container: Container, frames: list[Frame]) -> None:
+    """Load what the operations of some frames refer to, then apply them, a frame whole or not at all."""
+    state = container.state
+    decoded = [each async for each in _in_turns(_decoded(frames))]
+    every = [operation for _, _, _, operation in decoded]
+    await _load_segments(container, every)
+    sources = await _load_merge_sources(container, every)
+    aside = WriteBatch()
+    async for frame, wall_ms, number, operation in _in_turns(decoded):
+        if operation.segment in state.unreadable and isinstance(operation, Delete):
+            await container.metadata.stand_in_of(operation.segment)
+        elif operation.segment in state.unreadable:
+            parts: list[Buffer] = []
+            operation.encode(parts)
+            aside.puts[_aside_key(operation.segment, frame, number)] = b"".join(parts)
+            continue
+        if not isinstance(operation, Append):  # charged as by `GroupCommit.add`
+            charge = operation_charge(operation, operation.encode([]))
+            state.dirty.add_operation(charge)
+            state.dirty.operations_applied(charge)
+        state.replay(operation, wall_ms)
+    # After the last operation: a frame is applied whole or not at all.
+    if frames:
+        state.applied_frame = frames[-1].number
+    for segment in sources:
+        segment.pins -= 1
+    if aside.puts:
+        await _set_aside(container, aside)
+
+
+def _decoded(frames: list[Frame]) -> Iterator[tuple[int, int, int, Operation]]:
+    """Frame, wall clock, place in the frame, and the operation there."""
+    for frame in frames:
+        wall_ms, operations = decode_frame(frame.payload)
+        for number, operation in enumerate(operations):
+            yield frame.number, wall_ms, number, operation
+
+
+async def _in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """The items, with a pause every OPERATIONS_PER_TURN: without it no other container would serve meanwhile."""
+    for count, item in enumerate(items, 1):
+        yield item
+        if count % OPERATIONS_PER_TURN == 0:
+            await asyncio.sleep(0)
+
+
+async def _load_segments(container: Container, operations: list[Operation]) -> None:
+    """Load the segments that operations refer to and that neither memory nor an earlier operation has.
+
+    Values of attributes are not needed: the log holds what each operation made of them."""
+    state = container.state
+    known = state.segments.keys() | state.unreadable.keys()
+    created: set[int] = set()
+    # A dict as an ordered set.
+    missing: dict[int, None] = {}
+    async for operation in _in_turns(operations):
+        if isinstance(operation, Create):
+            created.add(operation.segment)
+            continue
+        named = (operation.segment, operation.source) if isinstance(operation, Merge) else (operation.segment,)
+        missing.update(dict.fromkeys(one for one in named if one not in known and one not in created))
+    if not missing:
+        return
+    records = await _records(container.index, list(missing))
+    async for segment_id, record in _in_turns(zip(missing, records, strict=True)):
+        if record is None:
+            raise Corrupt(
+                f"container {container.number}: the log changes segment {segment_id}, and the index has no record of it"
+            )
+        try:
+            if isinstance(record, Corrupt):
+                raise record
+            state.add(load_segment(segment_id, record))
+        except Corrupt as error:
+            # One record: the others are served.  Readers and writers of this segment get the error.
+            state.unreadable[segment_id] = str(error)
+
+
+async def _records(index: Index, segments: list[int]) -> list[bytes | Corrupt | None]:
+    """The records of segments in one get; by halves when one of them is damaged, which takes that one's place."""
+    try:
+        return list(await index.get([keys.segment_key(segment) for segment in segments]))
+    except Corrupt as error:
+        # Without a key it is not one record that is damaged, but the index.
+        if getattr(error, "key", None) is None:
+            raise
+        if len(segments) == 1:
+            return [error]
+        half = len(segments) // 2
+        return [*await _records(index, segments[:half]), *await _records(index, segments[half:])]
+
+
+async def _load_merge_sources(container: Container, operations: list[Operation]) -> list[Segment]:
+    """Load the extents of segments that are merged into others, all at once; returns these segments, pinned.
+
+    As in `begin_merge`: `apply` moves the extents and cannot await.  The index has nothing of a segment that was
+    created after the checkpoint."""
+    state, sources = container.state, {}
+    for operation in operations:
+        if isinstance(operation, Merge):
+            for segment_id in (operation.segment, operation.source):
+                if segment_id in state.unreadable:
+                    raise Corrupt(
+                        f"container {container.number}: the log merges segment {operation.source} into "
+                        f"{operation.segment}: {state.unreadable[segment_id]}"
+                    )
+            if operation.source in state.segments:
+                sources[operation.source] = state.segments[operation.source]
+    for segment in sources.values():
+        segment.pins += 1
+    await asyncio.gather(*(container.metadata.merge_extents(segment) for segment in sources.values()))
+    return list(sources.values())
+
+
+# -- segments whose record is damaged -----------------------------------------------------------
+
+
+async def _find_set_aside(container: Container) -> None:
+    """Segments of which an earlier recovery set operations aside stay unreadable, even if their record can be read."""
+    at, end = _range_of_meta(_SET_ASIDE)
+    while True:
+        rows, damaged = await scan_page(container.index, at, end, 1)
+        if damaged is not None and not rows:
+            _log.error("container %d: %s", container.number, damaged)
+            at = damaged.resume
+            continue
+        if not rows:
+            return
+        segment_id = _segment_of_aside(rows[0][0])
+        container.state.unreadable[segment_id] = f"operations of segment {segment_id} were set aside"
+        # One row is enough for each segment.
+        _, at = aside_range(segment_id)
+
+
+def aside_range(segment: int) -> tuple[bytes, bytes]:
+    """The keys of the operations of a segment that were set aside."""
+    return _aside_key(segment, 0, 0), _aside_key(segment + 1, 0, 0)
+
+
+async def _set_aside(container: Container, batch: WriteBatch) -> None:
+    """Store operations that cannot be applied in the index: the log is truncated without them."""
+    await container.index.commit(batch)
+    for segment_id in sorted({_segment_of_aside(key) for key in batch.puts}):
+        _log.error(
+            "container %d: segment %d is unreadable; what the log has of it is set aside in the index: %s",
+            container.number, segment_id, container.state.unreadable[segment_id],
+        )  # fmt: skip
+
+
+def _aside_key(segment: int, frame: int, number: int) -> bytes:
+    return keys.meta_key(f"{_SET_ASIDE}{segment:019d}/{frame:019d}/{number:010d}")
+
+
+def _segment_of_aside(key: bytes) -> int:
+    return int(keys.parse_meta_key(key).split("/")[1])
+
+
+def _range_of_meta(prefix: str) -> tuple[bytes, bytes]:
+    """All meta keys that begin with `prefix`."""
+    start = keys.meta_key(prefix)
+    # The first key after all that begin with the prefix.
+    return start, start[:-1] + bytes((start[-1] + 1,))
 
 
 async def delete_transients(container: Container) -> None:
     """Delete all transient segments: they live as long as a connection, and none has survived."""
     # From memory: those that the log created after the checkpoint.  From the index: those of earlier checkpoints.
     names = {segment.name for segment in container.state.segments.values() if is_transient(segment.name)}
-    # The end of the range is the first key after all that begin with the prefix.
-    prefix = keys.meta_key("transient/")
-    at, end = prefix, prefix[:-1] + bytes((prefix[-1] + 1,))
-    while True:
-        rows = await container.index.scan(at, end, _SCAN_ROWS)
-        names.update(keys.parse_meta_key(key).removeprefix("transient/") for key, _ in rows)
-        if len(rows) < _SCAN_ROWS:
-            break
-        at = keys.after(rows[-1][0])
+    rows, damaged = await scan_readable(container.index, *_range_of_meta("transient/"))
+    names.update(keys.parse_meta_key(key).removeprefix("transient/") for key, _ in rows)
+    for error in damaged:
+        _log.error("container %d: a transient segment cannot be deleted: %s", container.number, error)
     for name in sorted(names):
         try:
             await container.delete(name)
         # The log has deleted it since the checkpoint whose row was read.
         except NotFound:
             continue
+        except Corrupt as error:
+            _log.error("container %d: a transient segment cannot be deleted: %s", container.number, error)

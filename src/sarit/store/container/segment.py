@@ -15,6 +15,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from sortedcontainers import SortedDict
+
 from sarit.core.errors import Conflict, Corrupt, Invalid
 from sarit.core.limits import BLOCK_OVERHEAD_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import Create, Entry
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sarit.env.ports import Buffer
-    from sarit.storage.layout import ChunkList, Extent
+    from sarit.storage.checksums import ChunkChecksums
+    from sarit.storage.layout import Extent
 
 # The attribute that counts the events of a segment.  It is a field of the record, not a row of its own.
 EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
@@ -85,20 +88,21 @@ def resolve_attributes(segment: Segment, updates: tuple[AttributeUpdate, ...]) -
 class Block:
     """A run of a segment's bytes: in memory (`parts`), in a chunk, or both; lengths in bytes.
 
-    `chunk_bytes`: the length of the chunk as far as it is known.  `released`: truncated or deleted, so nobody will
+    `checksums`: of the chunk, if there is one.  `released`: truncated or deleted, so nobody will
     read it again."""
 
-    __slots__ = ("chunk", "chunk_bytes", "chunk_offset", "length", "offset", "parts", "released")
+    __slots__ = ("checksums", "chunk", "chunk_offset", "length", "offset", "parts", "released")
 
     def __init__(
-        self, offset: int, length: int, parts: Sequence[Buffer] | None, chunk: str | None = None, chunk_offset: int = 0
-    ) -> None:
+        self, offset: int, length: int, parts: Sequence[Buffer] | None, chunk: str | None = None, chunk_offset: int = 0,
+        checksums: ChunkChecksums | None = None,
+    ) -> None:  # fmt: skip
         self.offset = offset
         self.length = length
         self.parts = parts
         self.chunk = chunk
         self.chunk_offset = chunk_offset
-        self.chunk_bytes = chunk_offset + length
+        self.checksums = checksums
         self.released = False
 
     @property
@@ -172,8 +176,9 @@ class TableState:
 
     def __init__(self) -> None:
         self.pending: dict[bytes, Entry] = {}
-        self.dirty: dict[bytes, Entry] = {}
-        self.flushing: dict[bytes, Entry] = {}
+        # In order of key: a page of a scan takes the few that it needs.
+        self.dirty: SortedDict[bytes, Entry] = SortedDict()
+        self.flushing: SortedDict[bytes, Entry] = SortedDict()
 
 
 class Segment:
@@ -188,7 +193,6 @@ class Segment:
         "assigned_start",
         "attributes",
         "cached",
-        "chunks",
         "committed",
         "compacting",
         "created",
@@ -196,6 +200,7 @@ class Segment:
         "dirty_attributes",
         "entries",
         "events",
+        "extents",
         "flushed",
         "flushing_attributes",
         "id",
@@ -243,7 +248,8 @@ class Segment:
         # Blocks that no checkpoint has committed, by offset, without holes; flushed runs that are still in memory.
         self.tail: list[Block] = []
         self.cached: list[list[Block]] = []
-        self.chunks: ChunkList | None = None
+        # All of them with their bytes, while a merge of this segment needs them; checkpoints add theirs.
+        self.extents: list[Extent] | None = None
         self.compacting = False
         self.attributes: dict[bytes, Attribute] = {}
         self.dirty_attributes: set[bytes] = set()
@@ -396,7 +402,7 @@ def copy_segment(segment: Segment, truncated: bool) -> SegmentSnapshot:
         if segment.table is not None:
             # Entries stay readable in `flushing` until the commit: they are in no other place meanwhile.
             entries = segment.table.flushing = segment.table.dirty
-            segment.table.dirty = {}
+            segment.table.dirty = SortedDict()
     return SegmentSnapshot(
         segment, deleted, segment.merged_into is not None, b"" if deleted else segment.record(),
         segment.length, segment.start, list(map(BlockSnapshot, segment.tail)),

@@ -101,6 +101,11 @@ class ContainerState:
     def __init__(self) -> None:
         self.names: dict[str, Segment] = {}
         self.segments: dict[int, Segment] = {}
+        # Segments with a damaged record whose operations could not be replayed, with the reason.
+        self.unreadable: dict[int, str] = {}
+        # What `names` and `segments` hold in memory: attributes, and bytes of names.
+        self.attributes = 0
+        self.name_bytes = 0
         self.next_segment_id = 1
         self.applied_frame = 0
         self.dirty = DirtyBytes()
@@ -114,16 +119,28 @@ class ContainerState:
     # -- what is in memory -----------------------------------------------------------------
 
     def add(self, segment: Segment) -> None:
-        """Add a segment loaded from the index."""
+        """Add a segment, new or loaded from the index."""
         assert segment.id not in self.segments, segment
         self.segments[segment.id] = segment
         self.names[segment.name] = segment
+        self.name_bytes += len(segment.name)
+        self.attributes += len(segment.attributes)
 
     def forget(self, segment: Segment) -> None:
         """Remove a segment from memory that can be loaded again, or whose deletion is committed."""
-        self.segments.pop(segment.id, None)
+        if self.segments.pop(segment.id, None) is not None:
+            self.name_bytes -= len(segment.name)
+            self.attributes -= len(segment.attributes)
         if self.names.get(segment.name) is segment:
             del self.names[segment.name]
+
+    def attribute(self, segment: Segment, key: bytes, value: int) -> Attribute:
+        """An attribute of a segment in memory; it gets `value` if it was not in memory."""
+        found = segment.attributes.get(key)
+        if found is None:
+            found = segment.attributes[key] = Attribute(value)
+            self.attributes += segment.id in self.segments
+        return found
 
     # -- checkpoints -----------------------------------------------------------------------
 
@@ -157,9 +174,7 @@ class ContainerState:
             raise Exists(f"segment {name} exists")
         operation = Create(self.next_segment_id, name, kind, key_length, scale_type, target_rate, rollover)
         self.next_segment_id += 1
-        segment = Segment(operation, 0)
-        self.segments[segment.id] = segment
-        self.names[name] = segment
+        self.add(Segment(operation, 0))
         return operation
 
     def append(
@@ -202,7 +217,7 @@ class ContainerState:
 
     def seal(self, segment: Segment) -> Seal:
         """Raises NotFound, Sealed (when it is sealed already)."""
-        self._require(segment)
+        _require(segment)
         if segment.assigned_sealed:
             raise Sealed(f"segment {segment.name} is sealed")
         segment.assigned_sealed = True
@@ -211,7 +226,7 @@ class ContainerState:
 
     def truncate(self, segment: Segment, offset: int) -> Truncate:
         """Raises NotFound, Truncated when `offset` is outside [start, length]."""
-        self._require(segment)
+        _require(segment)
         if not segment.assigned_start <= offset <= segment.assigned_length:
             raise Truncated(
                 f"{segment.name} holds [{segment.assigned_start}, {segment.assigned_length}], not {offset}",
@@ -223,17 +238,17 @@ class ContainerState:
 
     def delete(self, segment: Segment) -> Delete:
         """Raises NotFound."""
-        self._require(segment)
+        _require(segment)
         segment.assigned_deleted = True
         segment.in_flight += 1
         return Delete(segment.id)
 
     def merge(self, target: Segment, source: Segment, attributes: tuple[tuple[bytes, int], ...]) -> Merge:
-        """Move source, whose chunk list is in memory, to the end of target.
+        """Move source, whose extents are in memory, to the end of target.
 
         Raises NotFound, Sealed, Invalid (source truncated, or a table)."""
-        self._require(target)
-        self._require(source)
+        _require(target)
+        _require(source)
         if target.assigned_sealed:
             raise Sealed(f"segment {target.name} is sealed")
         # The target would have a hole where the truncated bytes were.
@@ -241,7 +256,7 @@ class ContainerState:
             raise Invalid(f"segment {source.name} was truncated and cannot be merged")
         if target.is_table or source.is_table:
             raise Invalid("table segments cannot be merged")
-        assert source.chunks is not None or not source.flushed, source
+        assert source.extents is not None or not source.flushed, source
         assert not source.compacting, source
         length = source.assigned_length
         operation = Merge(target.id, source.id, target.assigned_length, length, source.assigned_events, attributes)
@@ -256,14 +271,14 @@ class ContainerState:
 
     def set_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> SetAttributes:
         """Set attributes that are in memory to values already decided.  Raises NotFound."""
-        self._require(segment)
+        _require(segment)
         self._assign_attributes(segment, attributes)
         segment.in_flight += 1
         return SetAttributes(segment.id, attributes)
 
     def set_policy(self, segment: Segment, scale_type: int, target_rate: int) -> SetPolicy:
         """Raises NotFound."""
-        self._require(segment)
+        _require(segment)
         segment.in_flight += 1
         return SetPolicy(segment.id, scale_type, target_rate)
 
@@ -278,7 +293,7 @@ class ContainerState:
 
         Raises NotFound, Conflict (`expected`/`actual` versions; NOT_EXISTS for an absent key),
         Sealed, Truncated when `expected_length` is not the table's position."""
-        self._require(segment)
+        _require(segment)
         if segment.assigned_sealed:
             raise Sealed(f"table {segment.name} is sealed")
         if expected_length is not None and expected_length != segment.assigned_length:
@@ -307,13 +322,9 @@ class ContainerState:
         segment.in_flight += 1
         return UpdateTable(segment.id, position, segment.assigned_entries, tuple(outcome))
 
-    def _require(self, segment: Segment) -> None:
-        if segment.assigned_deleted:
-            raise NotFound(f"segment {segment.name} does not exist")
-
     def _assign_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> None:
         for key, value in attributes:
-            segment.attributes.setdefault(key, Attribute(NULL_ATTRIBUTE_VALUE)).assigned = value
+            self.attribute(segment, key, NULL_ATTRIBUTE_VALUE).assigned = value
 
     # -- applying --------------------------------------------------------------------------
 
@@ -357,8 +368,7 @@ class ContainerState:
         """Move both states by an operation read from the log; what it refers to is in memory."""
         if isinstance(operation, Create):
             segment = Segment(operation, wall_ms)
-            self.segments[segment.id] = segment
-            self.names[segment.name] = segment
+            self.add(segment)
             self.next_segment_id = max(self.next_segment_id, segment.id + 1)
         else:
             segment = self.segments[operation.segment]
@@ -391,10 +401,7 @@ class ContainerState:
         segment.assigned_length += operation.length
         segment.assigned_events += operation.events
         self.dirty.add_block(operation.length)
-        attribute = segment.attributes.get(operation.writer)
-        if attribute is None:
-            attribute = segment.attributes[operation.writer] = Attribute(NULL_ATTRIBUTE_VALUE)
-        attribute.assigned = operation.event_number
+        self.attribute(segment, operation.writer, NULL_ATTRIBUTE_VALUE).assigned = operation.event_number
 
     def _apply_append(self, segment: Segment, operation: Append) -> None:
         assert operation.offset == segment.length, (operation.offset, segment)
@@ -405,13 +412,13 @@ class ContainerState:
         segment.events += operation.events
         attribute = segment.attributes.get(operation.writer)
         if attribute is None:  # evicted: it had this number before, its session is closed
-            attribute = segment.attributes[operation.writer] = Attribute(operation.event_number)
+            attribute = self.attribute(segment, operation.writer, operation.event_number)
         attribute.applied = operation.event_number
         segment.dirty_attributes.add(operation.writer)
 
     def _apply_attributes(self, segment: Segment, attributes: tuple[tuple[bytes, int], ...]) -> None:
         for key, value in attributes:
-            segment.attributes.setdefault(key, Attribute(value)).applied = value  # evicted, if it had this value before
+            self.attribute(segment, key, value).applied = value  # evicted, if it had this value before
             segment.dirty_attributes.add(key)
 
     def _apply_table(self, segment: Segment, operation: UpdateTable) -> None:
@@ -446,18 +453,15 @@ class ContainerState:
             self._snapshot.copy(source)
         self.changed[source.id] = source
         source.saved = False
-        assert source.chunks is not None or not source.flushed, source
-        if source.chunks is not None:
-            # Chunks change hands by name, without a copy.  Inlined bytes become dirty: the next checkpoint stores them.
-            for extent in source.chunks:
-                parts = None if extent.chunk else (extent.inline,)
-                target.tail.append(
-                    Block(
-                        operation.offset + extent.start, extent.length, parts, extent.chunk or None, extent.chunk_offset
-                    )
-                )
-                if parts is not None:
-                    self.dirty.add_block(extent.length)
+        assert source.extents is not None or not source.flushed, source
+        # Chunks change hands by name, without a copy.  Inlined bytes become dirty: the next checkpoint stores them.
+        for extent in source.extents or ():
+            parts = None if extent.chunk else (extent.inline,)
+            at, chunk = operation.offset + extent.start, extent.chunk or None
+            target.tail.append(Block(at, extent.length, parts, chunk, extent.chunk_offset, extent.checksums))
+            if not extent.chunk:
+                self.dirty.add_block(extent.length)
+        source.extents = None
         for block in source.tail:
             # A checkpoint in progress has noted the old offset in its `BlockSnapshot`.
             block.offset += operation.offset
@@ -483,3 +487,8 @@ class ContainerState:
             elif block.chunk != kept_chunk:
                 self.garbage.add(block.chunk)
             block.parts = None
+
+
+def _require(segment: Segment) -> None:
+    if segment.assigned_deleted:
+        raise NotFound(f"segment {segment.name} does not exist")

@@ -13,6 +13,7 @@ the metadata cache's `generation` before, and repeats when it has changed: other
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
@@ -40,6 +41,8 @@ Change = tuple[bytes, bytes | None, int]
 _MIN_ROWS = 16
 _FIRST_ROWS = 64
 _MAX_ROWS = 256
+# Entries in memory that one turn of a scan examines.
+_MAX_EXAMINED = 4096
 
 
 class Tables:
@@ -144,18 +147,27 @@ class Tables:
     async def scan(self, name: str, start: bytes, end: bytes | None, limit: int) -> list[Entry]:
         """Applied entries with start <= key (< end) by key, at most `limit` and about one page of bytes.
 
-        All are of one moment.  Raises NotFound, Invalid (no table)."""
+        All are of one moment.  Fewer may be followed by others; none is the end.
+        Raises NotFound, Invalid (no table)."""
         segment = await self._require(name)
+        at, moment, most = start, -1, _MAX_EXAMINED
         while True:
-            alive, whole = await self._scan_page(segment, start, end, limit)
-            if alive or whole:
-                return _page(alive, limit)
-            # Everything scanned was removed meanwhile.  Scan again from the start: the page must be of one moment.
+            alive, after = await self._scan_page(segment, at, end, limit, most)
+            if at != start and segment.length != moment:
+                # What was passed over was of another moment.  The next attempt examines more at once: it comes to an
+                # end even if the table changes all the time.
+                at, most = start, 2 * most
+            elif alive or after is None:
+                return alive
+            else:  # all removed up to there
+                at, moment = after, segment.length
 
     async def _scan_page(
-        self, segment: Segment, start: bytes, end: bytes | None, limit: int
-    ) -> tuple[list[Entry], bool]:
-        """Entries in order, perhaps more than a page, and whether these are all up to `end`."""
+        self, segment: Segment, start: bytes, end: bytes | None, limit: int, most: int
+    ) -> tuple[list[Entry], bytes | None]:
+        """At most a page of entries in order, and where to go on; None: these are all up to `end`.
+
+        It examines at most `most` of those in memory: a turn of the event loop, which others wait for."""
         table = segment.table
         assert table is not None
         metadata = self._container.metadata
@@ -168,12 +180,24 @@ class Tables:
                     break
         finally:
             segment.pins -= 1
-        # No await since the generation was checked: index and overlay are of one moment.  The newer overlay comes last.
-        for overlay in (table.flushing, table.dirty):
-            merged |= {k: e for k, e in overlay.items() if k >= start and (end is None or k < end)}
-        # Rows of the index beyond the last one scanned may come before entries of the overlay: stop there.
-        scanned = sorted(key for key in merged if last is None or key <= last)
-        return [merged[key] for key in scanned if merged[key].value is not None], last is None
+        # No await since the generation was checked: index and overlay are of one moment.
+        overlays = (overlay.irange(start, end, (True, False)) for overlay in (table.flushing, table.dirty))
+        alive: list[Entry] = []
+        size, previous = 0, None
+        for count, key in enumerate(heapq.merge(merged, *overlays)):
+            # Rows of the index beyond the last one scanned may come before entries of the overlay: stop there.
+            if last is not None and key > last:
+                break
+            if count == most or len(alive) >= max(limit, 1) or size >= MAX_TABLE_PAGE_BYTES:
+                return alive, key
+            if key == previous:  # in the overlay twice, or also in the index
+                continue
+            previous = key
+            entry = _applied(table, key) or merged[key]
+            if entry.value is not None:
+                alive.append(entry)
+                size += _serialized_bytes(entry)
+        return alive, None if last is None else last + b"\0"
 
     async def _stored_page(
         self, segment: Segment, start: bytes, end: bytes | None, limit: int
@@ -305,7 +329,8 @@ def _newest(table: TableState, key: bytes) -> Entry | None:
 
 def _applied(table: TableState, key: bytes) -> Entry | None:
     """The applied entry, which reads are served from; None when it is in the index or absent."""
-    return table.dirty.get(key) or table.flushing.get(key)
+    found: Entry | None = table.dirty.get(key) or table.flushing.get(key)
+    return found
 
 
 def _serialized_bytes(entry: Entry) -> int:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sarit.store.container.state import ContainerState
     from sarit.store.flow_control.append_gate import AppendGate
     from sarit.store.flow_control.memory_budget import MemoryBudget
-    from sarit.wire.append import Append
+    from sarit.wire.frames import Append
 
 
 class State(Enum):

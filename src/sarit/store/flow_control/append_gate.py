@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.store.flow_control.memory_budget import MemoryBudget
-    from sarit.wire.append import Append
+    from sarit.wire.frames import Append
 
 
 class Session(Protocol):

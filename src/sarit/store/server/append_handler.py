@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed
+from sarit.core.errors import Conflict, Corrupt, Invalid, NotFound, SaritError, Sealed
 from sarit.core.limits import (
     BLOCK_OVERHEAD_BYTES,
     MAX_APPEND_BYTES,
@@ -29,17 +29,16 @@ from sarit.store.container.state import WrongEventNumber
 from sarit.store.container.writer_session import State, WriterSession
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
-from sarit.wire.append import data_appended
 from sarit.wire.commands import ProtocolError, encode
+from sarit.wire.damage import RUST_WIRE_VERSION, damage_reply
+from sarit.wire.frames import data_appended
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from sarit.store.container.container import Container
     from sarit.store.store import SegmentStore
-    from sarit.wire.append import Append
-
-_RUST_WIRE_VERSION = 15
+    from sarit.wire.frames import Append
 
 
 class Connection(Protocol):
@@ -140,13 +139,21 @@ class AppendHandler:
             await container.set_up_writer(segment, session)
         except NotFound:
             # The Rust client repeats a refused set-up without pause, but handles a refused append.
-            if self._connection.hello_version != _RUST_WIRE_VERSION or _answers_refusals(segment):
+            if self._connection.hello_version != RUST_WIRE_VERSION or _answers_refusals(segment):
                 self._refuse_set_up(session, wire.NoSuchSegment(command.request_id, segment, "", -1))
                 return
             session.segment_missing()
         except Invalid as error:
             reply = error_reply(error, command.request_id, segment)
             assert reply is not None
+            self._refuse_set_up(session, reply)
+            return
+        except Corrupt as error:
+            if self._connection.hello_version <= RUST_WIRE_VERSION:
+                # As above: it would repeat the set-up without pause, but not a lost connection.
+                self._connection.close(f"cannot set up a writer: {error}")
+                return
+            reply = damage_reply(command.request_id, segment, str(error), self._connection.hello_version)
             self._refuse_set_up(session, reply)
             return
         except SaritError:

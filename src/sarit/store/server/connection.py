@@ -35,9 +35,8 @@ from sarit.store.server.read_handler import ReadHandler
 from sarit.store.server.reply_semaphore import ReplySemaphore
 from sarit.store.server.transient_segments import TransientSegments
 from sarit.wire import commands as wire
-from sarit.wire.append import Append, AppendAssembler
 from sarit.wire.commands import ProtocolError, decode, encode, encode_parts
-from sarit.wire.frames import FrameReader
+from sarit.wire.frames import Append, AppendAssembler, FrameReader
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer
@@ -62,6 +61,9 @@ class ConnectionRegistry(Protocol):
 
     def connection_closed(self, connection: StoreConnection) -> None:
         """The transport is closed; called once."""
+
+    def incomplete_frame(self, connection: StoreConnection, held_bytes: int, *, new_frame: bool) -> None:
+        """It holds so many bytes of a frame or block that is not complete; see `IncompleteFrames.holds`."""
 
 
 class StoreConnection(asyncio.BufferedProtocol):
@@ -91,6 +93,7 @@ class StoreConnection(asyncio.BufferedProtocol):
         self._appends = AppendHandler(self, store)
         self._reads = ReadHandler(self, store)
         self._reads_received = 0
+        self._held_bytes = 0  # as last reported to the registry
         self._max_unacked_bytes = MAX_CONNECTION_UNACKED_BYTES
         self._closing: asyncio.TimerHandle | None = None
         self.closed = False
@@ -111,6 +114,9 @@ class StoreConnection(asyncio.BufferedProtocol):
             _log.warning("connection %s ended inside a frame or block; %d bytes are discarded", self._peer, incomplete)
         self.closed = True
         self._registry.connection_closed(self)
+        # At once: this object is part of reference cycles, and the collector may come much later.
+        self._reader.release()
+        self._assembler = AppendAssembler()
         if self._closing is not None:
             self._closing.cancel()
         self._writable.set()
@@ -136,14 +142,20 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._reads_received += 1
+        frames: list[tuple[int, Buffer]] = []
         try:
-            for code, payload in self._reader.received(nbytes):
+            frames = self._reader.received(nbytes)
+            for code, payload in frames:
                 self._frame(code, payload)
                 # This frame ended the connection (versions, a bound): what the client sent after it is not served.
                 if self.closed:
                     return
         except ProtocolError as error:
             self._abort(f"broke the protocol: {error}")
+        held = self._reader.held_bytes + self._assembler.buffered_bytes
+        if held != self._held_bytes or (held and frames):
+            self._held_bytes = held
+            self._registry.incomplete_frame(self, held, new_frame=bool(frames))
         # Once per read, after all its frames: a connection exceeds its bounds by one read at most.
         self.apply_backpressure()
 
@@ -162,7 +174,8 @@ class StoreConnection(asyncio.BufferedProtocol):
     def memory(self) -> ConnectionMemory:
         """The memory that the store holds for this client."""
         unsent = self._transport.get_write_buffer_size()
-        return ConnectionMemory(unsent, self._incomplete_bytes(), self._reads_received, self.paused)
+        incomplete = max(self._incomplete_bytes(), self._held_bytes)
+        return ConnectionMemory(unsent, incomplete, self._reads_received, self.paused)
 
     def _incomplete_bytes(self) -> int:
         return self._reader.buffered_bytes + self._assembler.buffered_bytes

@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def unsent_limit(connections: int) -> int:
+def unsent_limit(connections: int, total: int = MAX_CONNECTIONS_MEMORY_BYTES) -> int:
     """Bytes of unsent replies at which a connection gets no more answers, with `connections` open connections.
 
-    A power of two.  All limits together stay below MAX_CONNECTIONS_MEMORY_BYTES up to about 4,000 connections."""
-    return _limit(connections, MAX_CONNECTION_UNSENT_BYTES, MIN_CONNECTION_UNSENT_BYTES)
+    A power of two.  All limits together stay below `total` bytes, down to MIN_CONNECTION_UNSENT_BYTES for each."""
+    return _limit(connections, total, MAX_CONNECTION_UNSENT_BYTES, MIN_CONNECTION_UNSENT_BYTES)
 
 
-def unacked_limit(connections: int) -> int:
+def unacked_limit(connections: int, total: int = MAX_CONNECTIONS_MEMORY_BYTES) -> int:
     """Bytes of unacknowledged appends at which we stop reading from a connection, with `connections` open ones.
 
     As `unsent_limit`.  Without it a slow disk and a thousand writers fill the memory with appends that wait."""
-    return _limit(connections, MAX_CONNECTION_UNACKED_BYTES, MIN_CONNECTION_UNACKED_BYTES)
+    return _limit(connections, total, MAX_CONNECTION_UNACKED_BYTES, MIN_CONNECTION_UNACKED_BYTES)
 
 
-def _limit(connections: int, maximum: int, minimum: int) -> int:
+def _limit(connections: int, total: int, maximum: int, minimum: int) -> int:
     # Halved, so that the limits change only when the number of connections has about doubled.
-    while maximum > minimum and maximum * connections > MAX_CONNECTIONS_MEMORY_BYTES:
+    while maximum > minimum and maximum * connections > total:
         maximum //= 2
     return maximum
 

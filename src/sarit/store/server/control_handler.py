@@ -25,6 +25,7 @@ from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
     from sarit.env.ports import Buffer
+    from sarit.store.container.container import Container
     from sarit.store.store import SegmentStore
 
 Handler = Callable[[Any], Awaitable[wire.Command]]
@@ -129,7 +130,7 @@ class ControlHandler:
         return wire.SegmentPolicyUpdated(c.request_id, c.segment)
 
     async def _merge(self, c: wire.MergeSegments) -> wire.Command:
-        container = self._store.container(c.target)
+        container = await _merge_target(self._store, c.target, [c.source])
         updates = tuple(
             AttributeUpdate(update.attribute_id, update.update_type, update.new_value, update.old_value)
             for update in c.attribute_updates
@@ -242,10 +243,12 @@ class ControlHandler:
 
 
 async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> list[int]:
-    """Merge sources into target in order; a missing source answers the target's length.  Raises NotFound (target).
+    """Merge sources into target in order; a missing source answers the target's length.
+
+    Raises NotFound (target), Invalid (in different containers).
 
     All are queued before the first is awaited: group commit makes many cost little more than one."""
-    container = store.container(target)
+    container = await _merge_target(store, target, sources)
     lengths: list[int] = []
     durable: list[asyncio.Future[None]] = []
     try:
@@ -264,6 +267,20 @@ async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> l
         if outcome is not None:
             raise outcome
     return lengths
+
+
+async def _merge_target(store: SegmentStore, target: str, sources: list[str]) -> Container:
+    """The container to merge in.  Raises Invalid when a source is in another one."""
+    container = store.container(target)
+    for source in sources:
+        other = store.container(source)
+        # Otherwise the source would seem to be missing, as if it had been merged before.
+        if other is not container and await container.metadata.find(target) and await other.metadata.find(source):
+            raise Invalid(
+                f"segments {source} and {target} are in different containers and cannot be merged; transactions and "
+                "transient segments are in that of their parent"
+            )
+    return container
 
 
 def _position(offset: int) -> int | None:

@@ -11,6 +11,7 @@ from sarit.core.limits import MAX_CONNECTIONS, REAP_INTERVAL_SECONDS
 from sarit.store.server.connection import StoreConnection
 from sarit.store.server.connection_reaper import ConnectionReaper, unacked_limit, unsent_limit
 from sarit.store.server.control_handler import ControlHandler
+from sarit.store.server.incomplete_frames import IncompleteFrames, incomplete_frames_limit
 from sarit.wire.frames import Window
 
 if TYPE_CHECKING:
@@ -34,11 +35,15 @@ class StoreListener:
         self._connections: dict[StoreConnection, None] = {}  # in order of arrival, the same in every run
         self._server: asyncio.AbstractServer | None = None
         self._reaping: asyncio.Task[None] | None = None
-        self._reaper: ConnectionReaper[StoreConnection] = reaper or ConnectionReaper()
+        self._memory_bytes = store.limits.connections_bytes
+        self._reaper: ConnectionReaper[StoreConnection] = reaper or ConnectionReaper(max_bytes=self._memory_bytes)
+        self._incomplete: IncompleteFrames[StoreConnection] = IncompleteFrames(
+            incomplete_frames_limit(self._memory_bytes)
+        )
         self._admission = Admission(max_connections)
         self._window = Window()
         self._accepting = 0  # admitted, not open yet: a burst is admitted before its first connection opens
-        self._memory_limits = unsent_limit(1), unacked_limit(1)
+        self._memory_limits = self._limits_of_one(1)
         store.on_failure = self._container_failed
 
     def __repr__(self) -> str:
@@ -73,14 +78,24 @@ class StoreListener:
     def connection_closed(self, connection: StoreConnection) -> None:
         """See `ConnectionRegistry`."""
         self._connections.pop(connection, None)
+        self._incomplete.holds(connection, 0, new_frame=False)
         self._update_memory_limits()
 
+    def incomplete_frame(self, connection: StoreConnection, held_bytes: int, *, new_frame: bool) -> None:
+        """See `ConnectionRegistry`.  Connections with the oldest incomplete frames are ended when all hold too much."""
+        self._incomplete.holds(connection, held_bytes, new_frame=new_frame)
+        for oldest, size in self._incomplete.to_end():
+            oldest.abort(f"held {size} bytes for the oldest incomplete frame; all connections hold too much of those")
+
     def _update_memory_limits(self) -> None:
-        limits = unsent_limit(len(self._connections)), unacked_limit(len(self._connections))
+        limits = self._limits_of_one(len(self._connections))
         if limits != self._memory_limits:
             self._memory_limits = limits
             for connection in self._connections:
                 connection.set_memory_limits(*limits)
+
+    def _limits_of_one(self, connections: int) -> tuple[int, int]:
+        return unsent_limit(connections, self._memory_bytes), unacked_limit(connections, self._memory_bytes)
 
     def start_reaper(self) -> None:
         """Start to end stalled connections, every REAP_INTERVAL_SECONDS."""

@@ -15,7 +15,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sarit.core.errors import SaritError
+from sarit.core.errors import Corrupt, SaritError
 from sarit.core.limits import (
     CHUNK_READ_MEMORY_BYTES,
     MAX_PARKED_READS_PER_CONNECTION,
@@ -29,6 +29,7 @@ from sarit.store.container.reads import ReadResult
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
 from sarit.wire.commands import encode
+from sarit.wire.damage import damage_reply
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -44,6 +45,7 @@ class Connection(Protocol):
     """The connection whose reads they are."""
 
     closed: bool
+    hello_version: int
     reply_semaphore: ReplySemaphore
 
     @property
@@ -206,7 +208,12 @@ class ReadHandler:
                 self._refuse_read(command, error)
 
     def _refuse_read(self, command: wire.ReadSegment, error: SaritError) -> None:
-        reply = error_reply(error, command.request_id, command.segment, command.offset)
+        if isinstance(error, Corrupt):
+            reply: wire.Command | None = damage_reply(
+                command.request_id, command.segment, str(error), self._connection.hello_version
+            )
+        else:
+            reply = error_reply(error, command.request_id, command.segment, command.offset)
         if reply is None:
             self._connection.close(f"read {command.segment}: {error}")
         else:

@@ -5,9 +5,10 @@ None instead of a reply means: close the connection.  The outcome is unknown, or
 
 from __future__ import annotations
 
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Truncated
+from sarit.core.errors import Conflict, Corrupt, Exists, Invalid, NotFound, SaritError, Sealed, Truncated
 from sarit.core.limits import NOT_EXISTS
 from sarit.wire import commands as wire
+from sarit.wire.damage import damage_reply
 
 _ILLEGAL_ARGUMENT = 0
 
@@ -24,6 +25,9 @@ def error_reply(error: BaseException, request_id: int, segment: str, offset: int
         return wire.SegmentIsTruncated(request_id, segment, error.start_offset, "", offset)
     if isinstance(error, Invalid):
         return wire.ErrorMessage(request_id, segment, str(error)[:1000], _ILLEGAL_ARGUMENT)
+    if isinstance(error, Corrupt):
+        # On this request alone, at once: a lost connection would be repeated for minutes, and disturb others.
+        return damage_reply(request_id, segment, str(error))
     if isinstance(error, NotImplementedError):
         return wire.OperationUnsupported(request_id, str(error)[:1000], "")
     return None

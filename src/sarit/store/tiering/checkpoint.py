@@ -3,24 +3,69 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.core.limits import (
+    CHECKSUM_BLOCK_BYTES,
+    CHUNK_TARGET_BYTES,
+    COMPACTION_BYTES,
+    COMPACTION_SWEEP_SECONDS,
+    FLUSH_INTERVAL_SECONDS,
+    FLUSH_TRIGGER_BYTES,
+    INLINE_BELOW_BYTES,
+    NULL_ATTRIBUTE_VALUE,
+    SMALL_EXTENT_BYTES,
+)
 from sarit.core.names import is_transient
 from sarit.index import keys
-from sarit.index.port import WriteBatch
+from sarit.index.port import DamagedRecord, WriteBatch
 from sarit.storage.layout import Extent
+from sarit.store.container.recovery import aside_range
 
 if TYPE_CHECKING:
-    from collections.abc import Set
+    from collections.abc import AsyncIterator, Iterable, Set
 
+    from sarit.storage.checksums import ChunkChecksums
     from sarit.store.container.container import Container
     from sarit.store.container.operations import Entry
-    from sarit.store.container.segment import BlockSnapshot, SegmentSnapshot
+    from sarit.store.container.segment import BlockSnapshot, Segment, SegmentSnapshot
     from sarit.store.container.state import Snapshot
 
-_SEGMENTS_PER_TURN = 200
-_TABLE_KEYS_PER_READ = 500
+T = TypeVar("T")
+
+_log = logging.getLogger("sarit.store")
+
+# Each turn of the event loop handles so many segments or entries: a turn delays whoever waits for it.
+SEGMENTS_PER_TURN: Final = 32
+ENTRIES_PER_TURN: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FlushLimits:
+    """When to flush, and which runs and extents count as small; tests shrink them."""
+
+    interval_seconds: float = FLUSH_INTERVAL_SECONDS
+    trigger_bytes: int = FLUSH_TRIGGER_BYTES
+    chunk_bytes: int = CHUNK_TARGET_BYTES
+    inline_below_bytes: int = INLINE_BELOW_BYTES
+    concurrent_writes: int = 3
+    concurrent_small_writes: int = 16
+    small_extent_bytes: int = SMALL_EXTENT_BYTES
+    segments_per_turn: int = SEGMENTS_PER_TURN
+    compaction_bytes: int = COMPACTION_BYTES
+    sweep_interval_seconds: float = COMPACTION_SWEEP_SECONDS
+    checksum_block_bytes: int = CHECKSUM_BLOCK_BYTES
+
+
+async def in_turns(items: Iterable[T], per_turn: int) -> AsyncIterator[T]:
+    """The items, with a turn of the event loop for others after every `per_turn` of them."""
+    for count, item in enumerate(items, 1):
+        yield item
+        if count % per_turn == 0:
+            await asyncio.sleep(0)
 
 
 def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSnapshot]]:
@@ -47,6 +92,7 @@ def add_chunk_extents(item: SegmentSnapshot) -> None:
     """Add an extent for each block that is in a chunk, adjacent ones joined, in order with the inlined extents."""
     at = chunk_at = length = 0
     chunk: str | None = None
+    checksums: ChunkChecksums | None = None
     for snapshot in item.blocks:
         offset, block = snapshot.offset, snapshot.block
         # Joined when it is the same chunk, and adjacent both in the segment and in the chunk.
@@ -54,10 +100,10 @@ def add_chunk_extents(item: SegmentSnapshot) -> None:
             length += block.length
             continue
         if chunk is not None:
-            item.extents.append(Extent(at, length, chunk, chunk_at))
-        at, length, chunk, chunk_at = offset, block.length, block.chunk, block.chunk_offset
+            item.extents.append(Extent(at, length, chunk, chunk_at, b"", checksums))
+        at, length, chunk, chunk_at, checksums = offset, block.length, block.chunk, block.chunk_offset, block.checksums
     if chunk is not None:
-        item.extents.append(Extent(at, length, chunk, chunk_at))
+        item.extents.append(Extent(at, length, chunk, chunk_at, b"", checksums))
     # `Flusher._inline` has added the inlined extents before.
     item.extents.sort(key=lambda extent: extent.start)
 
@@ -87,8 +133,9 @@ def failed_write_key(epoch: int, sequence: int) -> bytes:
 class BatchBuilder:
     """Builds the batches of one container."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, segments_per_turn: int = SEGMENTS_PER_TURN) -> None:
         self._container = container
+        self._segments_per_turn = segments_per_turn
 
     async def build(self, snapshot: Snapshot, sequence: int, failed: Set[int]) -> WriteBatch:
         """One atomic change that makes the index hold the snapshot, whose segments are all copied.
@@ -97,14 +144,12 @@ class BatchBuilder:
         that the change leaves without a reference are added to `snapshot.garbage`."""
         assert not snapshot.uncopied, snapshot
         batch, garbage = WriteBatch(), snapshot.garbage
-        for turn, item in enumerate(snapshot.segments.values()):
+        # Appends run in between.  The copies do not change any more, so the batch is still of one frame.
+        async for item in in_turns(snapshot.segments.values(), self._segments_per_turn):
             if item.deleted:
                 await self._add_deleted(item, batch, garbage)
             else:
                 await self._add_segment(item, batch, garbage)
-            if turn % _SEGMENTS_PER_TURN == _SEGMENTS_PER_TURN - 1:
-                # Appends run here.  The copies do not change any more, so the batch is still of one frame.
-                await asyncio.sleep(0)
         for chunk in sorted(garbage):
             batch.puts[keys.garbage_key(chunk)] = b""
         # In the same atomic batch: recovery replays the log after this frame, on top of these records.
@@ -120,11 +165,19 @@ class BatchBuilder:
             # Created and deleted between two checkpoints: the index holds nothing of it.
             return
         if not item.merged:  # tables, too: earlier versions accepted appends to tables
-            garbage.update(extent.chunk for extent in await self._stored_extents(segment.id) if extent.chunk)
+            extents, unreadable = await self._container.metadata.extents.readable(segment.id)
+            garbage.update(extent.chunk for extent in extents if extent.chunk)
+            if unreadable:  # nobody knows their chunks, which stay: `sarit verify` lists them
+                _log.error(
+                    "segment %s is deleted; %d of its extents cannot be read, and their chunks stay: %s",
+                    segment.name, len(unreadable), next(iter(unreadable.values())),
+                )  # fmt: skip
         # A new segment of that name may put the key in the same batch: puts take effect after deletes.
         batch.deletes.add(keys.name_key(segment.name))
         batch.deletes.add(keys.segment_key(segment.id))
         batch.range_deletes.extend(keys.ranges_of_segment(segment.id))
+        if self._container.state.unreadable.pop(segment.id, None) is not None:
+            batch.range_deletes.append(aside_range(segment.id))
         if is_transient(segment.name):
             batch.deletes.add(keys.meta_key("transient/" + segment.name))
 
@@ -155,11 +208,18 @@ class BatchBuilder:
 
     async def _add_truncated(self, item: SegmentSnapshot, batch: WriteBatch, garbage: set[str]) -> None:
         """Delete extents wholly below the new start; their chunks are garbage unless another extent names them."""
-        stored = await self._stored_extents(item.segment.id)
+        stored, unreadable = await self._container.metadata.extents.readable(item.segment.id, item.start)
         # Rows come in the order of their offsets, so the dropped ones are the first.
         dropped = [extent for extent in stored if extent.end <= item.start]
         batch.deletes.update(stored_key(item.segment.id, extent) for extent in dropped)
-        # A chunk may be named by several extents, of which only some are below the new start.
+        if unreadable:
+            # One that cannot be read may name any chunk: none of this segment is garbage while there is one.  Those
+            # that end below the new start go, and the segment can be read again.
+            ends = sorted(extent.start for extent in (*stored, *item.extents))
+            batch.deletes.update(key for key in unreadable if _ends_below(key, ends, item.start))
+            return
+        # A chunk may be named by several extents, of which only some are below the new start; they are next to each
+        # other.
         live = {extent.chunk for extent in (*stored[len(dropped) :], *item.extents) if extent.end > item.start}
         garbage.update(extent.chunk for extent in dropped if extent.chunk and extent.chunk not in live)
 
@@ -167,12 +227,13 @@ class BatchBuilder:
         """Put the new entries of a table; delete the version rows of the entries they replace."""
         segment = item.segment
         changed = list(item.entries.values())
-        for at in range(0, len(changed), _TABLE_KEYS_PER_READ):
-            page = changed[at : at + _TABLE_KEYS_PER_READ]
+        for at in range(0, len(changed), ENTRIES_PER_TURN):
+            page = changed[at : at + ENTRIES_PER_TURN]
+            await asyncio.sleep(0)
             stored: dict[bytes, Entry | None] = {}
             # Otherwise the index holds no entry of the table, and none is replaced.
             if segment.committed:
-                stored = await self._container.metadata.stored_entries(segment, [entry.key for entry in page])
+                stored = await self._stored_entries(segment, [entry.key for entry in page])
             for entry in page:
                 # Versions are positions in the table: the row of the old one is not overwritten.
                 old = stored.get(entry.key)
@@ -185,8 +246,23 @@ class BatchBuilder:
                     batch.puts[key] = keys.entry_value(entry.version, entry.value)
                     batch.puts[keys.version_key(segment.id, entry.version)] = entry.key
 
-    async def _stored_extents(self, segment_id: int) -> list[Extent]:
-        return await self._container.metadata.scan_extents(segment_id)
+    async def _stored_entries(self, segment: Segment, wanted: list[bytes]) -> dict[bytes, Entry | None]:
+        """The entries that a checkpoint replaces; a damaged one is left out, and the row of its version stays."""
+        try:
+            return await self._container.metadata.stored_entries(segment, wanted)
+        except DamagedRecord:
+            if len(wanted) == 1:
+                return {}
+            half = len(wanted) // 2
+            return await self._stored_entries(segment, wanted[:half]) | await self._stored_entries(
+                segment, wanted[half:]
+            )
+
+
+def _ends_below(key: bytes, starts: list[int], offset: int) -> bool:
+    """Whether an unreadable extent ends at or below `offset`: the next one, of those that begin at `starts`, does."""
+    at = bisect_right(starts, int.from_bytes(key[-8:], "big"))
+    return at < len(starts) and starts[at] <= offset
 
 
 def stored_key(segment: int, extent: Extent) -> bytes:

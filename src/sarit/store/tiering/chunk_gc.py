@@ -7,6 +7,7 @@ commit is the chunk deleted, and only after the deletion the record: a crash in 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
@@ -14,6 +15,7 @@ from sarit.core.errors import Unavailable
 from sarit.core.limits import CHUNK_GC_CYCLE_SECONDS, MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.index import keys
 from sarit.index.port import WriteBatch
+from sarit.index.scans import scan_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from sarit.store.container.container import Container
 
 T = TypeVar("T")
+
+_log = logging.getLogger("sarit.store")
 
 _MAX_CHUNKS_PER_CYCLE: Final = 1000
 _MAX_FAILURES_PER_CYCLE: Final = 3
@@ -57,6 +61,8 @@ class ChunkGC:
         self._container = container
         # The garbage record at which the next cycle begins; None: the first.
         self._next: bytes | None = None
+        # The damaged garbage records that were logged.
+        self._reported: set[bytes] = set()
 
     def __repr__(self) -> str:
         return f"<ChunkGC of {self._container!r}>"
@@ -65,11 +71,17 @@ class ChunkGC:
         """Delete for at most CHUNK_GC_CYCLE_SECONDS; what is left or fails is retried in later cycles."""
         container = self._container
         low, high = keys.kind_range(keys.GARBAGE)
-        rows = await container.index.scan(self._next or low, high, _MAX_CHUNKS_PER_CYCLE)
+        rows, damaged = await scan_page(container.index, self._next or low, high, _MAX_CHUNKS_PER_CYCLE)
         clock, failures = container.env.clock, 0
         end = clock.monotonic() + CHUNK_GC_CYCLE_SECONDS
         batch = WriteBatch()
         self._next = None
+        if damaged is not None:
+            # Its key may be damaged, too, and name a chunk in use: nothing is deleted by it.  Begin after it next time.
+            self._next = damaged.resume if damaged.resume < high else None
+            if damaged.key not in self._reported:
+                self._reported.add(damaged.key)
+                _log.error("container %d: a chunk is not deleted: %s", container.number, damaged)
         # Two bounds: unavailable storage must not hold up the next checkpoint, which waits for this cycle.
         for group in deletion_groups([key for key, _ in rows]):
             if failures >= _MAX_FAILURES_PER_CYCLE or clock.monotonic() >= end:

@@ -1,10 +1,21 @@
-"""Compaction: joins small extents of a segment into larger chunks, in the background.
+"""Compaction: joins small extents of segments into larger chunks, in the background.
 
-It runs between two checkpoints of a container, never during one.  Dirty bytes accumulate meanwhile, so it stops while
-the memory budget is over its soft limit, and continues in a later cycle.
+It runs between two checkpoints of a container, never during one: nobody else changes extents in the index meanwhile.
+Dirty bytes accumulate meanwhile, so over the soft limit of the memory budget it joins only what is urgent.
 
+*What to join.*  A checkpoint counts the small extents that it adds to each segment (`_counts`).  Counts are in memory
+alone, and bounded.  So the sweep (`compaction_sweep.py`) goes through the extents in the index all the time, a page in
+each cycle, and finds the segments that were forgotten: after a restart, or when too many segments were counted.
+Whether a segment is in memory does not matter: it is loaded.
+
+*How much.*  Each cycle may join several times the bytes of small extents that checkpoints have added since the last
+one (KEEP_UP_FACTOR), as a byte is rewritten a few times until its extent is large.  So compaction keeps up with any
+load, however short memory is: appends are throttled before small extents accumulate.  A segment has at most
+MAX_SMALL_EXTENTS that adjoin, plus what one checkpoint adds.
+
+*How.*  In groups of segments, within a bound of bytes: read, write the new chunks concurrently, one commit for all.
 The order matters: the new chunk is durable before the commit that names it.  The old chunks become garbage in the same
-commit and are deleted after it.  A read that holds an old extent finds its chunk gone and loads the extents again.
+commit and are deleted after it.  A read that holds an old extent finds its chunk gone and looks the extent up again.
 
 A segment is not merged into another during its compaction (`Segment.compacting`), because the merge would move extents
 that are about to be replaced.
@@ -12,145 +23,306 @@ that are about to be replaced.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
-from sarit.core.limits import CHUNK_TARGET_BYTES, MAX_COMPACTED_BYTES_PER_CYCLE, SMALL_EXTENT_BYTES
+from sarit.core.limits import MAX_COMPACTED_BYTES_PER_CYCLE
 from sarit.index import keys
 from sarit.index.port import WriteBatch
-from sarit.storage.layout import JOIN_EXTENTS, ChunkList, Extent, plan_compaction
-from sarit.store.tiering.checkpoint import record_resolved_chunks
+from sarit.storage.checksums import ChecksumBuilder, DamagedChunk, missing
+from sarit.storage.layout import JOIN_EXTENTS, Extent, load_inlined_extent, plan_compaction
+from sarit.storage.verified import read_verified
+from sarit.store.tiering.checkpoint import record_resolved_chunks, stored_key
+from sarit.store.tiering.compaction_sweep import CompactionSweep, neighbourhood
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Iterator
+
     from sarit.env.ports import Buffer
     from sarit.store.container.container import Container
     from sarit.store.container.segment import Segment
+    from sarit.store.tiering.checkpoint import FlushLimits
+
+T = TypeVar("T")
 
 # The name and number of the next chunk of a segment, which begins at an offset.
 NameChunk = Callable[["Segment", int], tuple[str, int]]
 
 _log = logging.getLogger("sarit.store")
 
-MAX_SEGMENTS_PER_CYCLE: Final = 64
+# From that many on, the small extents of a segment are joined even while memory is short.
+URGENT_EXTENTS: Final = 4 * JOIN_EXTENTS
+MAX_SMALL_EXTENTS: Final = 8 * JOIN_EXTENTS
+# A slice of some kilobytes is rewritten three times until it is part of an extent that is not small.
+KEEP_UP_FACTOR: Final = 4
+MAX_COUNTED_SEGMENTS: Final = 50_000
+_SEGMENTS_PER_GROUP: Final = 64
 
 
 class StorageUnavailable(Exception):
     """Long-term storage failed a read or a write: try again in a later cycle."""
 
 
+@dataclass(slots=True)
+class _Join:
+    """Adjoining extents of a segment, and the extent that replaces them once its chunk is written."""
+
+    segment: Segment
+    run: list[Extent]
+    # Chunks that extents next to the run name, too.
+    live: set[str]
+    joined: Extent | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(extent.length for extent in self.run)
+
+
 class Compactor:
     """Counts the small extents of each segment, and joins them when there are enough."""
 
-    def __init__(self, container: Container, failed_writes: set[int], small_bytes: int = SMALL_EXTENT_BYTES) -> None:
+    def __init__(self, container: Container, failed_writes: set[int], limits: FlushLimits) -> None:
         self._container = container
         self._failed_writes = failed_writes
-        self._small_bytes = small_bytes
-        self._small: dict[int, int] = {}
+        self._limits = limits
+        self._slots = asyncio.Semaphore(limits.concurrent_small_writes)
+        # Small extents at the end of a segment since the last compaction of it.
+        self._counts: dict[int, int] = {}
+        self._sweep = CompactionSweep(
+            container.index, container.env.clock, limits.small_extent_bytes, limits.sweep_interval_seconds
+        )
         self._damaged: set[int] = set()
+        # Bytes that this and later cycles may join however short memory is.
+        self._owed = 0
+        self._last_number = 0
         self.joined = 0
 
     def __repr__(self) -> str:
-        return f"<Compactor of {self._container!r}: {len(self._small)} segments with small extents>"
+        return f"<Compactor of {self._container!r}: {len(self._counts)} segments with small extents>"
 
     def add_extents(self, segment: Segment, extents: list[Extent]) -> None:
         """A checkpoint committed these extents of a segment."""
-        small = sum(extent.length < self._small_bytes for extent in extents)
+        small = [extent.length for extent in extents if extent.length < self._limits.small_extent_bytes]
         if small:
-            self._small[segment.id] = self._small.get(segment.id, 0) + small
+            # To the end: the segments that grow are counted, those that do not are forgotten first.
+            self._counts[segment.id] = self._counts.pop(segment.id, 0) + len(small)
+            self._owed += KEEP_UP_FACTOR * sum(small)
+            if len(self._counts) > MAX_COUNTED_SEGMENTS:
+                coverage_probe("compaction_forgot_counts")
+                del self._counts[next(iter(self._counts))]
+                self._sweep.hurry()
 
     def forget(self, segment: Segment) -> None:
         """A segment was deleted."""
-        self._small.pop(segment.id, None)
+        self._counts.pop(segment.id, None)
+        self._sweep.found.pop(segment.id, None)
         self._damaged.discard(segment.id)
 
     async def run(self, next_name: NameChunk) -> None:
         """Join small extents, up to the bounds of one cycle.  Raises what the index raises."""
-        ready = [segment for segment, count in self._small.items() if count >= JOIN_EXTENTS]
-        budget = MAX_COMPACTED_BYTES_PER_CYCLE
-        for segment_id in ready[:MAX_SEGMENTS_PER_CYCLE]:
-            if budget <= 0:
-                return
-            if self._container.budget.over_soft_limit:
-                coverage_probe("compaction_yielded")
-                return
-            # Before the awaits: what a cycle leaves over is counted again (JOIN_EXTENTS).
-            del self._small[segment_id]
-            segment = self._container.state.segments.get(segment_id)
-            if segment is None:
-                # Evicted from memory: it is counted again when it grows again.
-                continue
-            if segment.assigned_deleted or segment.is_table or segment_id in self._damaged:
-                continue
-            try:
-                with self._container.compaction(segment):
-                    budget -= await self._compact(segment, next_name)
-            # The next segment would most likely meet the same storage: leave it to a later cycle.
-            except StorageUnavailable:
-                self._small[segment_id] = JOIN_EXTENTS
-                return
-            except Corrupt as error:  # readers of those bytes get the error; the container serves everything else
-                self._damaged.add(segment_id)
-                _log.error("segment %s cannot be compacted: %s", segment.name, error)
-
-    async def _compact(self, segment: Segment, next_name: NameChunk) -> int:
-        chunks = await self._container.metadata.chunks(segment)
+        await self._sweep.advance()
         done = 0
-        # Planned once: runs do not overlap.  No checkpoint, early reclaim or merge of the segment comes in between, so
-        # the extents of a later run are still those of the index.
-        for run in plan_compaction(chunks, small_bytes=self._small_bytes, target_bytes=CHUNK_TARGET_BYTES):
-            if done >= MAX_COMPACTED_BYTES_PER_CYCLE or (done and self._container.budget.over_soft_limit):
-                self._small[segment.id] = JOIN_EXTENTS
+        ready = self._ready(JOIN_EXTENTS)
+        while ready:
+            if self._container.budget.over_soft_limit:
+                ready = [segment for segment in ready if self._counts.get(segment, 0) >= URGENT_EXTENTS]
+                if not ready or done >= self._owed:
+                    coverage_probe("compaction_yielded")
+                    break
+            if done >= max(self._owed, MAX_COMPACTED_BYTES_PER_CYCLE):
                 break
-            await self._join(segment, chunks, run, next_name)
-            done += sum(extent.length for extent in run)
-        return done
+            group, ready = ready[:_SEGMENTS_PER_GROUP], ready[_SEGMENTS_PER_GROUP:]
+            try:
+                done += await self._compact(group, next_name)
+            # The next segments would most likely meet the same storage: leave them to a later cycle.
+            except StorageUnavailable:
+                return
+        self._owed = max(0, self._owed - done) if ready else 0
 
-    async def _join(self, segment: Segment, chunks: ChunkList, run: list[Extent], next_name: NameChunk) -> None:
+    def _ready(self, count: int) -> list[int]:
+        """The segments with so many small extents, those with most of them first, then what the sweep has found."""
+        counted = [segment for segment, number in self._counts.items() if number >= count]
+        counted.sort(key=lambda segment: -self._counts[segment])
+        return [*counted, *(segment for segment in self._sweep.found if self._counts.get(segment, 0) < count)]
+
+    async def _compact(self, group: list[int], next_name: NameChunk) -> int:
+        """Join what is due of some segments; how many bytes that were."""
         container = self._container
-        try:
-            # 1. Read the old extents; appends, truncations and deletions go on meanwhile.
-            parts = [await self._bytes(extent) for extent in run]
-        except (Unavailable, NotFound) as error:
-            raise StorageUnavailable from error
-        joined_bytes = sum(extent.length for extent in run)
-        assert sum(map(len, parts)) == joined_bytes, (segment, run)
-        # 2. Write the new chunk.
-        name, sequence = next_name(segment, run[0].start)
-        try:
-            await container.storage.write(name, parts, container.rate_limiters.flush)
-        except (Unavailable, Exists):
-            container.state.garbage.add(name)  # the write may have happened
-            self._failed_writes.add(sequence)
-            raise StorageUnavailable from None
-        # 3. Commit.  A crash before it leaves a chunk whose number no commit resolved: the orphan sweep deletes it.
-        # The new chunk is durable: from here on the index may name it.
-        joined = Extent(run[0].start, joined_bytes, name)
-        joined.check()
-        batch = WriteBatch()
-        for extent in run:
-            key = keys.extent_key if extent.chunk else keys.inlined_key
-            batch.deletes.add(key(segment.id, extent.start))
-        batch.puts[keys.extent_key(segment.id, joined.start)] = joined.record()
-        # A set: a run may have hundreds of extents after compaction was postponed for long.
-        starts = {extent.start for extent in run}
-        live = {extent.chunk for extent in chunks if extent.start not in starts}
-        for extent in run:
-            if extent.chunk and extent.chunk not in live:
-                batch.puts[keys.garbage_key(extent.chunk)] = b""
-        record_resolved_chunks(batch, container, sequence, self._failed_writes)
-        coverage_probe("extents_joined")
-        await container.metadata.commit(batch)
-        # 4. The list in memory follows the index without an await in between.
-        if segment.chunks is not chunks:  # loaded again during the commit, with the old extents
-            assert segment.chunks is not None, segment
-            segment.chunks.replace(run[0].start, [joined])
-        chunks.replace(run[0].start, [joined])
-        self.joined += len(run)
+        with ExitStack() as compacting:
+            segments = []
+            for segment in await container.metadata.load(group):
+                if segment.assigned_deleted or segment.is_table or segment.id in self._damaged or segment.compacting:
+                    continue
+                compacting.enter_context(container.compaction(segment))
+                segments.append(segment)
+            # Those that are left out do not exist any more, or cannot be compacted.
+            for number in set(group) - {segment.id for segment in segments}:
+                self._done_with(number)
+            joins = [join for found in await _all(map(self._plan, segments)) for join in found]
+            try:
+                for batch in self._batches(joins):
+                    await self._join(batch, next_name)
+            except StorageUnavailable:
+                for join in joins:
+                    if join.joined is None:
+                        self._counts[join.segment.id] = max(self._counts.get(join.segment.id, 0), JOIN_EXTENTS)
+                raise
+            return sum(join.bytes for join in joins)
 
-    async def _bytes(self, extent: Extent) -> Buffer:
-        if not extent.chunk:
-            return extent.inline
-        return await self._container.storage.read(extent.chunk, extent.chunk_offset, extent.length)
+    def _batches(self, joins: list[_Join]) -> Iterator[list[_Join]]:
+        batch: list[_Join] = []
+        size = 0
+        for join in joins:
+            if batch and size + join.bytes > self._limits.compaction_bytes:
+                yield batch
+                batch, size = [], 0
+            batch.append(join)
+            size += join.bytes
+        if batch:
+            yield batch
+
+    def _done_with(self, segment: int) -> None:
+        self._counts.pop(segment, None)
+        self._sweep.found.pop(segment, None)
+
+    async def _plan(self, segment: Segment) -> list[_Join]:
+        """What to join of a segment now; the segment is ready again if there may be more."""
+        limits = self._limits
+        at = self._sweep.found.get(segment.id)
+        try:
+            extents, whole = await neighbourhood(self._container.index, segment.id, at)
+        except Corrupt as error:
+            self._cannot(segment, error)
+            return []
+        self._sweep.found.pop(segment.id, None)
+        if at is None or whole[1]:
+            self._counts.pop(segment.id, None)
+        # The outermost ones are not joined unless there are no others beyond: they may share a chunk with those.
+        first, last = 0 if whole[0] else 1, len(extents) if whole[1] else len(extents) - 1
+        runs = plan_compaction(
+            extents[first:last], small_bytes=limits.small_extent_bytes, target_bytes=limits.compaction_bytes
+        )
+        if runs and not whole[1]:
+            self._sweep.found[segment.id] = extents[-1].start
+        elif runs and not whole[0]:
+            self._counts[segment.id] = JOIN_EXTENTS
+        joins = []
+        for run in runs:
+            begin, end = run[0].start, run[-1].end
+            live = {extent.chunk for extent in extents if extent.end <= begin or extent.start >= end}
+            joins.append(_Join(segment, run, live))
+        return joins
+
+    def _cannot(self, segment: Segment, error: Corrupt) -> None:
+        # Readers of those bytes get the error; the container serves everything else.
+        self._done_with(segment.id)
+        if segment.id not in self._damaged:
+            self._damaged.add(segment.id)
+            _log.error("segment %s cannot be compacted: %s", segment.name, error)
+
+    async def _join(self, joins: list[_Join], next_name: NameChunk) -> None:
+        """Read and write all of them, and commit those whose chunks are written."""
+        container = self._container
+        unavailable = await _all(self._write(join, next_name) for join in joins)
+        # Commit.  A crash before it leaves chunks whose numbers no commit resolved: the orphan sweep deletes them.
+        batch = WriteBatch()
+        written = [join for join in joins if join.joined is not None]
+        for join in written:
+            assert join.joined is not None
+            batch.deletes.update(stored_key(join.segment.id, extent) for extent in join.run)
+            batch.puts[stored_key(join.segment.id, join.joined)] = join.joined.record()
+            for extent in join.run:
+                if extent.chunk and extent.chunk not in join.live:
+                    batch.puts[keys.garbage_key(extent.chunk)] = b""
+        if written:
+            # No chunk is being written now: all numbers that were given are resolved.
+            record_resolved_chunks(batch, container, self._last_number, self._failed_writes)
+            coverage_probe("extents_joined")
+            await container.metadata.commit(batch)
+            for join in written:
+                container.metadata.extents.cache.drop(join.segment.id)
+                # What a merge has loaded; it loads the extents again.
+                join.segment.extents = None
+                self.joined += len(join.run)
+        if any(unavailable):
+            raise StorageUnavailable
+
+    async def _write(self, join: _Join, next_name: NameChunk) -> bool:
+        """Read a run and write its chunk; whether long-term storage was unavailable."""
+        container = self._container
+        async with self._slots:
+            try:
+                parts = await self._read(join.segment, join.run)
+            except Unavailable:
+                return True
+            except Corrupt as error:
+                # Damaged bytes are never written again: new checksums would hide the damage for ever.
+                self._cannot(join.segment, error)
+                return False
+            assert sum(map(len, parts)) == join.bytes, join
+            name, number = next_name(join.segment, join.run[0].start)
+            self._last_number = number
+            checksums = ChecksumBuilder(self._limits.checksum_block_bytes)
+            try:
+                await container.storage.write(name, parts, container.rate_limiters.flush, checksums.add)
+            except (Unavailable, Exists):
+                container.state.garbage.add(name)  # the write may have happened
+                self._failed_writes.add(number)
+                return True
+            # The new chunk is durable: from here on the index may name it.
+            join.joined = Extent(join.run[0].start, join.bytes, name, checksums=checksums.finish())
+            join.joined.check()
+            return False
+
+    async def _read(self, segment: Segment, run: list[Extent]) -> list[Buffer]:
+        """The bytes of a run, by extent; appends, truncations and deletions go on meanwhile.
+
+        Raises Unavailable (of long-term storage), Corrupt."""
+        inlined = [extent for extent in run if not extent.chunk]
+        try:
+            rows = await self._container.index.get([stored_key(segment.id, extent) for extent in inlined])
+        except Unavailable as error:
+            self._container.fail(error)
+            raise
+        stored = dict(zip((extent.start for extent in inlined), rows, strict=True))
+        parts: list[Buffer] = []
+        for extent in run:
+            if extent.chunk:
+                parts.append(await self._read_chunk(segment, extent))
+                continue
+            row = stored[extent.start]
+            if row is None or len(row) != extent.length:
+                raise Corrupt(f"the index has lost the inlined extent of segment {segment.name} at {extent.start}")
+            parts.append(load_inlined_extent(extent.start, row).inline)
+        return parts
+
+    async def _read_chunk(self, segment: Segment, extent: Extent) -> Buffer:
+        assert extent.checksums is not None, extent
+        try:
+            return await read_verified(
+                self._container.storage, extent.chunk, extent.checksums, extent.chunk_offset, extent.length
+            )
+        except NotFound:
+            # No checkpoint, which would drop the extent first, comes in between.
+            error = missing(extent.chunk, extent.chunk_offset)
+        except DamagedChunk as damaged:
+            error = damaged
+        offset = extent.start + max(0, error.offset - extent.chunk_offset)
+        raise self._container.damage.found(segment.name, offset, error) from None
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of all, run concurrently; raises the first error when all have ended."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    out: list[T] = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        out.append(result)
+    return out

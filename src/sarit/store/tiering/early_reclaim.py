@@ -42,7 +42,6 @@ class EarlyReclaim:
     async def reclaim(self, segments: Iterable[Segment]) -> None:
         """Drop what applied deletions and truncations of `segments` made unreachable.  Raises what the index raises."""
         batch = WriteBatch()
-        truncated: list[tuple[Segment, int]] = []
         for segment in segments:
             # Not committed: the index holds nothing of it.  Merged: its bytes belong to the target.
             if not segment.committed or segment.is_table or segment.merged_into is not None:
@@ -54,16 +53,15 @@ class EarlyReclaim:
             # Before the await: one reclaim runs at a time (`Flusher._reclaim_early`).
             # One that fails ends the container, and this object with it.
             self._scanned_to[segment.id] = start
-            _drop_below(batch, segment, start, await self._container.metadata.scan_extents(segment.id))
-            truncated.append((segment, start))
+            extents, unreadable = await self._container.metadata.extents.readable(segment.id, start)
+            # An extent that cannot be read may name any chunk of the segment.  Nobody reads those of a deleted one.
+            if unreadable and not segment.deleted:
+                continue
+            _drop_below(batch, segment, start, extents)
         if not batch.deletes:
             return
         coverage_probe("reclaimed_early")
         await self._container.metadata.commit(batch)
-        # Before the next await: the list in memory must be that of the index.
-        for segment, start in truncated:
-            if segment.chunks is not None:
-                segment.chunks.truncate(start)
 
 
 def _drop_below(batch: WriteBatch, segment: Segment, start: int, stored: list[Extent]) -> None:

@@ -37,49 +37,42 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sortedcontainers import SortedDict
+
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Exists, SaritError, Unavailable
 from sarit.core.limits import (
     CHUNK_RETRY_SECONDS,
-    CHUNK_TARGET_BYTES,
-    FLUSH_INTERVAL_SECONDS,
-    FLUSH_TRIGGER_BYTES,
-    INLINE_BELOW_BYTES,
     MAX_CHUNK_RETRY_SECONDS,
-    SMALL_EXTENT_BYTES,
 )
+from sarit.storage.checksums import ChecksumBuilder
 from sarit.storage.layout import Extent
 from sarit.storage.names import epoch_prefix
-from sarit.store.tiering.checkpoint import BatchBuilder, add_chunk_extents, adjacent_runs
+from sarit.store.container.metadata_cache import EVICTION_SCAN
+from sarit.store.tiering.checkpoint import (
+    ENTRIES_PER_TURN,
+    BatchBuilder,
+    FlushLimits,
+    add_chunk_extents,
+    adjacent_runs,
+    in_turns,
+)
 from sarit.store.tiering.chunk_gc import ChunkGC
 from sarit.store.tiering.compaction import Compactor
 from sarit.store.tiering.early_reclaim import EarlyReclaim
 
 if TYPE_CHECKING:
+    from sarit.storage.checksums import ChunkChecksums
     from sarit.store.container.container import Container
     from sarit.store.container.segment import BlockSnapshot, Segment, SegmentSnapshot
     from sarit.store.container.state import Snapshot
 
 _log = logging.getLogger(__name__)
 
-_SNAPSHOTS_PER_TURN = 200
 _MAX_COMMIT_SAMPLES = 10_000
 # While many segments have few dirty bytes each, a checkpoint waits for that many times the interval and the bytes.
 _INTERVAL_FACTOR = 2
 _WAKEUPS_PER_INTERVAL = 8  # meanwhile: space may become short, which ends the wait
-
-
-@dataclass(frozen=True, slots=True)
-class FlushLimits:
-    """When to flush, and which runs and extents count as small; tests shrink them."""
-
-    interval_seconds: float = FLUSH_INTERVAL_SECONDS
-    trigger_bytes: int = FLUSH_TRIGGER_BYTES
-    chunk_bytes: int = CHUNK_TARGET_BYTES
-    inline_below_bytes: int = INLINE_BELOW_BYTES
-    concurrent_writes: int = 3
-    concurrent_small_writes: int = 16
-    small_extent_bytes: int = SMALL_EXTENT_BYTES
 
 
 @dataclass(slots=True)
@@ -100,7 +93,7 @@ class Flusher:
         self._container = container
         self._limits = limits
         self._sequence = chunk_sequence
-        self._builder = BatchBuilder(container)
+        self._builder = BatchBuilder(container, limits.segments_per_turn)
         self._wake = asyncio.Event()
         self._writes = asyncio.Semaphore(limits.concurrent_writes)
         # More of the small ones: a busy event loop sees completed writes only every 20 ms or so, and the threads of
@@ -116,7 +109,7 @@ class Flusher:
         self.checkpoint_frame = container.state.applied_frame
         self.statistics = FlushStatistics()
         self.garbage = ChunkGC(container)
-        self.compactor = Compactor(container, self._failed_writes, limits.small_extent_bytes)
+        self.compactor = Compactor(container, self._failed_writes, limits)
 
     def __repr__(self) -> str:
         return f"<Flusher of {self._container!r} at frame {self.checkpoint_frame}>"
@@ -209,7 +202,7 @@ class Flusher:
         snapshot = self._snapshot = state.begin_checkpoint()
         self._early_reclaim = EarlyReclaim(self._container)
         while snapshot.uncopied:
-            snapshot.copy_next(_SNAPSHOTS_PER_TURN)
+            snapshot.copy_next(self._limits.segments_per_turn)
             # Appends run here.  One that changes a segment of the snapshot copies it first.
             await asyncio.sleep(0)
         segments = list(snapshot.segments.values())
@@ -223,17 +216,27 @@ class Flusher:
         started = clock.monotonic()
         # No chunk is being written now: a commit names each number up to `_sequence`, or it is garbage.
         batch = await self._builder.build(snapshot, self._sequence, self._failed_writes)
-        await self._container.metadata.commit(batch)
-        # The commit has recorded them.  Cleared in place: the compactor shares the set.
-        self._failed_writes.clear()
-        self.statistics.commit_seconds.append(clock.monotonic() - started)
-        self.statistics.checkpoints += 1
-        coverage_probe("checkpoint_committed")
-        # 4. Only now the log may be truncated, and bytes may leave memory.
-        # No await from the commit to the end: nobody sees the index and memory disagree.
-        state.end_checkpoint(snapshot)
-        self._after_commit(segments, snapshot.frame)
+        async with self._container.metadata.committed(batch):
+            # The commit has recorded them.  Cleared in place: the compactor shares the set.
+            self._failed_writes.clear()
+            self.statistics.commit_seconds.append(clock.monotonic() - started)
+            self.statistics.checkpoints += 1
+            coverage_probe("checkpoint_committed")
+            # 4. Only now the log may be truncated, and bytes may leave memory.
+            state.end_checkpoint(snapshot)
+            await self._after_commit(segments, snapshot.frame)
         self._snapshot = None
+        # At once, these take as long as many appends do: the checkpoint's copies and its batch are freed in slices.
+        del segments
+        for held in (batch.puts, snapshot.segments):
+            while held:
+                for _ in range(min(len(held), ENTRIES_PER_TURN)):
+                    held.popitem()
+                await asyncio.sleep(0)
+        unexamined = len(state.segments)
+        while unexamined > 0 and self._container.metadata.evict():
+            unexamined -= EVICTION_SCAN
+            await asyncio.sleep(0)
         self._in_progress = False
         return True
 
@@ -248,7 +251,7 @@ class Flusher:
     async def _write_runs(self, snapshots: list[SegmentSnapshot], garbage: set[str]) -> None:
         """Write the bytes of all segments as chunks or inlined extents; all chunks are durable when this returns."""
         async with asyncio.TaskGroup() as tasks:
-            for item in snapshots:
+            async for item in in_turns(snapshots, self._limits.segments_per_turn):
                 for run in adjacent_runs(item.blocks, self._limits.chunk_bytes):
                     size = sum(snapshot.block.length for snapshot in run)
                     if size < self._limits.inline_below_bytes:
@@ -258,12 +261,19 @@ class Flusher:
                     await slots.acquire()  # here, not in the task: it bounds the number of tasks
                     tasks.create_task(self._write_chunk(item, run, garbage, slots))
         # Only now every block that is not inlined has its chunk.
-        for item in snapshots:
+        async for item in in_turns(snapshots, self._limits.segments_per_turn):
             add_chunk_extents(item)
 
     def _inline(self, item: SegmentSnapshot, run: list[BlockSnapshot]) -> None:
-        """Copy the bytes of a small run for the index."""
+        """Copy the bytes of a small run for the index.  The blocks share the copy: memory holds them once."""
         data = b"".join(bytes(part) for snapshot in run for part in snapshot.parts or ())
+        at, shared = 0, memoryview(data)
+        for snapshot in run:
+            block = snapshot.block
+            snapshot.parts = (shared[at : at + block.length],)
+            if not block.released:
+                block.parts = snapshot.parts
+            at += block.length
         item.extents.append(Extent(run[0].offset, len(data), inline=data))
         item.inlined.extend(snapshot.block for snapshot in run)
 
@@ -278,8 +288,9 @@ class Flusher:
             delay = CHUNK_RETRY_SECONDS
             while True:
                 name, sequence = self._name_chunk(item.segment, run[0].offset)
+                checksums = ChecksumBuilder(self._limits.checksum_block_bytes)
                 try:
-                    await container.storage.write(name, parts, container.rate_limiters.flush)
+                    await container.storage.write(name, parts, container.rate_limiters.flush, checksums.add)
                     break
                 except (Unavailable, Exists) as error:
                     self._report_storage(error)
@@ -295,7 +306,7 @@ class Flusher:
             self._report_storage(None)
             self.statistics.chunks += 1
             self.statistics.chunk_bytes += sum(snapshot.block.length for snapshot in run)
-            self._assign_chunk(run, name)
+            self._assign_chunk(run, name, checksums.finish())
         finally:
             slots.release()
 
@@ -335,7 +346,7 @@ class Flusher:
         prefix = epoch_prefix(self._container.number, self._container.log.epoch)
         return f"{prefix}/{self._sequence:012d}-s{segment.id}-{start}", self._sequence
 
-    def _assign_chunk(self, run: list[BlockSnapshot], name: str) -> None:
+    def _assign_chunk(self, run: list[BlockSnapshot], name: str, checksums: ChunkChecksums) -> None:
         """The blocks of `run` are in chunk `name` now; their bytes leave memory if the cache could not take them.
 
         Blocks that were released meanwhile (truncated, deleted) get their place in the chunk, too: they existed at the
@@ -349,11 +360,11 @@ class Flusher:
         else:
             coverage_probe("written_bytes_dropped_early")
         at = 0
-        chunk_bytes = sum(snapshot.block.length for snapshot in run)
+        assert checksums.length == sum(snapshot.block.length for snapshot in run), (name, checksums)
         for snapshot in run:
             block = snapshot.block
             block.chunk = name
-            block.chunk_bytes = chunk_bytes
+            block.checksums = checksums
             block.chunk_offset = at
             # The release of a block has uncounted it already; each block is uncounted once.
             if not block.released:
@@ -370,42 +381,48 @@ class Flusher:
 
     # -- after the commit -----------------------------------------------------------------------
 
-    def _after_commit(self, snapshots: list[SegmentSnapshot], frame: int) -> None:
-        """Note in the live segments what the index holds now, truncate the log, release memory."""
+    async def _after_commit(self, snapshots: list[SegmentSnapshot], frame: int) -> None:
+        """Note in the live segments what the index holds now, truncate the log, release memory.
+
+        In slices: appends and reads run in between.  A segment that is not reached yet is as it was during the commit:
+        its bytes are in its tail and its entries in `flushing`, where readers look first."""
         container = self._container
-        for item in snapshots:
-            segment = item.segment
-            if item.deleted:
-                # A newer segment of that name stays in `names`.
-                container.state.forget(segment)
-                self.compactor.forget(segment)
-                continue
-            segment.committed = True
-            # Changed since the snapshot: the record is older than the segment, which must not be evicted.
-            segment.saved = segment.id not in container.state.changed
-            segment.flushing_attributes = set()
-            if segment.table is not None:
-                segment.table.flushing = {}
-                for entry in item.entries.values():
-                    container.metadata.entries.committed(segment.id, entry)
-            if segment.deleted:
-                # A segment merged meanwhile has its blocks in the target's tail, in memory until its checkpoint.
-                container.state.dirty.written_bytes += sum(
-                    snapshot.charged_bytes
-                    for snapshot in item.blocks
-                    if snapshot.block.chunk is not None and snapshot.block.parts is not None
-                )
-            else:
-                self._drop_flushed(item)
-                self.compactor.add_extents(segment, item.extents)
+        async for item in in_turns(snapshots, self._limits.segments_per_turn):
+            # First, since it may pause: until `flushing` is dropped, nobody looks at the cached entries.
+            async for entry in in_turns(item.entries.values(), ENTRIES_PER_TURN):
+                container.metadata.entries.committed(item.segment.id, entry)
+            self._follow_commit(item)
         self.checkpoint_frame = frame
         # A crash before this costs nothing but space: replay begins after the frame in the index.
         container.log.truncate(frame + 1)
         container.account()
-        container.metadata.evict()
+
+    def _follow_commit(self, item: SegmentSnapshot) -> None:
+        container, segment = self._container, item.segment
+        if item.deleted:
+            # A newer segment of that name stays in `names`.
+            container.state.forget(segment)
+            self.compactor.forget(segment)
+            return
+        segment.committed = True
+        # Changed since the snapshot: the record is older than the segment, which must not be evicted.
+        segment.saved = segment.id not in container.state.changed
+        segment.flushing_attributes = set()
+        if segment.table is not None:
+            segment.table.flushing = SortedDict()
+        if segment.deleted:
+            # A segment merged meanwhile has its blocks in the target's tail, in memory until its checkpoint.
+            container.state.dirty.written_bytes += sum(
+                snapshot.charged_bytes
+                for snapshot in item.blocks
+                if snapshot.block.chunk is not None and snapshot.block.parts is not None
+            )
+        else:
+            self._drop_flushed(item)
+            self.compactor.add_extents(segment, item.extents)
 
     def _drop_flushed(self, item: SegmentSnapshot) -> None:
-        """Move the flushed blocks of a segment from its tail to its chunk list and to the cache."""
+        """Move the flushed blocks of a segment from its tail to the cache."""
         segment = item.segment
         # Blocks in chunks were uncounted when their chunk was written; inlined ones only now.
         for block in item.inlined:
@@ -421,10 +438,6 @@ class Flusher:
         del segment.tail[:count]
         if not segment.is_table:
             segment.flushed = max(segment.flushed, item.length)
-        if segment.chunks is not None:
-            segment.chunks.truncate(item.start)
-            for extent in item.extents:
-                # As in the batch: extents below the start were not committed.
-                if extent.end > item.start:
-                    segment.chunks.append(extent)
+        if segment.extents is not None:  # a merge is in flight
+            segment.extents += item.extents
         self._container.budget.cache(segment.cache_flushed(flushed))

@@ -5,6 +5,9 @@ A chunk of an older epoch is an orphan in three cases:
 2. Its epoch committed nothing.
 3. Its write was reported as failed.  It was garbage at once, but may have appeared after the garbage was deleted.
 
+The numbers are records of the index, and a record may be damaged or lost.  So before an orphan is deleted, all extents
+are read: none of them names it.  If one cannot be read, it may name any chunk, and nothing is deleted.
+
 A write of a lost owner may arrive late.  So epochs are swept at least twice, and recorded as swept only when
 nothing of theirs can arrive any more.
 """
@@ -18,6 +21,7 @@ from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Corrupt, Unavailable
 from sarit.index import keys
 from sarit.index.port import WriteBatch
+from sarit.storage.layout import load_chunk_extent
 from sarit.storage.names import epoch_prefix
 from sarit.store.tiering.checkpoint import failed_write_key, resolved_key
 from sarit.store.tiering.chunk_gc import delete_chunks, deletion_groups
@@ -61,7 +65,9 @@ class OrphanSweep:
         swept, failed = 0, list[Unavailable]()
         # This epoch is not swept: its chunks above the last commit may be those of the checkpoint in progress.
         for epoch in range(before + 1, container.log.epoch):
-            for names in deletion_groups(await self._orphans(epoch)):
+            orphans = await self._orphans(epoch)
+            await self._check_unreferenced(orphans)
+            for names in deletion_groups(orphans):
                 errors = [error for error in await delete_chunks(container.storage, names) if error is not None]
                 swept += len(names) - len(errors)
                 failed += errors
@@ -91,6 +97,26 @@ class OrphanSweep:
         if orphans:
             coverage_probe("orphans_swept")
         return orphans
+
+    async def _check_unreferenced(self, orphans: list[str]) -> None:
+        """Raises Corrupt when an extent names one of them, or may do so because it cannot be read."""
+        if not orphans:
+            return
+        wanted = set(orphans)
+        at, end = keys.kind_range(keys.EXTENT)
+        while True:
+            rows = await self._container.index.scan(at, end, _SCAN_ROWS)
+            for key, value in rows:
+                segment, start = keys.parse_extent_key(key)
+                chunk = load_chunk_extent(start, value).chunk
+                if chunk in wanted:
+                    raise Corrupt(
+                        f"chunk {chunk} counts as never referenced, and segment {segment} has it at offset {start}: "
+                        "records of the index are lost"
+                    )
+            if len(rows) < _SCAN_ROWS:
+                return
+            at = keys.after(rows[-1][0])
 
     async def _resolved(self, epoch: int) -> int:
         """The highest chunk number that commits of an older epoch resolved; 0 when it committed nothing."""

@@ -142,7 +142,7 @@ def test_closed_client_refuses_calls(world: World) -> None:
     writer = world.blocking.writer("s/t")
     world.blocking.close()
     with pytest.raises(Invalid, match="closed"):
-        world.blocking.list_scopes()
+        world.blocking.stream_cut_tail("s/t")
     with pytest.raises(Invalid, match="closed"):
         writer.flush()
     world.blocking.close()

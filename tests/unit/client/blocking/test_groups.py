@@ -19,7 +19,7 @@ def test_group_and_reader_methods_work_blocking(client):
         for number in range(30):
             writer.write(f"{number}", key=f"{number}")
     group = client.reader_groups.create("s/g", "s/t", automatic_checkpoint=0.05, retention="manual")
-    assert client.reader_groups.list("s") == ["s/g"]
+    assert list(client.reader_groups.list("s")) == ["s/g"]
     assert next(iter(group.segments_changed())) == (2, 0)
     found: list[bytes] = []
     with group.reader("r") as reader:
@@ -57,4 +57,4 @@ def test_group_and_reader_methods_work_blocking(client):
         assert reader.at_end
     group.end_of_data(5)
     group.delete()
-    assert client.reader_groups.list("s") == []
+    assert list(client.reader_groups.list("s")) == []

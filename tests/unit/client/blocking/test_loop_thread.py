@@ -116,7 +116,7 @@ def test_iterator_collected_on_the_loop_thread_does_not_block_the_loop(world: Wo
     batches = world.blocking.segment_batches("s/t", FIRST)
     next(batches)
     world.thread.call(batches.close)  # as the garbage collector does
-    assert outcome(lambda: world.blocking.list_scopes)() is not None
+    assert outcome(lambda: world.blocking.stream_cut_head("s/t"))() is not None
     assert not isinstance(outcome(lambda: world.blocking.stream_cut_tail("s/t"))(), Exception)
 
 
@@ -125,7 +125,7 @@ def test_blocking_call_on_the_loop_thread_is_refused(world: World) -> None:
 
     def inside() -> None:
         try:
-            world.blocking.list_scopes()
+            world.blocking.stream_cut_tail("s/t")
         except Invalid as error:
             refused.append(error)
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sarit.client.core import connection as module
+from sarit.client.core import retry
 from sarit.client.core.connection import REQUESTS, ConnectionPool
 from sarit.core.errors import Invalid, Unavailable
 from sarit.env.real import real_env
@@ -68,7 +69,7 @@ def test_connect_to_a_closed_port_raises_unavailable() -> None:
 
 
 def test_silent_store_aborts_the_connection(monkeypatch) -> None:
-    monkeypatch.setattr(module, "CLIENT_KEEP_ALIVE_SECONDS", 0.02)
+    monkeypatch.setattr(retry, "CLIENT_KEEP_ALIVE_SECONDS", 0.02)
 
     async def go() -> None:
         async with asyncio.timeout(10), peer(c.encode(c.Hello(17, 5))) as (connections, address):

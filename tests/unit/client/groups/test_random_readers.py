@@ -10,7 +10,7 @@ from checkers.group import check_counted
 from sarit.client.groups.reader import CheckpointEvent, GroupEvent
 from sarit.core.errors import Conflict
 from tests.unit.client.groups.harness import Worker, fill
-from tests.unit.client.nodes import in_keys, on_node
+from tests.unit.client.nodes import create_shrinkable, in_keys, on_node
 
 STEPS = 14
 
@@ -48,7 +48,7 @@ def test_every_event_counts_once_under_random_actions(seed, checkpoint, tmp_path
     @on_node
     async def test(local):
         chance, ledger = random.Random(seed), Ledger()
-        await local.client.create_stream("s/t", segments=3)
+        await create_shrinkable(local.client, "s/t", 3)
         stream = local.client.stream("s/t")
         group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=checkpoint)
         events: list[bytes] = []

@@ -6,9 +6,10 @@ import pytest
 
 from sarit.client.groups.position import Position
 from sarit.client.groups.reader import CheckpointEvent
+from sarit.client.groups.state import AcquireSegment, ReleaseSegment
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Truncated, Unavailable
 from tests.unit.client.groups.harness import Worker, fill, total, until
-from tests.unit.client.nodes import in_keys, on_node
+from tests.unit.client.nodes import create_shrinkable, in_keys, on_node
 
 
 @on_node
@@ -32,7 +33,7 @@ async def test_readers_share_segments_and_read_every_event_once(local):
 def test_readers_join_leave_and_die_while_the_stream_scales(checkpoint, tmp_path):
     @on_node
     async def test(local):
-        await local.client.create_stream("s/t", segments=2)
+        await create_shrinkable(local.client, "s/t", 2)
         events = await fill(local.client, "s/t", 300)
         group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=checkpoint)
         stream = local.client.stream("s/t")
@@ -117,6 +118,51 @@ async def test_positions_stored_with_results_give_exactly_once(local):
         if len(results) >= len(events):
             break
     assert sorted(results) == sorted(events)
+
+
+@pytest.mark.parametrize("rewind", [False, True])
+def test_position_stored_before_a_segment_came_back_repeats_nothing(rewind, tmp_path):
+    @on_node
+    async def test(local):
+        await local.client.create_stream("s/t")
+        events = await fill(local.client, "s/t", 50)
+        group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+        reader = await group.reader("one")
+        for _ in range(10):
+            stored = (await reader.read(5)).position
+        for _ in range(15):  # as if another reader had read these: the segment left "one" and came back
+            found = await reader.read(5)
+        ((segment, after),) = found.position.offsets.items()
+        await reader._stop(Conflict("killed by the test"))
+        moved = [ReleaseSegment("one", segment, after), AcquireSegment("one", segment)]
+        assert await group._shared.update(lambda state: moved if "one" in state.assigned else [])
+        assert await group.reader_offline("one", stored, rewind=rewind)
+        other = await Worker(group, "other").start()
+        expected = events[10 if rewind else 25 :]
+        await until(lambda: len(other.done) == len(expected))
+        assert other.done == expected
+        await other.leave()
+
+    test(tmp_path)
+
+
+@on_node
+async def test_closing_at_an_older_position_than_the_group_knows_repeats_nothing(local):
+    await local.client.create_stream("s/t")
+    events = await fill(local.client, "s/t", 30)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    first = await group.reader("one")
+    stored = (await first.read(5)).position
+    await first.read(5)
+    await first.close()
+    second = await group.reader("one")
+    assert (await second.read(5)).event == events[2]
+    await second.close(stored)
+    third = await group.reader("one")
+    assert (await third.read(5)).event == events[2]
+    await third.close(stored, rewind=True)
+    async with await group.reader("one") as fourth:
+        assert (await fourth.read(5)).event == events[1]
 
 
 @on_node
@@ -255,7 +301,7 @@ async def test_invalid_arguments_are_refused(local):
     await local.client.create_stream("s/u")
     with pytest.raises(Exists, match="reads s/t"):
         await groups.create("s/g", ["s/t", "s/u"])
-    assert await groups.list("s") == ["s/g"]
+    assert [name async for name in groups.list("s")] == ["s/g"]
     reader = await group.reader("r")
     with pytest.raises(Conflict, match="in group s/g already"):
         await group.reader("r")
@@ -276,4 +322,4 @@ async def test_invalid_arguments_are_refused(local):
         await orphan.read(10)
     with pytest.raises(NotFound):
         await groups.delete("s/g")
-    assert await groups.list("s") == []
+    assert [name async for name in groups.list("s")] == []

@@ -17,6 +17,7 @@ from sarit.client.groups.state import (
     SegmentCompleted,
     UpdateDistance,
     apply,
+    removal,
 )
 from sarit.client.groups.values import UNBOUNDED, GroupConfig, GroupSegment
 from sarit.core.errors import Conflict
@@ -153,3 +154,27 @@ def test_distances_feed_loads():
     state = apply(state, UpdateDistance("a", 5, {LEFT: 3, MERGED: 1}))
     assert (state.distances["a"], state.last_read, state.heartbeats) == (30_000, {LEFT: 3, RIGHT: 0}, {"a": 1})
     assert apply(state, UpdateDistance("gone", 5)).distances == state.distances
+
+
+def test_removal_of_a_reader_never_goes_below_what_the_group_knows():
+    # RIGHT went from `a` to `b` and came back further on; what `a` stored last is older.
+    state = after(*SHARED, ReleaseSegment("b", RIGHT, 30), AcquireSegment("a", RIGHT))
+    stored = {LEFT: 5, RIGHT: 10}
+    lost = removal(state, "a", stored)
+    assert lost == RemoveReader("a", {LEFT: 5, RIGHT: 30})
+    assert apply(state, lost).unassigned == {LEFT: 5, RIGHT: 30}
+    assert apply(state, removal(state, "a", stored, rewind=True)).unassigned == stored
+
+
+def test_removal_of_a_reader_keeps_only_offsets_of_its_segments():
+    state = after(*SHARED)
+    assert removal(state, "a", {LEFT: 5, RIGHT: 9}) == RemoveReader("a", {LEFT: 5})
+    assert removal(state, "a", {}) == RemoveReader("a", {})
+    assert removal(state, "nobody", {LEFT: 5}) == RemoveReader("nobody", {})
+
+
+def test_end_of_a_deleted_segment_is_later_than_any_offset():
+    state = after(*SHARED)
+    ended = after(removal(state, "a", {LEFT: -1}), AcquireSegment("b", LEFT), state=state)
+    assert ended.assigned["b"][LEFT] == -1
+    assert removal(ended, "b", {LEFT: 7}).owned[LEFT] == -1

@@ -19,7 +19,7 @@ from sarit.core.cuts import StreamCut
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.names import StreamName
 from tests.unit.client.groups.harness import Worker, fill, total, until
-from tests.unit.client.nodes import on_node
+from tests.unit.client.nodes import create_shrinkable, on_node
 
 
 async def until_read(workers, count: int) -> None:
@@ -29,7 +29,7 @@ async def until_read(workers, count: int) -> None:
 @on_node
 async def test_cuts_contain_a_pending_merge_and_a_reset_reads_the_rest(local):
     """One predecessor is read to its end and unassigned, the other is not: the cut must cover both."""
-    await local.client.create_stream("s/t", segments=2)
+    await create_shrinkable(local.client, "s/t", 2)
     events = await fill(local.client, "s/t", 200)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     one, two = await group.reader("one"), await group.reader("two")
@@ -58,7 +58,7 @@ async def test_cuts_contain_a_pending_merge_and_a_reset_reads_the_rest(local):
 async def test_no_cut_exists_between_two_scales(local):
     """One segment is not read to its end; beside it a reader has continued, and a merged one waits (seed
     4220569625)."""
-    await local.client.create_stream("s/t", segments=2)
+    await create_shrinkable(local.client, "s/t", 2)
     await fill(local.client, "s/t", 200)
     group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
     one, two = await group.reader("one"), await group.reader("two")
@@ -183,7 +183,7 @@ async def test_replaced_reader_raises_conflict_after_a_compaction(local):
 @on_node
 async def test_one_group_reads_several_streams(local):
     for stream in ("s/a", "s/b"):
-        await local.client.create_stream(stream, segments=2)
+        await create_shrinkable(local.client, stream, 2)
     events = await fill(local.client, "s/a", 100) + await fill(local.client, "s/b", 100, 1000)
     group = await local.client.reader_groups.create("s/g", ["s/a", "s/b"], automatic_checkpoint=0.05)
     one, two = [await Worker(group, name).start() for name in ("one", "two")]

@@ -12,7 +12,7 @@ from sarit.client.reader.cursor import BoundaryWalk
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.names import SegmentId, StreamName
-from tests.unit.client.nodes import in_keys, on_node
+from tests.unit.client.nodes import create_shrinkable, in_keys, on_node
 
 
 async def fill(made, count: int, first: int = 0) -> None:
@@ -27,7 +27,7 @@ async def events_of(batch) -> list[int]:
 
 @on_node
 async def test_batch_reads_everything_between_two_cuts(made) -> None:
-    await made.client.create_stream("s/t", segments=3)
+    await create_shrinkable(made.client, "s/t", 3)
     stream = made.client.stream("s/t")
     await fill(made, 1000)
     first = await made.client.stream_cut_tail("s/t")
@@ -56,7 +56,7 @@ async def test_batch_reads_everything_between_two_cuts(made) -> None:
 
 @on_node
 async def test_next_cuts_tile_history_through_scales(made) -> None:
-    await made.client.create_stream("s/t", segments=2)
+    await create_shrinkable(made.client, "s/t", 2)
     stream = made.client.stream("s/t")
     rng = random.Random(5)
     async with made.client.writer("s/t") as writer:
@@ -104,7 +104,7 @@ async def test_approximate_cuts_lie_between_small_events(made) -> None:
 
 @on_node
 async def test_truncated_slices_raise_or_are_left_out(made) -> None:
-    await made.client.create_stream("s/t", segments=2)
+    await create_shrinkable(made.client, "s/t", 2)
     stream = made.client.stream("s/t")
     head = await made.client.stream_cut_head("s/t")
     await fill(made, 1000)
@@ -131,7 +131,7 @@ async def test_truncated_slices_raise_or_are_left_out(made) -> None:
 
 @on_node
 async def test_truncation_after_slicing_skips_only_deleted_events(made) -> None:
-    await made.client.create_stream("s/t", segments=2)
+    await create_shrinkable(made.client, "s/t", 2)
     stream = made.client.stream("s/t")
     await fill(made, 1000)
     middle = await made.client.stream_cut_tail("s/t")

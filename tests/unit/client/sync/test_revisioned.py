@@ -31,6 +31,19 @@ async def test_unmet_condition_writes_nothing(made) -> None:
 
 
 @on_node
+async def test_news_that_fill_a_read_exactly_end_there(made) -> None:
+    """A full read does not say that it reached the tail: one more would wait for an entry that never comes."""
+    stream = await made.client.coordination.revisioned("s/r")
+    values = [b"%010d" % number for number in range(6)]
+    for value in values:
+        await stream.write_unconditionally(value)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sarit.client.sync.revisioned.REVISIONED_READ_BYTES", 2 * 18)
+        async with asyncio.timeout(10):
+            assert [value async for _, value in stream.read_news(Revision(0))] == values
+
+
+@on_node
 async def test_one_of_many_concurrent_conditional_writes_succeeds(made) -> None:
     streams = [await made.client.coordination.revisioned("s/r") for _ in range(8)]
     at = Revision(0)

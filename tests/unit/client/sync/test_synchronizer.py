@@ -229,3 +229,18 @@ async def test_compaction_is_random_and_only_when_due(made) -> None:
         marks.append(await one.stream.get_mark())
     changes = sum(a != b for a, b in itertools.pairwise(marks))
     assert 3 <= changes <= 6, "after about every 100 bytes: six updates of 17, then a draw"
+
+
+@on_node
+async def test_state_is_the_one_before_a_fetch_that_cannot_be_applied(made) -> None:
+    """The entries before the one that failed stayed applied."""
+    one = await opened(made)
+    await one.initialize(b"first")
+    two = await opened(made)
+    for update in (b"good", b"poison", b"later"):
+        await one.update_unconditionally([update])
+    before = two.state, two.revision
+    for _ in range(2):
+        with pytest.raises(ValueError, match="poison"):
+            await two.fetch()
+        assert (two.state, two.revision) == before

@@ -14,7 +14,7 @@ async def opened(node):
     table = node.client.table("s/t")
     await table.put_many([("aa", "1"), ("bb", "2")])
     (partition,) = table._partitions.values()
-    connection = await partition._connect()
+    connection = await partition._connect_once()
     await connection.ask(lambda i: wire.CreateTableSegment(i, ANY, ""))
     return connection, table
 

@@ -21,7 +21,7 @@ from sarit.env.real import real_env
 from sarit.node.settings import NodeConfig
 from sarit.node.standalone import open_node
 from sarit.store.store import StoreLimits
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 
 PARTS = st.sampled_from([b"a", b"b", b"\0", b"\xff"])
 KEYS = st.tuples(PARTS, PARTS)

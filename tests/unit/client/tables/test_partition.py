@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from sarit.client.core.retry import RetryPolicy
 from sarit.client.core.session import Background, Backoff
 from sarit.client.tables.changes import Insert, Put, Remove, Replace, batch_of
 from sarit.client.tables.partition import Partition
 from sarit.core.errors import Conflict, Unavailable
 from sarit.core.names import SegmentId, StreamName
+from sarit.env.real import real_env
 from sarit.wire import commands as wire
 from tests.unit.client.tables.test_changes import layout
 
@@ -19,6 +21,7 @@ class Store:
     """A connection and its session; `script` says what happens to each request, after that requests succeed."""
 
     def __init__(self, *script):
+        self.env = real_env()
         self.script = list(script)
         self.requests = []
         self.background = Background()
@@ -26,7 +29,7 @@ class Store:
         self.forgotten = 0
 
     def backoff(self):
-        return Backoff(lambda: 0.0, 1.0)
+        return Backoff(real_env(), RetryPolicy(0.2))
 
     async def endpoint(self, stream, segment):
         return "host", 1

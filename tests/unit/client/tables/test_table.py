@@ -139,7 +139,7 @@ async def test_tables_are_created_listed_and_deleted(node):
     assert not await tables.create("s/t", primary_key_bytes=9)
     assert (await table.config()).partitions == 2
     await made(node, "s/u")
-    assert list(map(str, await tables.list("s"))) == ["s/t", "s/u"]
+    assert [str(name) async for name in tables.list("s")] == ["s/t", "s/u"]
     await table.put("0001", "old")
     await tables.delete("s/t")
     for ask in (table.get("0001"), table.put("0001", ""), anext(table.scan()), table.get_many(["0001"])):
@@ -156,10 +156,10 @@ async def test_tables_are_created_listed_and_deleted(node):
     with pytest.raises(NotFound, match="scope nope"):
         await tables.create("nope/t", primary_key_bytes=1)
     with pytest.raises(NotFound):
-        await tables.list("nope")
+        await anext(tables.list("nope"))
     with pytest.raises(NotFound):
         await tables.delete("s/nope")
-    assert await tables.list("s") == [table.name, node.client.table("s/u").name]
+    assert [name async for name in tables.list("s")] == [table.name, node.client.table("s/u").name]
 
 
 @on_node

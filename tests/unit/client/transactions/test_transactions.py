@@ -12,7 +12,7 @@ from sarit.client.transactions.transaction import transaction_number
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.rpc.generated import controller_pb2 as pb
 from tests.nodes import RunningNode
-from tests.unit.client.nodes import in_keys, on_node
+from tests.unit.client.nodes import create_shrinkable, in_keys, on_node
 
 
 @on_node
@@ -27,7 +27,7 @@ async def test_committed_events_become_visible_together(made) -> None:
         assert await transaction.status() is TransactionStatus.OPEN
     assert await transaction.status() is TransactionStatus.COMMITTED
     assert in_keys(await made.read("s/t")) == {b"%d" % k: list(range(k, 3000, 7)) for k in range(7)}
-    assert await writer.completed() == [(transaction.id, TransactionStatus.COMMITTED)]
+    assert [found async for found in writer.completed()] == [(transaction.id, TransactionStatus.COMMITTED)]
 
 
 @on_node
@@ -50,7 +50,7 @@ async def test_error_in_a_block_aborts(made) -> None:
     with pytest.raises(Conflict, match="was committed"):
         await other.abort()
     assert await made.read("s/t") == [b"kept"]
-    assert [status.name for _, status in await writer.completed()] == ["ABORTED", "COMMITTED"]
+    assert [status.name async for _, status in writer.completed()] == ["ABORTED", "COMMITTED"]
 
 
 @on_node
@@ -82,7 +82,7 @@ async def test_concurrent_transactions_stay_whole_in_commit_order(made) -> None:
 @on_node
 async def test_scale_between_begin_and_commit_keeps_order_per_key(made) -> None:
     """Plain events before the commit stay before it, those after stay after it, key by key."""
-    await made.client.create_stream("s/t", segments=2)
+    await create_shrinkable(made.client, "s/t", 2)
     stream = made.client.stream("s/t")
     writer = made.client.transactional_writer("s/t")
     plain = made.client.writer("s/t")

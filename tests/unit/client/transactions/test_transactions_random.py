@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from tests.unit.client.nodes import local_node
+from tests.unit.client.nodes import create_shrinkable, local_node
 
 KEYS = [f"k{n}" for n in range(8)]
 STEPS = 120
@@ -27,7 +27,7 @@ class Model:
 
 
 async def history(made, rng: random.Random) -> Model:
-    await made.client.create_stream("s/t", segments=rng.randint(1, 4))
+    await create_shrinkable(made.client, "s/t", rng.randint(1, 4))
     stream, plain = made.client.stream("s/t"), made.client.writer("s/t")
     writer = made.client.transactional_writer("s/t")
     model, number, names = Model(), 0, {}

@@ -15,8 +15,7 @@ from sarit.client.writer.segment_appender import (
 )
 from sarit.core.errors import Corrupt
 from sarit.core.limits import APPENDER_WINDOW_BYTES, NULL_ATTRIBUTE_VALUE, SMALL_BLOCK_BYTES, WRITE_CHUNK_BYTES
-from sarit.wire.append import AppendAssembler
-from sarit.wire.frames import FrameReader
+from sarit.wire.frames import AppendAssembler, FrameReader
 
 
 class ModelStore:

@@ -6,6 +6,7 @@ import random
 import pyarrow as pa
 import pytest
 
+from sarit.client.core.retry import RetryPolicy
 from sarit.core.errors import Invalid, NotFound, Sealed, Unavailable
 from sarit.core.limits import STICKY_BYTES
 from sarit.core.names import SegmentId
@@ -218,7 +219,7 @@ async def test_client_close_fails_its_writers(world) -> None:
 @on_loop
 async def test_idle_writer_does_not_reconnect_until_it_writes(world) -> None:
     world.controller.create("s/t")
-    world.session.retry_timeout = 0.05
+    world.session.policy = RetryPolicy(0.05)
     writer = world.client.writer("s/t")
     writer.write(b"1")
     await writer.flush()
@@ -231,7 +232,7 @@ async def test_idle_writer_does_not_reconnect_until_it_writes(world) -> None:
     assert world.stored(NAME) == [b"1", b"2"]
     await world.store.stop()
     writer.write(b"3")
-    with pytest.raises(Unavailable, match="gave up after 0 s of trying: segment store .* cannot be reached"):
+    with pytest.raises(Unavailable, match="gave up after 0.05 s of trying: segment store .* cannot be reached"):
         await writer.flush()
 
 

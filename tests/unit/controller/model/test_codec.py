@@ -70,7 +70,16 @@ groups = st.builds(
 )  # fmt: skip
 tables = st.builds(TableRecord, st.sampled_from(State), int64, int32, int32, int32, int64, int64)
 transactions = st.builds(
-    TransactionRecord, st.sampled_from(TxnState), int32, int64, int64, int64, names, st.none() | int64
+    TransactionRecord,
+    st.sampled_from(TxnState),
+    int32,
+    int64,
+    int64,
+    int64,
+    int64,
+    st.booleans(),
+    names,
+    st.none() | int64,
 )
 
 KINDS = {
@@ -105,7 +114,7 @@ def test_a_record_comes_back_as_it_was(kind, data):
 def test_damage_is_reported_and_never_guessed_at(kind, data):
     strategy, encode, decode = KINDS[kind]
     stored = encode(data.draw(strategy))
-    for bad in (b"", b"\x02" + stored[1:], stored + b"\0", stored[: data.draw(st.integers(0, len(stored) - 1))]):
+    for bad in (b"", b"\x03" + stored[1:], stored + b"\0", stored[: data.draw(st.integers(0, len(stored) - 1))]):
         with pytest.raises(Corrupt):
             decode(bad)
 
@@ -113,7 +122,7 @@ def test_damage_is_reported_and_never_guessed_at(kind, data):
 @given(st.binary(max_size=60), st.sampled_from(sorted(KINDS)))
 def test_any_bytes_are_a_record_or_corrupt(noise, kind):
     with contextlib.suppress(Corrupt):
-        KINDS[kind][2](b"\x01" + noise)
+        KINDS[kind][2](b"\x02" + noise)
 
 
 def test_a_stream_to_the_byte():
@@ -123,7 +132,7 @@ def test_a_stream_to_the_byte():
     )
     record = StreamRecord(State.ACTIVE, config, 5, 0, (first_epoch(2, 0, 5),))
     assert codec.encode_stream(record) == bytes.fromhex(
-        "01 02"  # version, ACTIVE
+        "02 02"  # version, ACTIVE
         "00 00000000 00000000 00000002"  # fixed, target rate, factor, least number of segments
         "01 00000000000003e8 0000000000000000"  # by time: 1000 ms, no maximum
         "0000000000000000 0000000000000000"  # timestamp aggregation, rollover

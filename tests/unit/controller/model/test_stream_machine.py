@@ -84,6 +84,10 @@ class Stream(RuleBasedStateMachine):
         except Sealed:
             assert self.record.state is State.SEALED
             return
+        except Conflict:
+            least = self.record.config.scaling.min_segments
+            assert len(active) - len(run) + parts < min(least, len(active))
+            return
         assert self.record.pending or self.record.epochs[-1].number > 0
 
     @precondition(lambda self: self.ready() and len(self.record.current.segments) > 1)

@@ -141,10 +141,10 @@ def test_recovery_that_hits_a_bug_is_logged_and_retried(bug, monkeypatch, caplog
         bugs = [bug, bug]
         right = stores.open_container
 
-        async def open_container(*arguments):
+        async def open_container(*arguments, **options):
             if bugs:
                 raise bugs.pop()
-            return await right(*arguments)
+            return await right(*arguments, **options)
 
         monkeypatch.setattr(stores, "open_container", open_container)
         failed.fail(Unavailable("the test says so"))
@@ -152,7 +152,7 @@ def test_recovery_that_hits_a_bug_is_logged_and_retried(bug, monkeypatch, caplog
         assert not bugs
         assert await serves(store) == b"acknowledged, and more"
         logged = [record for record in caplog.records if record.levelno == logging.CRITICAL]
-        assert len(logged) == 2
+        assert len(logged) == 1, "a line a minute"
         assert all(record.exc_info is not None and record.exc_info[1] is bug for record in logged)
 
     asyncio.run(main())
@@ -163,7 +163,7 @@ def test_recovery_that_hits_corruption_is_logged_and_abandoned(monkeypatch, capl
         _, store = await opened()
         failed = store.container(TARGET)
 
-        async def open_container(*arguments):
+        async def open_container(*arguments, **options):
             raise Corrupt("a byte is wrong")
 
         monkeypatch.setattr(stores, "open_container", open_container)

@@ -17,7 +17,7 @@ from sarit.core.limits import (
 from sarit.store.container import group_commit as group_commit
 from sarit.store.container.operations import FRAME_HEADER, Append
 from sarit.store.server import append_handler as append_requests
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 from tests.unit.store.server.test_connection import SEGMENT, append_end, raw, ready, serving

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from sarit.core.limits import MIB
+from sarit.storage.checksums import ChunkChecksums
 from sarit.store.container.reads import ChunkReader
 
 
@@ -16,7 +17,7 @@ class _Storage:
     def __init__(self) -> None:
         self.reads = []
 
-    async def read(self, name, offset, length):
+    async def read(self, name, offset, length, check):
         self.reads.append((offset, length))
         return bytes(length)
 
@@ -34,12 +35,12 @@ def test_readahead_stops_at_end_of_chunk(chunk_bytes, most) -> None:
         reader = ChunkReader(storage, 64 * MIB, _unlimited)
         begun, load = [], reader._load
 
-        async def counted(chunk, begin, length, of):
+        async def counted(chunk, begin, length, *others):
             begun.append(begin)
-            return await load(chunk, begin, length, of)
+            return await load(chunk, begin, length, *others)
 
         reader._load = counted
-        (piece,) = await reader.read("chunk", chunk_bytes, 0, 50, None)
+        (piece,) = await reader.read("chunk", ChunkChecksums(chunk_bytes, MIB, b""), 0, 50, None)
         await asyncio.sleep(0)
         assert len(piece) == 50
         assert len(begun) == most

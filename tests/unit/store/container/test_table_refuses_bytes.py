@@ -7,7 +7,7 @@ import pytest
 
 from sarit.core.errors import Invalid
 from sarit.store.container.operations import Append
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, WRITER, World, Writer
 from tests.unit.store.server.test_connection import append_end, run, serving

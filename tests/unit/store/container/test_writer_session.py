@@ -9,7 +9,7 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.container.segment import Attribute
 from sarit.store.container.state import WrongEventNumber
 from sarit.store.container.writer_session import TRANSITIONS, Event, State, WriterSession, fence_owner
-from sarit.wire.append import Append
+from sarit.wire.frames import Append
 from tests.unit.store.harness import SMALL, WRITER, Replies, World, Writer
 
 SEGMENT = "s/t/0.#epoch.0"

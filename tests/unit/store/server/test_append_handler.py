@@ -1,7 +1,10 @@
 """Writers whose segment is deleted or merged, and unknown writers: their sessions and their answers."""
 
+import itertools
+
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.server import append_handler
+from sarit.store.store import container_of
 from sarit.wire import commands as wire
 from tests.unit.store.flow_control.test_append_gate import OTHER, over_limit, until
 from tests.unit.store.server.test_connection import SEGMENT, WRITER, append_end, ready, run, serving
@@ -157,6 +160,34 @@ def test_merged_transient_segments_are_forgotten_and_unmerged_ones_deleted():
                                 for container in containers for name, segment in container.state.names.items())
                 and all(container.group_commit.idle for container in containers)
             )  # fmt: skip
+
+    run(main())
+
+
+def test_merge_of_segments_in_different_containers_is_refused_with_the_reason():
+    """The source seemed to be missing: NoSuchSegment, or, in a batch, success without a merge."""
+
+    async def main():
+        async with serving() as server:
+            client = await ready(server)
+            client.send(append_end(b"target", 1, 1))
+            await client.reply()
+            containers = len(server.store.opened())
+            names = (f"s/t/{number}.#epoch.0" for number in itertools.count(1))
+            other = next(n for n in names if container_of(n, containers) != container_of(SEGMENT, containers))
+            await client.ask(wire.CreateSegment(2, other, 0, 0, "", 0))
+            for request in (
+                wire.MergeSegments(7, SEGMENT, other, ""),
+                wire.MergeSegmentsBatch(7, SEGMENT, (other,), ""),
+            ):
+                refused = await client.ask(request)
+                assert type(refused) is wire.ErrorMessage, refused
+                assert "in different containers and cannot be merged" in refused.message
+            missing = await client.ask(wire.MergeSegments(7, SEGMENT, f"{other}0", ""))
+            assert missing == wire.NoSuchSegment(7, f"{other}0")
+            for name, length in ((SEGMENT, 6), (other, 0)):
+                info = await client.ask(wire.GetStreamSegmentInfo(8, name, ""))
+                assert (info.write_offset, info.is_sealed) == (length, False)
 
     run(main())
 

@@ -15,7 +15,7 @@ from sarit.store.container.tables import Tables
 from sarit.store.server.connection import StoreConnection
 from sarit.store.server.memory_cost import reply_bytes, request_bytes
 from sarit.wire import commands as wire
-from sarit.wire.append import AppendAssembler
+from sarit.wire.frames import AppendAssembler
 from tests.unit.store.harness import WRITER
 from tests.unit.store.server.test_connection import SEGMENT, append_end, raw, ready, run, serving
 

@@ -11,8 +11,7 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.env.real import RealNetwork
 from sarit.store.server.listener import StoreListener
 from sarit.wire import commands as wire
-from sarit.wire.append import append_block_end_header
-from sarit.wire.frames import FrameReader
+from sarit.wire.frames import FrameReader, append_block_end_header
 from tests.unit.store.harness import World, memory_env
 
 SEGMENT = "s/t/0.#epoch.0"

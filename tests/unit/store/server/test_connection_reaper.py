@@ -100,12 +100,12 @@ def test_closed_connections_are_forgotten():
 def test_unsent_limit_shrinks_with_the_number_of_connections():
     assert unsent_limit(1) == unsent_limit(128) == 8 * MIB
     assert unsent_limit(129) == 4 * MIB
-    assert unsent_limit(10_000) == 256 * KIB
-    assert all(unsent_limit(count) * count <= MAX_CONNECTIONS_MEMORY_BYTES for count in range(1, 4000, 7))
+    assert unsent_limit(10_000) == 64 * KIB
+    assert all(unsent_limit(count) * count <= MAX_CONNECTIONS_MEMORY_BYTES for count in range(1, 30_000, 7))
 
 
 def test_unacked_limit_shrinks_with_the_number_of_connections():
     assert unacked_limit(1) == unacked_limit(32) == 32 * MIB
     assert unacked_limit(33) == 16 * MIB
-    assert unacked_limit(10_000) == 256 * KIB
-    assert all(unacked_limit(count) * count <= MAX_CONNECTIONS_MEMORY_BYTES for count in range(1, 4000, 7))
+    assert unacked_limit(10_000) == 64 * KIB
+    assert all(unacked_limit(count) * count <= MAX_CONNECTIONS_MEMORY_BYTES for count in range(1, 30_000, 7))

@@ -1,17 +1,19 @@
 """Reads that wait for bytes, or for a client that takes replies again."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 
 from sarit.store.container.container import ContainerLimits
 from sarit.store.server.read_handler import ReadHandler
 from sarit.store.server.reply_semaphore import ReplySemaphore
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire import commands as wire
 from sarit.wire.frames import FrameReader
 from tests.unit.store.harness import SMALL, World, Writer
 
 SEGMENT = "s/t/0.#epoch.0"
+_OTHERS = itertools.count()
 BY_HAND = replace(
     SMALL,
     containers=1,
@@ -78,10 +80,51 @@ async def parked_read():
     return store, connection
 
 
+def read_flags(replies):
+    return [(bytes(r.data), r.at_tail, r.end_of_segment) for r in replies]
+
+
+def test_read_that_is_filled_exactly_reports_neither_tail_nor_end():
+    """Pravega reports what a read met, and a filled read met nothing: the Rust client's wire tests assert it."""
+
+    async def main():
+        store = await World(BY_HAND).start()
+        container = store.container(SEGMENT)
+        await container.create(SEGMENT)
+        writer = Writer(store, SEGMENT)
+        await writer.set_up()
+        writer.append(b"0123456789", 1)
+        await writer.wait_for_replies()
+        writer.session.close()
+
+        async def flags(connection):
+            connection.take(replies=True)
+            handler = ReadHandler(connection, store)
+            for length in (9, 10, 11):
+                seen = len(connection.replies)
+                handler.read(wire.ReadSegment(SEGMENT, 0, length, "", 1))
+                while len(connection.replies) == seen:
+                    connection.answered.clear()
+                    await connection.answered.wait()
+            return read_flags(connection.replies)
+
+        pieces = [b"012345678", b"0123456789", b"0123456789"]
+        # From memory, then from a chunk.
+        for _ in range(2):
+            assert await flags(Connection()) == list(zip(pieces, (False, False, True), (False,) * 3, strict=True))
+            await store.opened()[0].flusher.checkpoint()
+            await evicted(store)
+        await container.seal(SEGMENT)
+        assert await flags(Connection()) == list(zip(pieces, (False,) * 3, (False, False, True), strict=True))
+        await store.stop()
+
+    asyncio.run(main())
+
+
 async def evicted(store):
     container, flusher = store.opened()[0].container, store.opened()[0].flusher
-    for number in range(4):
-        await container.create(f"other{number}")
+    for _ in range(4):
+        await container.create(f"other{next(_OTHERS)}")
     await flusher.checkpoint()
     assert SEGMENT not in container.state.names
 

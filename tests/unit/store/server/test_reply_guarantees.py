@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from sarit.core.errors import Unavailable
 from sarit.core.limits import MAX_CONNECTION_UNACKED_BYTES, NULL_ATTRIBUTE_VALUE
 from sarit.index.memory import MemoryIndex
+from sarit.store.flow_control.free_space import FreeSpace
 from sarit.wire import commands as wire
 from tests.unit.store.harness import World, Writer
 from tests.unit.store.server.test_connection import ATTRIBUTE, SEGMENT, WRITER, append_end, ready, run, serving
@@ -251,8 +253,8 @@ def test_throttled_appends_are_released_when_free_space_is_unknown(caplog):
             def worker(self, name):
                 return Worker()
 
-        store._data_dir = "/nowhere"
-        store.env = replace(store.env, threads=Threads())
+        store._disks = [("/nowhere", FreeSpace("/nowhere", 1, "appends wait"))]
+        store.env = replace(store.env, threads=Threads(), files=SimpleNamespace(free_bytes=len))
         for task in list(store._tasks):
             task.cancel()
         store._spawn(store._watch_disk())

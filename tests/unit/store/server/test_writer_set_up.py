@@ -6,10 +6,9 @@ from dataclasses import replace
 from sarit.store.container import metadata_cache as metadata
 from sarit.store.container.state import WrongEventNumber
 from sarit.store.server.append_handler import AppendHandler
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 from sarit.wire import commands as wire
-from sarit.wire.append import Append
-from sarit.wire.frames import FrameReader
+from sarit.wire.frames import Append, FrameReader
 from tests.unit.store.harness import SMALL, WRITER, World, Writer, read_all
 
 SEGMENT, OTHER = "s/t/0.#epoch.0", "s/t/1.#epoch.0"

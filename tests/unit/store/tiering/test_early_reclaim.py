@@ -23,11 +23,11 @@ class FullChunks(MemoryChunks):
         super().__init__()
         self.refused = asyncio.Event()
 
-    async def write(self, name, parts, limiter=None):
+    async def write(self, name, parts, limiter=None, observe=None):
         if sum(map(len, (*parts, *self.chunks.values()))) > self.capacity:
             self.refused.set()
             raise Unavailable("No space left on device")
-        await super().write(name, parts, limiter)
+        await super().write(name, parts, limiter, observe)
 
 
 @pytest.fixture(autouse=True)

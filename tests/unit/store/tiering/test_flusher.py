@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 from tests.unit.store.harness import SMALL, World
 
 RARELY = FlushLimits(interval_seconds=1000.0)

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.core.errors import Unavailable
+from sarit.core.errors import Corrupt, Unavailable
 from sarit.core.limits import MAX_CHUNK_DELETIONS_IN_FLIGHT
 from sarit.index import keys
 from sarit.log.memory import MemoryLogProvider
 from sarit.storage.names import epoch_prefix
+from sarit.store.store import StartPolicy
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 NAME = "a/b/0.#epoch.0"
@@ -70,26 +71,48 @@ def test_failed_sweep_is_retried_by_later_epoch() -> None:
     asyncio.run(main())
 
 
-def test_sweep_spares_epochs_without_resolved_numbers() -> None:
-    """An index of an earlier version: the number of the last commit bounds what may be deleted of any epoch."""
+def test_sweep_deletes_nothing_of_an_epoch_whose_resolved_number_is_lost() -> None:
+    """A record whose key is damaged is not found, and the epoch seems to have committed nothing."""
 
     async def main() -> None:
         world = _world()
         store = await world.start()
         await store.container(NAME).create(NAME)
         await _write(store, 3)
-        table = world.indexes._tables[0]
-        for key in [key for key in table.keys if key.startswith(keys.meta_key("settled"))]:
-            table.keys.remove(key)
-            del table.values[key]
-        retained = _orphan(world, store.container(NAME).log.epoch, 2)
+        for key in world.indexes.snapshot(0):
+            if key.startswith(keys.meta_key("settled/")):
+                world.indexes.drop(0, key)
         orphan = _orphan(world, store.container(NAME).log.epoch, 4)
         whole = await read_all(store, NAME)
         store = await world.crash(store)
-        await asyncio.sleep(0.05)
-        assert retained in world.storage.chunks
-        assert orphan not in world.storage.chunks
+        (opened,) = store.opened()
+        with pytest.raises(Corrupt, match="records of the index are lost"):
+            await opened.orphan_sweep.run()
+        assert orphan in world.storage.chunks
+        assert len(world.storage.chunks) == 4
         assert await read_all(store, NAME) == whole
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_sweep_deletes_nothing_while_an_extent_cannot_be_read() -> None:
+    async def main() -> None:
+        world = _world()
+        store = await world.start()
+        await store.container(NAME).create(NAME)
+        await _write(store, 3)
+        orphan = _orphan(world, store.container(NAME).log.epoch, 4)
+        key = keys.extent_key(1, 500)
+        world.indexes.flip(0, key, 40)
+        store = await world.crash(store)
+        (opened,) = store.opened()
+        with pytest.raises(Corrupt, match="the extent at offset 500 of segment 1 is damaged"):
+            await opened.orphan_sweep.run()
+        assert orphan in world.storage.chunks
+        world.indexes.flip(0, key, 40)
+        assert await opened.orphan_sweep.run() == 1
+        assert orphan not in world.storage.chunks
         await store.stop()
 
     asyncio.run(main())
@@ -107,7 +130,7 @@ def test_sweep_spares_chunks_after_epochs_restart_with_lost_log() -> None:
         whole = await read_all(store, NAME)
         await store.stop()
         world.logs = MemoryLogProvider()
-        store = await world.start()
+        store = await world.start(StartPolicy(accept_data_loss=True))
         for _ in range(6):
             assert await read_all(store, NAME) == whole
             store = await world.crash(store)
@@ -282,11 +305,11 @@ def test_late_chunk_of_failed_write_is_swept_at_next_start(part, monkeypatch) ->
         (opened,) = store.opened()
         write, failed = world.storage.write, []
 
-        async def failing(name, parts, limiter=None):
+        async def failing(name, parts, limiter=None, observe=None):
             if not failed:
                 failed.append(name)
                 raise Unavailable("timed out")
-            await write(name, parts, limiter)
+            await write(name, parts, limiter, observe)
 
         if part == "flush":
             world.storage.write = failing

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.store.tiering.flusher import FlushLimits
+from sarit.store.tiering.checkpoint import FlushLimits
 from tests.unit.store.harness import SMALL, World, Writer
 
 SEGMENTS = [f"s/t/{number}.#epoch.0" for number in range(100)]

@@ -21,7 +21,7 @@ def flusher_of(store):
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("start", [100, 300, 500, 700, 1300, 1500])
 def test_truncation_during_flush_leaves_no_gap_and_no_garbage(start, known, crash):
-    """`known`: the segment's extents are in memory."""
+    """`known`: the segment's extents are cached."""
 
     async def main():
         world = World()
@@ -35,7 +35,7 @@ def test_truncation_during_flush_leaves_no_gap_and_no_garbage(start, known, cras
         await writer.wait_for_replies()
         assert await flusher.checkpoint()
         if known:
-            await container.metadata.chunks(segment)
+            assert await container.metadata.extents.locate(segment.id, 0, 1)
         for number in range(2, 6):
             writer.append(DATA[300 * number - 300 : 300 * number], number)
         await writer.wait_for_replies()
@@ -49,7 +49,7 @@ def test_truncation_during_flush_leaves_no_gap_and_no_garbage(start, known, cras
         world.storage.write = meanwhile  # two chunks: of 900 bytes, and of 300
         assert await flusher.checkpoint()
         assert await read_all(store, NAME) == DATA[start:]
-        assert [(one.start, one.end) for one in await container.metadata.chunks(segment)][1:] == [
+        assert [(one.start, one.end) for one in await container.metadata.extents.load_all(segment.id)][1:] == [
             (300, 1200), (1200, 1500),
         ]  # fmt: skip
         if crash:

@@ -59,7 +59,7 @@ def test_uncommitted_compaction_leaves_no_chunk():
         (opened,) = store.opened()
         await opened.orphan_sweep.run()
         segment = await opened.container.metadata.require(NAME)
-        extents = await opened.container.metadata.chunks(segment)
+        extents = await opened.container.metadata.extents.load_all(segment.id)
         assert set(world.storage.chunks) == {extent.chunk for extent in extents}
         assert len(await read_all(store, NAME)) == 9 * 300
         await store.stop()

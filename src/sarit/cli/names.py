@@ -1,0 +1,113 @@
+"""Names on the command line: scopes, streams, groups and tables, and what a shell completes of them.
+
+Completion asks the node.  A shell must never wait or print an error for it: whatever fails completes nothing.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from sarit.cli.options import DEFAULT_CONTROLLER
+from sarit.core.errors import Invalid, SaritError
+from sarit.core.names import EPOCH_DELIMITER, SegmentId, StreamName, is_user_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sarit.client.blocking.client import Client
+
+MAX_COMPLETIONS: Final = 1000
+
+
+class ScopeType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
+    """SCOPE on the command line."""
+
+    name = "SCOPE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text as it is: the node says what is wrong with it."""
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The scopes that begin so."""
+        return complete(ctx, lambda client: _scopes(client, incomplete))
+
+
+class ScopedType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
+    """SCOPE/NAME on the command line; `listed` gives the names of one scope, for completion."""
+
+    def __init__(
+        self, name: str, parse: Callable[[str], object], listed: Callable[[Client, str], Iterable[object]]
+    ) -> None:
+        self.name = name
+        self._parse = parse
+        self._listed = listed
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """How usage lines name it."""
+        return f"{self.name}..." if param.nargs == -1 else self.name
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
+        """Parse, or fail as a usage error."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except Invalid as error:
+            self.fail(str(error).replace("SCOPE/STREAM", self.name), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The scopes that begin so, each with its `/`; after a `/` the names of that scope."""
+        scope, slash, _ = incomplete.partition("/")
+        if not slash:
+            return complete(ctx, lambda client: (f"{found}/" for found in _scopes(client, scope)))
+        return complete(ctx, lambda client: self._names(client, scope, incomplete))
+
+    def _names(self, client: Client, scope: str, prefix: str) -> Iterable[str]:
+        # Groups are listed without their scope.
+        texts = map(str, self._listed(client, scope))
+        names = (text if "/" in text else f"{scope}/{text}" for text in texts)
+        return (name for name in names if name.startswith(prefix))
+
+
+class SegmentType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
+    """NUMBER.#epoch.EPOCH on the command line, as `sarit stream info` prints it."""
+
+    name = "SEGMENT"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SegmentId:
+        """Parse, or fail as a usage error."""
+        if isinstance(value, SegmentId):
+            return value
+        number, _, epoch = str(value).partition(EPOCH_DELIMITER)
+        if not (number.isdecimal() and epoch.isdecimal()):
+            self.fail(f"{value!r} is not NUMBER{EPOCH_DELIMITER}EPOCH, as 0{EPOCH_DELIMITER}0", param, ctx)
+        return SegmentId(int(epoch), int(number))
+
+
+def _scopes(client: Client, prefix: str) -> Iterable[str]:
+    return (scope for scope in client.list_scopes() if scope.startswith(prefix) and is_user_name(scope))
+
+
+def complete(ctx: click.Context, found: Callable[[Client], Iterable[str]]) -> list[CompletionItem]:
+    """What `found` gives for a client of the node that the command would use; nothing when that fails."""
+    import sarit
+
+    controller = ctx.params.get("controller") or DEFAULT_CONTROLLER
+    try:
+        with sarit.connect(controller, retry_timeout=1.0) as client:
+            return [CompletionItem(text) for text in islice(found(client), MAX_COMPLETIONS)]
+    except (SaritError, OSError):
+        return []
+
+
+SCOPE = ScopeType()
+STREAM = ScopedType("SCOPE/STREAM", StreamName.parse, lambda client, scope: client.list_streams(scope))
+TABLE = ScopedType("SCOPE/TABLE", StreamName.parse, lambda client, scope: client.tables.list(scope))
+# The library says what is wrong with a group's name.
+GROUP = ScopedType("SCOPE/GROUP", str, lambda client, scope: client.reader_groups.list(scope))
+SEGMENT = SegmentType()

@@ -1,0 +1,303 @@
+"""Wrong use of a public class raises Invalid at once and says what is wrong: a class decorator checks every call.
+
+    @guarded("_session", local=("close",))
+    class Stream: ...
+
+Each public method then checks, before its body runs:
+
+* its arguments, against its annotations and against `BOUNDS`, which gives the bounds of numbers by argument name;
+* that the client is open, was made by this process, and belongs to the running event loop (`Session.check`), unless
+  the method is `local`: it makes no request, or ends something.
+
+One rule for all: Invalid for an argument of the wrong type or out of bounds, as for every other wrong call.  TypeError
+is Python's own: a missing argument, or one that does not exist.  `unguarded` methods check by themselves, or are not
+for users.  Arguments that are not given are not checked: a call without any costs one comparison more.
+
+Annotations are read as text, since most of their names are imported for the type checker alone.  The name of a class
+matches by the names in the type's method resolution order.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import math
+import numbers
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sarit.core.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    Check = Callable[[Any], bool]
+
+T = TypeVar("T")
+
+_SHOWN_CHARS: Final = 60
+_INT64: Final = 1 << 63
+MARK: Final = "__guarded__"
+
+# Annotations by their own names; what they stand for.
+ALIASES: Final = {
+    "Cut": "StreamCut | str | None",
+    "CutLike": "Checkpoint | Mapping[StreamName, StreamCut] | StreamCut | str | None",
+    "Part": "bytes | str",
+    "Key": "bytes | str | tuple[bytes | str, bytes | str]",
+    "Change": "Put | Insert | Replace | Remove",
+}
+_ANYTHING: Final = ("Any", "object", "S", "T")
+
+_SECONDS: Final = (0.0, 1e9)
+_COUNT: Final = (0, _INT64 - 1)
+_ANY_INT64: Final = (-_INT64, _INT64 - 1)
+# Argument -> its least and its largest value.
+BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
+    "retry_timeout": (0.0, math.inf),
+    "timeout": _SECONDS,
+    "wait": _SECONDS,
+    "lease_seconds": _SECONDS,
+    "death_timeout": _SECONDS,
+    "automatic_checkpoint": _SECONDS,
+    "offset": _COUNT,
+    "start": _COUNT,
+    "end": _COUNT,
+    "most": (1, _INT64 - 1),
+    "count": _COUNT,
+    "distance_bytes": _COUNT,
+    "buffer_bytes": _COUNT,
+    "compact_after_bytes": _COUNT,
+    "page_entries": (1, _INT64 - 1),
+    "parallel": (1, _INT64 - 1),
+    "max_outstanding_checkpoints": (1, (1 << 31) - 1),
+}
+
+
+def is_text(value: object) -> bool:
+    """Whether it is a str that UTF-8 can encode."""
+    if not isinstance(value, str):
+        return False
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is an integer, of NumPy too; not a bool."""
+    return not isinstance(value, bool) and isinstance(value, numbers.Integral)
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number that can be compared: neither a bool nor NaN."""
+    return not isinstance(value, bool) and isinstance(value, numbers.Real) and not math.isnan(value)
+
+
+_PLAIN: Final[Mapping[str, tuple[Check, str]]] = {
+    "str": (is_text, "a str of valid Unicode"),
+    "bytes": (lambda value: isinstance(value, bytes), "bytes"),
+    "bytearray": (lambda value: isinstance(value, bytearray), "bytearray"),
+    "memoryview": (lambda value: isinstance(value, memoryview), "memoryview"),
+    "bool": (lambda value: isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"), "True or False"),
+    "int": (is_whole, "an int"),
+    "float": (is_number, "a number"),
+    "None": (lambda value: value is None, "None"),
+    "Callable": (callable, "a function"),
+    "Mapping": (lambda value: isinstance(value, Mapping), "a mapping"),
+}
+
+
+class Argument:
+    """One argument of a method: which values it takes, and how to say that."""
+
+    __slots__ = ("_check", "_expected", "_name")
+
+    def __init__(self, name: str, annotation: str) -> None:
+        bounds = BOUNDS.get(name)
+        self._name = name
+        self._check, self._expected = _check_of(ast.parse(annotation, mode="eval").body, bounds)
+
+    def refuse_wrong(self, method: str, value: object) -> None:
+        """Raises Invalid."""
+        if not self._check(value):
+            shown = ascii(value)
+            if len(shown) > _SHOWN_CHARS:
+                shown = f"{shown[:_SHOWN_CHARS]}... ({type(value).__name__})"
+            raise Invalid(f"{method}({self._name}={shown}): give {self._expected}")
+
+
+def _check_of(node: ast.expr, bounds: tuple[float, float] | None) -> tuple[Check, str]:
+    members = [_member(part, bounds) for part in _members(node)]
+    checks = [check for check, _ in members]
+    expected = list(dict.fromkeys(text for _, text in members))
+    text = expected[0] if len(expected) == 1 else f"{', '.join(expected[:-1])} or {expected[-1]}"
+    if len(checks) == 1:
+        return checks[0], text
+    return lambda value: any(check(value) for check in checks), text
+
+
+def _members(node: ast.expr) -> list[ast.expr]:
+    """The members of a union, with aliases expanded."""
+    match node:
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return [*_members(left), *_members(right)]
+        case ast.Name(id=name) if name in ALIASES:
+            return _members(ast.parse(ALIASES[name], mode="eval").body)
+    return [node]
+
+
+def _member(node: ast.expr, bounds: tuple[float, float] | None) -> tuple[Check, str]:
+    match node:
+        case ast.Constant(value=None):
+            return _PLAIN["None"]
+        case ast.Name(id=name) if name in _ANYTHING:
+            return lambda _: True, "anything"
+        case ast.Name(id="int" | "float" as name):
+            return _bounded(name, bounds)
+        case ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name)) if name in _PLAIN:
+            return _PLAIN[name]
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=parts)) if not _is_ellipsis(parts[-1]):
+            return _tuple_of(parts)
+        case ast.Subscript(value=ast.Name(id="Iterable" | "Sequence" | "Collection" | "tuple"), slice=part):
+            return _many(part.elts[0] if isinstance(part, ast.Tuple) else part)
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return _instance(name)
+    raise TypeError(f"no check for the annotation {ast.unparse(node)}")
+
+
+def _bounded(kind: str, bounds: tuple[float, float] | None) -> tuple[Check, str]:
+    plain, text = _PLAIN[kind]
+    low, high = bounds or (_ANY_INT64 if kind == "int" else (-math.inf, math.inf))
+    if bounds is not None:
+        text = f"{low:g} or more ({text})" if high in (math.inf, _INT64 - 1) else f"{low:g} to {high:g} ({text})"
+    return lambda value: plain(value) and low <= value <= high, text
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis
+
+
+def _tuple_of(parts: list[ast.expr]) -> tuple[Check, str]:
+    checks = [_check_of(part, None) for part in parts]
+
+    def check(value: Any) -> bool:
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(checks)
+            and all(one(item) for (one, _), item in zip(checks, value, strict=True))
+        )
+
+    return check, f"a tuple ({', '.join(text for _, text in checks)})"
+
+
+def _many(part: ast.expr) -> tuple[Check, str]:
+    one, text = _check_of(part, None)
+
+    def check(value: Any) -> bool:
+        # A text is an iterable of texts; who gives one means a single item.  An iterator can be read once only.
+        if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Iterable):
+            return False
+        return not isinstance(value, list | tuple | set | frozenset) or all(map(one, value))
+
+    return check, f"a list of items, each {text}"
+
+
+def _instance(name: str) -> tuple[Check, str]:
+    def check(value: object) -> bool:
+        return any(kind.__name__ == name for kind in type(value).__mro__)
+
+    return check, f"a {name}"
+
+
+class Arguments:
+    """The arguments of one method, by position and by name."""
+
+    __slots__ = ("_by_name", "_by_position", "_method", "_rest")
+
+    def __init__(self, function: Any, skipped: int = 1) -> None:
+        self._method = function.__name__
+        self._by_position: list[Argument | None] = []
+        self._by_name: dict[str, Argument] = {}
+        self._rest: Argument | None = None
+        for found in list(inspect.signature(function).parameters.values())[skipped:]:
+            argument = None if found.annotation is found.empty else Argument(found.name, found.annotation)
+            if found.kind is found.VAR_POSITIONAL:
+                self._rest = argument
+            elif found.kind is not found.VAR_KEYWORD:
+                if found.kind is not found.KEYWORD_ONLY:
+                    self._by_position.append(argument)
+                if argument is not None:
+                    self._by_name[found.name] = argument
+
+    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises Invalid."""
+        known = len(self._by_position)
+        for argument, value in zip(self._by_position, args, strict=False):
+            if argument is not None:
+                argument.refuse_wrong(self._method, value)
+        if self._rest is not None:
+            for value in args[known:]:
+                self._rest.refuse_wrong(self._method, value)
+        for name, value in kwargs.items():
+            if name in self._by_name:  # an unknown name is Python's to refuse
+                self._by_name[name].refuse_wrong(self._method, value)
+
+
+def check_call(function: Any, *args: Any, **kwargs: Any) -> None:
+    """Check the arguments of a function that is no method of a guarded class.  Raises Invalid."""
+    _arguments_of(function).check(args, kwargs)
+
+
+@functools.cache
+def _arguments_of(function: Any) -> Arguments:
+    return Arguments(function, 0)
+
+
+def guarded(
+    session: str, *, local: Collection[str] = (), unguarded: Collection[str] = ()
+) -> Callable[[type[T]], type[T]]:
+    """Guard the public methods of a class; `session`: where its instances have the session."""
+    session_of = attrgetter(session)
+
+    def guard(cls: type[T]) -> type[T]:
+        for name, function in list(vars(cls).items()):
+            public = name == "__aiter__" or not name.startswith("_")
+            if public and inspect.isfunction(function) and name not in unguarded:
+                setattr(cls, name, _guard(function, None if name in local else session_of))
+        unknown = {*local, *unguarded} - vars(cls).keys()
+        assert not unknown, f"{cls.__name__} has no {', '.join(sorted(unknown))}"
+        return cls
+
+    return guard
+
+
+def _guard(function: Any, session_of: Callable[[Any], Any] | None) -> Any:
+    check = Arguments(function).check
+    wrapper: Any
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if args or kwargs:
+                check(args, kwargs)
+            if session_of is not None:
+                session_of(self).check()
+            return await function(self, *args, **kwargs)
+    else:
+
+        @functools.wraps(function)
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if args or kwargs:
+                check(args, kwargs)
+            if session_of is not None:
+                session_of(self).check_caller()
+            return function(self, *args, **kwargs)
+
+    setattr(wrapper, MARK, True)
+    return wrapper

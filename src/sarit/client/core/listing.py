@@ -1,0 +1,42 @@
+"""Long lists of the controller, a page at a time.
+
+Pages are requested until an empty one comes; the token alone never marks the end.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from sarit.rpc.generated import controller_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from sarit.client.core.controller import Token
+    from sarit.client.core.session import Session
+    from sarit.core.names import StreamName
+
+T = TypeVar("T")
+
+
+async def pages(
+    session: Session, page_after: Callable[[Token], Awaitable[tuple[list[T], Token]]]
+) -> AsyncIterator[list[T]]:
+    """All pages, none of them empty; each is requested when the one before is used up."""
+    token = pb.ContinuationToken()
+    while True:
+        found, token = await session.with_retry(partial(page_after, token))
+        if not found:
+            return
+        yield found
+
+
+def scopes(session: Session) -> AsyncIterator[list[str]]:
+    """The scopes."""
+    return pages(session, session.controller.scopes)
+
+
+def streams(session: Session, scope: str, tag: str | None = None) -> AsyncIterator[list[StreamName]]:
+    """The streams of a scope; `tag`: only those with it.  Raises NotFound."""
+    return pages(session, partial(session.controller.streams, scope, tag))

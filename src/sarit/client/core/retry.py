@@ -1,0 +1,124 @@
+"""For how long a call is tried again, and how often (pure: the caller gives time and chance).
+
+There is one `RetryPolicy` per client, and every call of the client obeys it.  `timeout` is the time to go on trying:
+
+* A call that the node does not answer raises Unavailable once `timeout` seconds have passed since it began.
+* What lives longer than a call (a writer, a reader) fails once the node was away for `timeout` seconds.  The time in
+  which the node answers does not count, however slow it is: a throttled append waits, and is not given up.
+
+The first retry follows at once.  Pauses then double from `first_delay` to `max_delay`, each times a factor of 0.5 to
+1.5: clients that failed together do not return together.
+
+An attempt gets half of `timeout`, so that a lost path leaves time to try another one; at least `min_attempt`, so that a
+slow node is not taken for an absent one; at most `max_attempt`.  A connection without any byte for half of `timeout` is
+taken for lost, for the same reason (`connection.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sarit.core.errors import Unavailable
+from sarit.core.limits import (
+    CLIENT_KEEP_ALIVE_SECONDS,
+    CONTROLLER_CALL_SECONDS,
+    DEAD_AFTER_KEEP_ALIVES,
+    DEFAULT_RETRY_TIMEOUT_SECONDS,
+    FIRST_RETRY_DELAY_SECONDS,
+    MAX_RETRY_DELAY_SECONDS,
+    MIN_ATTEMPT_SECONDS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """All in seconds.  `timeout` 0: one attempt."""
+
+    timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS
+    min_attempt: float = MIN_ATTEMPT_SECONDS
+    max_attempt: float = CONTROLLER_CALL_SECONDS
+    first_delay: float = FIRST_RETRY_DELAY_SECONDS
+    max_delay: float = MAX_RETRY_DELAY_SECONDS
+
+    @property
+    def attempt_seconds(self) -> float:
+        """The time for one attempt."""
+        return min(max(self.timeout / 2, self.min_attempt), self.max_attempt)
+
+    @property
+    def keep_alive_seconds(self) -> float:
+        """Between two requests for an echo: a silent connection ends within half of the timeout."""
+        longest = max(self.timeout, self.min_attempt) / 2
+        return min(CLIENT_KEEP_ALIVE_SECONDS, longest / (DEAD_AFTER_KEEP_ALIVES + 1))
+
+    def next_delay(self, delay: float) -> float:
+        """The pause after one of `delay`, before it is drawn; the first is 0."""
+        return min(max(delay * 2, self.first_delay), self.max_delay)
+
+
+class Silent(Unavailable):
+    """A connection ended because no byte came for `seconds`: that time was spent waiting for the node, too."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class NotSent(Unavailable):
+    """No connection could be made: the node has certainly not seen the request."""
+
+
+class GaveUp(Unavailable):
+    """The retry timeout has passed: a caller that retries, too, does not begin again."""
+
+
+class Attempts:
+    """One series of attempts: from the first one to success, or to the end of the policy's timeout.
+
+    Its clock runs from `begin` to `answered`, and again from the next failure: only the time without a node counts."""
+
+    __slots__ = ("_away_since", "_delay", "_spent", "policy")
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self.policy = policy
+        self._delay = 0.0
+        self._spent = 0.0
+        self._away_since: float | None = None
+
+    def __repr__(self) -> str:
+        return f"Attempts({self._spent:.3f} s spent, next after {self._delay} s)"
+
+    def reset(self) -> None:
+        """Success: the next failure starts a new series."""
+        self._delay = self._spent = 0.0
+        self._away_since = None
+
+    def begin(self, now: float) -> None:
+        """An attempt begins; its time counts."""
+        if self._away_since is None:
+            self._away_since = now
+
+    def answered(self, now: float) -> None:
+        """The node is there, though this is no success yet: the time until the next failure does not count."""
+        if self._away_since is not None:
+            self._spent += now - self._away_since
+            self._away_since = None
+
+    def left(self, now: float) -> float:
+        """Seconds until the timeout; 0 or less when it has passed."""
+        away = 0.0 if self._away_since is None else now - self._away_since
+        return self.policy.timeout - self._spent - away
+
+    def failed(self, now: float, random: float, silent: float = 0.0) -> float | None:
+        """The pause before the next attempt; None when the timeout has passed.  `random` is in [0, 1).
+
+        `silent`: for how long the node had not answered before.  Half of the timeout always remains."""
+        if self._away_since is None:
+            self._away_since = now - min(silent, self.policy.timeout / 2)
+        left = self.left(now)
+        if left <= 0:
+            return None
+        pause = self._delay * (0.5 + random)
+        self._delay = self.policy.next_delay(self._delay)
+        # The last attempt is made at the end of the time, not after it.
+        return min(pause, left)

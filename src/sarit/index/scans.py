@@ -1,0 +1,46 @@
+"""Scans that pass over damaged records, for those who can do without them: deletion, garbage collection, checks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Corrupt
+from sarit.index.keys import after
+from sarit.index.port import DamagedRecord
+
+if TYPE_CHECKING:
+    from sarit.index.port import Index
+
+_SCAN_ROWS: Final = 1000
+
+Rows = list[tuple[bytes, bytes]]
+
+
+async def scan_page(index: Index, start: bytes, end: bytes, limit: int) -> tuple[Rows, DamagedRecord | None]:
+    """Up to `limit` rows that are whole, and the damaged record that follows them, if they end before one.
+
+    Continue at `resume` of that record."""
+    try:
+        return await index.scan(start, end, limit), None
+    except DamagedRecord as error:
+        if error.resume <= start or error.begin >= end:
+            raise Corrupt(f"the index is out of order: {error}") from error
+        return (await index.scan(start, error.begin, limit) if error.begin > start else []), error
+
+
+async def scan_readable(index: Index, start: bytes, end: bytes) -> tuple[Rows, list[DamagedRecord]]:
+    """All rows of a range that are whole, and the damaged ones; read in pages."""
+    rows: Rows = []
+    damaged: list[DamagedRecord] = []
+    while True:
+        page, error = await scan_page(index, start, end, _SCAN_ROWS)
+        rows += page
+        if error is not None:
+            damaged.append(error)
+            start = error.resume
+            if start >= end:
+                return rows, damaged
+        elif len(page) < _SCAN_ROWS:
+            return rows, damaged
+        else:
+            start = after(page[-1][0])

@@ -1,0 +1,66 @@
+"""Finds rot in SQLite's write-ahead log: pure.
+
+SQLite checks each frame of its WAL, and takes the first that fails for the torn end of the last commit: everything from
+there on is ignored, without a word.  After a crash that is right.  After rot it would lose commits that were durable.
+What distinguishes them: a commit is synced before the next one begins.  So if two or more commits end at or after the
+frame that fails, the first of them was durable, and the file is damaged.
+
+The format is SQLite's (sqlite.org/walformat.html).  A frame that fails within the very last commit cannot be
+distinguished from a torn one; nor can the loss of the commit mark itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Corrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+HEADER: Final = struct.Struct(">8I")
+FRAME: Final = struct.Struct(">6I")
+_MAGIC: Final = {0x377F0682: "<", 0x377F0683: ">"}
+# In the wal-index (`-shm`): the number of the last frame that SQLite found valid, in the order of bytes of the machine.
+_LAST_FRAME_AT: Final = 16
+_MASK: Final = 0xFFFFFFFF
+
+
+def last_valid_frame(shared: bytes) -> int:
+    """The number of valid frames, from the first bytes of the wal-index; the database must be open."""
+    if len(shared) < _LAST_FRAME_AT + 4:
+        return 0
+    return int(struct.unpack_from("=I", shared, _LAST_FRAME_AT)[0])
+
+
+def check_wal(path: str, size: int, read: Callable[[int, int], bytes], valid_frames: int) -> None:
+    """Check the WAL of the database `path`.  `read` takes a length and an offset; `size` is the length of the file.
+
+    `valid_frames`: how many SQLite takes for valid.  Raises Corrupt."""
+    head = read(HEADER.size, 0)
+    # Empty; or one that ended in the middle of its header, which is synced before the first frame.
+    if size <= HEADER.size or len(head) < HEADER.size:
+        return
+    magic, _, page_bytes, _, *salts, one, other = HEADER.unpack(head)
+    if magic not in _MAGIC or _sums(head[: HEADER.size - 8], _MAGIC[magic]) != (one, other):
+        raise Corrupt(f"index {path}: the header of its write-ahead log is damaged: its commits are lost")
+    frame_bytes = FRAME.size + page_bytes
+    commits = 0
+    for at in range(HEADER.size + valid_frames * frame_bytes, size - frame_bytes + 1, frame_bytes):
+        _, pages_after_commit, *found, _, _ = FRAME.unpack(read(FRAME.size, at))
+        # Frames of an earlier use of the file have other salts.
+        commits += bool(pages_after_commit and found == salts)
+        if commits >= 2:
+            raise Corrupt(
+                f"index {path}: its write-ahead log is damaged at frame {valid_frames + 1}: commits that were durable "
+                "are lost"
+            )
+
+
+def _sums(data: bytes, order: str) -> tuple[int, int]:
+    a = b = 0
+    for x, y in struct.iter_unpack(f"{order}II", data):
+        a = (a + x + b) & _MASK
+        b = (b + y + a) & _MASK
+    return a, b

@@ -1,0 +1,192 @@
+"""Opens the durable log on local files: claim, judge, begin a new epoch.  Blocking.
+
+Theory of operation.  `claim_files` locks the directory and lists it.  From then on no other process changes the log, so
+its owner can read in the index what the log must hold (`LogHistory`).  `begin_epoch` compares the two, finds the end of
+the log and writes the first file of the new epoch.  Until then nothing is written: a log that is refused stays as it
+was found.
+
+With `accept_loss` a log that would be refused is opened all the same, and a warning says what is lost.  No byte is
+deleted: files that do not belong to the log any more get names that end in `.aside`.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Corrupt, Unavailable
+from sarit.core.limits import LOG_IDENTITY_BYTES, MAX_RECYCLED_LOG_FILES
+from sarit.log.allocator import LogFileAllocator, WritableFile
+from sarit.log.history import Listing, history_problem
+from sarit.log.port import LogHistory
+from sarit.log.reading import LogReport, Tail, check_tail, examine_log, list_files, survey_tail
+from sarit.log.records import ASIDE, LogFile
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Env, File, Files
+
+_log = logging.getLogger("sarit.log")
+
+# Of an owner without an index: it takes the log as it finds it.
+NO_HISTORY: Final = LogHistory(None, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedFiles:
+    """A locked directory, and what it held when it was locked."""
+
+    lock: File
+    directory: str
+    container: int
+    listing: Listing
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedFiles:
+    """What opening found and made.  `empty`: files that no frame is needed of; `end`: the last frame."""
+
+    lock: File
+    logs: list[LogFile]
+    empty: list[str]
+    end: int
+    file: WritableFile
+    maker: LogFileAllocator
+
+
+@dataclass(slots=True)
+class _Plan:
+    """How the new epoch begins: after which frame, over which files."""
+
+    listing: Listing
+    tail: Tail
+    epoch: int
+    identity: bytes
+
+
+def claim_files(env: Env, directory: str, container: int) -> ClaimedFiles:
+    """Lock the directory and list it.  Blocking.
+
+    Raises Invalid, Unavailable (another process owns the log), OSError."""
+    files = env.files
+    files.make_dirs(directory)
+    lock = files.open(directory, "read")
+    try:
+        # Before the first byte is read: what is read below must not change any more.
+        if not lock.lock():
+            raise Unavailable(f"another process owns the log in {directory}")
+        return ClaimedFiles(lock, directory, container, list_files(files, directory, container))
+    except BaseException:
+        lock.close()
+        raise
+
+
+def begin_epoch(
+    env: Env, claimed: ClaimedFiles, history: LogHistory | None, file_bytes: int,
+    max_recycled: int = MAX_RECYCLED_LOG_FILES, *, accept_loss: bool = False,
+) -> OpenedFiles:  # fmt: skip
+    """Find the end of the log, begin a new epoch.  `history` None: the owner has no index.  Blocking.
+
+    Raises Corrupt (nothing is changed then), OSError."""
+    files, directory = env.files, claimed.directory
+    try:
+        plan = _judge(files, claimed, history)
+        if accept_loss and history is not None:
+            # Damage that replay would meet, after the new epoch has begun.
+            _require_whole(examine_log(files, directory, claimed.container, history))
+    except Corrupt as error:
+        if not accept_loss or history is None:
+            raise
+        plan = _accept(env, claimed, history, str(error))
+    listing, tail = plan.listing, plan.tail
+    maker = LogFileAllocator(
+        files, env.random, directory, claimed.container, file_bytes, max_recycled, plan.identity
+    )  # fmt: skip
+    # Counts recycled, unfinished and set aside files, too: a sequence number is never used twice.
+    maker.next_sequence = listing.last_sequence + 1
+    maker.discard(listing.unfinished)
+    if listing.recycled:
+        files.sync_dir(directory)  # a crash may have preceded the sync: their old names must not return
+        maker.recycled.extend(listing.recycled)
+    # The fence.  Base: frames of earlier epochs above it are void once this file has its name.  Those up to the end
+    # are in it as copies, synced with the header, so all frames up to the end are durable then.
+    file = maker.make(plan.epoch, tail.durable, tail.end, tail.carried, opening=True)
+    empty = [log.path for log in tail.empty] + [unreadable.path for unreadable in listing.unreadable]
+    logs = [log for log in listing.logs if log.path not in empty]
+    return OpenedFiles(claimed.lock, logs, empty, tail.end, file, maker)
+
+
+def open_files(env: Env, directory: str, container: int, file_bytes: int) -> OpenedFiles:
+    """Claim and begin, without an index.  Blocking.  Raises Corrupt, Invalid, Unavailable, OSError."""
+    claimed = claim_files(env, directory, container)
+    try:
+        return begin_epoch(env, claimed, None, file_bytes)
+    except BaseException:
+        claimed.lock.close()
+        raise
+
+
+def _judge(files: Files, claimed: ClaimedFiles, history: LogHistory | None) -> _Plan:
+    """Raises Corrupt."""
+    listing = claimed.listing
+    covered = 0 if history is None else history.frame
+    if history is None and (listing.unreadable or listing.foreign):
+        raise Corrupt(listing.foreign[0] if listing.foreign else f"{listing.unreadable[0].path}: its header is damaged")
+    tail = survey_tail(files, listing.logs, covered=covered)
+    problem = None if history is None else history_problem(claimed.directory, listing, tail.reached, history)
+    if problem is not None:
+        raise Corrupt(problem)
+    check_tail(tail, listing.logs)
+    for unreadable in listing.unreadable:
+        _log.warning(
+            "the header of %s is damaged; a checkpoint covers its frames: nothing is lost", unreadable.path
+        )  # fmt: skip
+    identity = listing.identity or (b"" if history is None else history.identity or b"")
+    epoch = max(listing.last_epoch, 0 if history is None else history.epoch) + 1
+    return _Plan(listing, tail, epoch, identity)
+
+
+def _require_whole(report: LogReport) -> None:
+    """Raises Corrupt."""
+    for damage in report.damage:
+        if damage.needed:
+            raise Corrupt(str(damage))
+
+
+# -- with --accept-data-loss ---------------------------------------------------------------------
+
+
+def _accept(env: Env, claimed: ClaimedFiles, history: LogHistory, reason: str) -> _Plan:
+    """Go on with what there is, and say what is lost."""
+    files, listing = env.files, claimed.listing
+    number, frame = claimed.container, history.frame
+    report = examine_log(files, claimed.directory, number, history)
+    whole = bool(listing.logs) and not (listing.foreign or listing.needed_unreadable(frame))
+    epoch = max(listing.last_epoch, history.epoch) + 1
+    assert listing.identity is not None or not whole
+    if whole and history.identity is None and report.first_lost is None:
+        # The index is new, and the log has all frames from the first one on.
+        _log.warning("container %d: accepted (%s): nothing is lost, the log holds everything", number, reason)
+        tail = survey_tail(files, listing.logs, covered=frame)
+        return _Plan(listing, tail, epoch, listing.identity or b"")
+    if whole and report.problem is None and report.first_lost is not None:
+        end = report.first_lost - 1
+        _log.warning("container %d: data loss accepted: all frames above %d are lost (%s)", number, end, reason)
+        # The base of the new epoch voids what is above it.
+        return _Plan(listing, Tail(end=end, durable=end), epoch, listing.identity or b"")
+    _log.warning(
+        "container %d: data loss accepted: what was acknowledged above frame %d, the last one of the checkpoint, is "
+        "lost (%s)", number, frame, reason,
+    )  # fmt: skip
+    _set_aside(files, claimed.directory, listing)
+    listing.logs.clear()
+    listing.unreadable.clear()
+    # A new identity: when the old log comes back, it is of another history.
+    return _Plan(listing, Tail(end=frame, durable=frame), epoch, env.random.bytes(LOG_IDENTITY_BYTES))
+
+
+def _set_aside(files: Files, directory: str, listing: Listing) -> None:
+    paths = [log.path for log in listing.logs] + [unreadable.path for unreadable in listing.unreadable]
+    for path in sorted(paths):
+        files.rename(path, f"{path.rpartition('.')[0]}.{ASIDE}")
+    files.sync_dir(directory)

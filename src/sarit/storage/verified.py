@@ -1,0 +1,57 @@
+"""Reads of chunks that are verified, and the verification of a whole extent.
+
+`sarit verify` and the background scrub (`store/tiering/scrub.py`) call `verify_extent` with an open `ChunkStorage`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import NotFound
+from sarit.core.limits import SCRUB_READ_BYTES
+from sarit.storage.checksums import missing
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sarit.env.ports import Buffer
+    from sarit.storage.checksums import ChunkChecksums
+    from sarit.storage.layout import Extent
+    from sarit.storage.port import ChunkStorage
+
+
+async def read_verified(
+    storage: ChunkStorage, chunk: str, checksums: ChunkChecksums, offset: int, length: int
+) -> Buffer:
+    """Bytes [offset, offset + length) of a chunk.  Raises DamagedChunk, NotFound, Unavailable."""
+    begin, end = checksums.blocks_of(offset, length)
+    data = await storage.read(chunk, begin, end - begin, checksums.verifier(chunk, begin))
+    return data if len(data) == length else memoryview(data)[offset - begin : offset - begin + length]
+
+
+async def verify_extent(
+    storage: ChunkStorage, extent: Extent, pause: Callable[[int], Awaitable[None]] | None = None
+) -> int:
+    """Read the blocks of a chunk that hold an extent, and compare them with their checksums; how many bytes were read.
+
+    An inlined extent needs nothing: its record has a checksum in the index.  `pause` is awaited with the length of
+    each piece before it is read.
+
+    Raises DamagedChunk (it does not match, is too short, or `missing`) and Unavailable (nothing is known: try again).
+    Beside a running node a chunk may be missing because compaction or a deletion has replaced the extent: then its
+    record is not in the index any more, and nothing is damaged."""
+    checksums = extent.checksums
+    if not extent.chunk or checksums is None:
+        return 0
+    first, last = checksums.blocks_of(extent.chunk_offset, extent.length)
+    # In pieces, each of whole blocks.
+    step = max(SCRUB_READ_BYTES - SCRUB_READ_BYTES % checksums.block_bytes, checksums.block_bytes)
+    for begin in range(first, last, step):
+        size = min(step, last - begin)
+        if pause is not None:
+            await pause(size)
+        try:
+            await storage.read(extent.chunk, begin, size, checksums.verifier(extent.chunk, begin))
+        except NotFound:
+            raise missing(extent.chunk, begin) from None
+    return last - first

@@ -1,0 +1,43 @@
+"""Damage of chunks, as reads, compaction and the scrub find it: one line for each chunk, and counters.
+
+Nothing is decided by what is noted here.  A read of damaged bytes asks long-term storage again each time: what an
+operator restores there is served at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Corrupt
+from sarit.core.limits import MAX_NOTED_DAMAGED_CHUNKS
+
+if TYPE_CHECKING:
+    from sarit.storage.checksums import DamagedChunk
+
+_log = logging.getLogger("sarit.store")
+
+
+class DamageLog:
+    """The damaged chunks of one container, since it opened.
+
+    `reads`: how often damaged bytes were refused.  `chunks`: the first damage of each chunk, by its name."""
+
+    def __init__(self) -> None:
+        self.chunks: dict[str, str] = {}
+        self.reads = 0
+
+    def __repr__(self) -> str:
+        return f"<DamageLog of {len(self.chunks)} chunks>"
+
+    def found(self, segment: str, offset: int, error: DamagedChunk) -> Corrupt:
+        """Note that bytes of a segment from `offset` on are damaged; the error for whoever wanted them."""
+        self.reads += 1
+        text = (
+            f"segment {segment} cannot be read at offset {offset}: {error}; "
+            "run `sarit verify` on the node's data directory"
+        )
+        if error.chunk not in self.chunks and len(self.chunks) < MAX_NOTED_DAMAGED_CHUNKS:
+            self.chunks[error.chunk] = text
+            _log.error("long-term storage is damaged: %s", text)
+        return Corrupt(text)

@@ -1,0 +1,161 @@
+"""The scrub: reads all chunks of a container again and again, slowly, to find damage while a backup has the bytes.
+
+Theory of operation.  It goes through the extents in the index, a page at a time, and verifies each of them as
+`sarit verify` does (`storage/verified.py`).  Its place is in memory only: after a start it begins anywhere, so that a
+node that is often restarted does not always read the same chunks.  A pass over everything is followed by a pause of an
+interval.  All scrubs of a node share one rate (`ScrubRateLimiter`), which is far below what would delay anybody.  While
+the memory budget is over its soft limit, flushes need the disk, and the scrub is slower still.
+
+An extent may be replaced while it is read, and its chunk deleted.  So the record is read again before anything is
+reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.coverage_probes import coverage_probe
+from sarit.core.errors import Corrupt, Unavailable
+from sarit.core.limits import MAX_NOTED_DAMAGED_CHUNKS, MIB, SCRUB_RETRY_SECONDS, SCRUB_START_SECONDS
+from sarit.index import keys
+from sarit.index.scans import scan_page
+from sarit.storage.checksums import DamagedChunk
+from sarit.storage.layout import Extent, load_chunk_extent
+from sarit.storage.verified import verify_extent
+from sarit.store.container.segment import load_segment
+
+if TYPE_CHECKING:
+    from sarit.env.ports import Clock
+    from sarit.store.container.container import Container
+
+_log = logging.getLogger("sarit.store")
+
+_PAGE_ROWS: Final = 64
+
+
+class ScrubRateLimiter:
+    """The rate of all scrubs of a node, in bytes per second; 0 switches them off."""
+
+    def __init__(self, clock: Clock, bytes_per_second: int) -> None:
+        self._clock = clock
+        self.bytes_per_second = bytes_per_second
+        self._free_at = clock.monotonic()
+
+    async def __call__(self, size: int) -> None:
+        """Wait until `size` bytes may be read."""
+        now = self._clock.monotonic()
+        # One after the other: each takes the time of its bytes, from the end of the one before.
+        begin = max(now, self._free_at)
+        self._free_at = begin + size / self.bytes_per_second
+        await asyncio.sleep(self._free_at - now)
+
+
+class Scrub:
+    """The scrub of one container; counters since it opened.  Damage is counted in `container.damage`."""
+
+    def __init__(self, container: Container, limiter: ScrubRateLimiter, interval_seconds: float) -> None:
+        self._container = container
+        self._rate_limiter = limiter
+        self._interval_seconds = interval_seconds
+        self._damaged_records: set[bytes] = set()
+        self.passes = 0
+        self.chunk_bytes = 0
+
+    def __repr__(self) -> str:
+        return f"<Scrub of {self._container!r}: {self.chunk_bytes} bytes in {self.passes} passes>"
+
+    async def run(self) -> None:
+        """Run until it is cancelled; at once over when the rate is 0."""
+        if not self._rate_limiter.bytes_per_second:
+            return
+        try:
+            # A node that recovers has more urgent reads.
+            await asyncio.sleep(min(SCRUB_START_SECONDS, self._interval_seconds))
+            low, high = keys.kind_range(keys.EXTENT)
+            begin = self._anywhere()
+            await self._pass(begin, high)
+            await self._pass(low, begin)
+            while True:
+                self.passes += 1
+                await asyncio.sleep(self._interval_seconds)
+                await self._pass(low, high)
+        except Exception:  # a bug: the container serves on
+            _log.critical("container %d: the scrub ended: internal error", self._container.number, exc_info=True)
+
+    def _anywhere(self) -> bytes:
+        number = int(self._container.env.random.random() * self._container.state.next_segment_id)
+        return keys.segment_range(keys.EXTENT, number)[0]
+
+    async def _pass(self, at: bytes, end: bytes) -> None:
+        clock, began, before = self._container.env.clock, self._container.env.clock.monotonic(), self.chunk_bytes
+        while at < end:
+            try:
+                rows, damaged = await scan_page(self._container.index, at, end, _PAGE_ROWS)
+            except Unavailable:
+                await asyncio.sleep(SCRUB_RETRY_SECONDS)
+                continue
+            for key, value in rows:
+                await self._examine(key, value)
+            if damaged is not None:
+                self._report_record(damaged.key, damaged)
+                at = damaged.resume
+            elif len(rows) < _PAGE_ROWS:
+                break
+            else:
+                at = keys.after(rows[-1][0])
+        coverage_probe("scrubbed")
+        if self.chunk_bytes > before:
+            _log.info(
+                "container %d: scrubbed %d MiB of chunks in %.0f s; %d damaged chunks are known",
+                self._container.number, (self.chunk_bytes - before) // MIB, clock.monotonic() - began,
+                len(self._container.damage.chunks),
+            )  # fmt: skip
+
+    async def _examine(self, key: bytes, value: bytes) -> None:
+        segment, start = keys.parse_extent_key(key)
+        try:
+            extent = load_chunk_extent(start, value)
+        except Corrupt as error:  # of another format: its segment alone cannot be read
+            self._report_record(key, error)
+            return
+        while True:
+            try:
+                self.chunk_bytes += await verify_extent(self._container.storage, extent, self._wait)
+                return
+            except DamagedChunk as error:
+                if await self._is_stored(key, value):
+                    await self._report(segment, extent, error)
+                return
+            except Unavailable:
+                # Long-term storage is away, which others report; the place is kept.
+                await asyncio.sleep(SCRUB_RETRY_SECONDS)
+                if not await self._is_stored(key, value):
+                    return
+
+    async def _wait(self, size: int) -> None:
+        if self._container.budget.over_soft_limit:
+            await asyncio.sleep(SCRUB_RETRY_SECONDS)  # before each piece: it becomes slower, and does not stand still
+        await self._rate_limiter(size)
+
+    async def _is_stored(self, key: bytes, value: bytes) -> bool:
+        try:
+            return await self._container.index.get([key]) == [value]
+        except (Unavailable, Corrupt):
+            return False  # the next pass finds out
+
+    async def _report(self, segment: int, extent: Extent, error: DamagedChunk) -> None:
+        name = f"number {segment}"
+        try:
+            (row,) = await self._container.index.get([keys.segment_key(segment)])
+            if row is not None:
+                name = load_segment(segment, row).name
+        except (Unavailable, Corrupt):
+            pass  # its number must do
+        self._container.damage.found(name, extent.start + max(0, error.offset - extent.chunk_offset), error)
+
+    def _report_record(self, key: bytes, error: Corrupt) -> None:
+        if key not in self._damaged_records and len(self._damaged_records) < MAX_NOTED_DAMAGED_CHUNKS:
+            self._damaged_records.add(key)
+            _log.error("container %d: an extent cannot be read: %s", self._container.number, error)

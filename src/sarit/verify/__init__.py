@@ -1,0 +1,1 @@
+"""Checks and repairs a data directory: `sarit verify`, `sarit repair`."""

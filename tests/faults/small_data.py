@@ -1,0 +1,180 @@
+"""A small data directory with everything a node stores: streams in chunks and inlined, tables, attributes, a log tail.
+
+`make` writes one and returns its contents; `read` opens a directory and returns what it serves.  Both use the real log,
+index and storage in this process, with small sizes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.errors import SaritError
+from sarit.core.limits import NO_VERSION
+from sarit.env.real import real_env
+from sarit.index.sqlite import SqliteIndexProvider
+from sarit.log.local import LocalLogProvider
+from sarit.node.ownership import claim_directory, claim_long_term_storage
+from sarit.node.settings import NodeConfig
+from sarit.storage.open import open_storage
+from sarit.store.container.writer_session import WriterSession
+from sarit.store.store import SegmentStore, StoreLimits
+from sarit.store.tiering.checkpoint import FlushLimits
+from tests.unit.store.harness import WRITER, Replies, Writer, read_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOG_FILE_BYTES = 32 << 10
+STREAMS = tuple(f"scope/stream{number}/0.#epoch.0" for number in range(3))
+TABLE = "scope/table"
+KEYS = [b"key%d" % number for number in range(6)]
+LIMITS = StoreLimits(
+    containers=1,
+    disk_reserve_bytes=0,
+    late_writes_seconds=1000,
+    flush=FlushLimits(interval_seconds=1000, inline_below_bytes=200, trigger_bytes=1 << 30),
+)
+
+Served = dict[str, Any]
+
+
+@dataclass
+class Opened:
+    """An open store on a directory, and what must be closed."""
+
+    store: SegmentStore
+    lock: Any
+    tasks: list[Any] = field(default_factory=list)
+
+    async def close(self) -> None:
+        """End it as a crash does: nothing is flushed."""
+        try:
+            for hosted in self.store._hosted:
+                for task in hosted.tasks:
+                    task.cancel()
+                await asyncio.gather(*hosted.tasks, return_exceptions=True)
+            for task in [*self.store._tasks]:
+                task.cancel()
+            await asyncio.gather(*self.store._tasks, return_exceptions=True)
+            for opened in self.store.opened():
+                await opened.container.log.close()
+                await opened.container.index.close()
+            await self.store._storage.close()
+        finally:
+            self.lock.close()
+
+
+async def open_store(directory: Path) -> Opened:
+    """Open a directory as a node does.  Raises what a node's start raises."""
+    env = real_env()
+    config = NodeConfig(data_dir=str(directory), containers=1)
+    claim = claim_directory(config, env)
+    storage = None
+    try:
+        storage = await open_storage(f"file://{directory}/chunks", env)
+        await claim_long_term_storage(config, env, storage, claim)
+        logs = LocalLogProvider(env, f"{directory}/log", LOG_FILE_BYTES)
+        store = SegmentStore(env, logs, SqliteIndexProvider(env, f"{directory}/index"), storage, LIMITS)
+        await store.start()
+    except BaseException:
+        if storage is not None:
+            await storage.close()
+        claim.lock.close()
+        raise
+    return Opened(store, claim.lock)
+
+
+async def make(directory: Path, *, stop: bool) -> Served:
+    """Fill a new directory, end as `kill -9` does or by a clean stop, and return what it holds."""
+    working = directory.with_name(directory.name + "-working")
+    opened = await open_store(working)
+    store = opened.store
+    (served,) = store.opened()
+    tables = store.tables(TABLE)
+    for name in STREAMS:
+        await served.container.create(name)
+    await tables.create(TABLE, 0)
+    for turn in range(3):
+        for number, name in enumerate(STREAMS):
+            writer = Writer(store, name)
+            last = max(await writer.set_up(), 0)
+            for event in range(last + 1, last + 3):
+                writer.append(bytes((65 + turn, event)) * (40 if number == 1 else 400), event)
+            await writer.wait_for_replies()
+            writer.session.close()
+        await tables.update(TABLE, [(key, b"%d of %s" % (turn, key), NO_VERSION) for key in KEYS[turn : turn + 4]])
+        if turn < 2:
+            await served.flusher.checkpoint()
+    await served.container.truncate(STREAMS[2], 900)
+    await served.container.seal(STREAMS[2])
+    if stop:
+        await served.flusher.checkpoint()
+    contents = await _contents(store)
+    assert not [value for value in contents.values() if isinstance(value, SaritError)], contents
+    if not stop:
+        await _log_files_at_rest(served.container.log)
+        shutil.copytree(working, directory)
+    await opened.close()
+    if stop:
+        shutil.copytree(working, directory)
+    shutil.rmtree(working)
+    return contents
+
+
+async def _log_files_at_rest(log: Any) -> None:
+    """Wait until no log file is being made or renamed, so that a copy of the directory is of one moment."""
+    # The thread works in order.  A file that was made is followed by one in reserve: hence two rounds.
+    for _ in range(2):
+        await log._file_manager._worker.run(lambda: None)
+
+
+async def read(directory: Path) -> Served:
+    """What a directory serves: for each thing its value, or the error of its reader.  Raises what opening raises."""
+    opened = await open_store(directory)
+    try:
+        return await _contents(opened.store)
+    finally:
+        with suppress(SaritError):
+            await opened.close()
+
+
+async def _contents(store: SegmentStore) -> Served:
+    served: Served = {}
+
+    async def note(what: str, call: Any) -> None:
+        try:
+            served[what] = await call
+        except SaritError as error:
+            served[what] = error
+
+    async def writer_of(name: str) -> int:
+        session = WriterSession(WRITER, Replies())
+        await store.container(name).set_up_writer(name, session)
+        session.close()
+        return session.last
+
+    for name in STREAMS:
+        await note(f"bytes of {name}", read_all(store, name))
+        await note(f"info of {name}", _info(store, name))
+        await note(f"writer of {name}", writer_of(name))
+    for key in KEYS:
+        await note(f"entry {key!r}", store.tables(TABLE).get(TABLE, [key]))
+    await note("scan", store.tables(TABLE).scan(TABLE, b"", None, 100))
+    await note("absent segment", _absent(store))
+    return served
+
+
+async def _info(store: SegmentStore, name: str) -> tuple[int, int, bool]:
+    info = await store.container(name).info(name)
+    return info.length, info.start_offset, info.sealed
+
+
+async def _absent(store: SegmentStore) -> bool:
+    return await store.container("scope/absent/0.#epoch.0").metadata.find("scope/absent/0.#epoch.0") is None
+
+
+__all__ = ["LIMITS", "Opened", "Served", "make", "open_store", "read"]

@@ -1,0 +1,61 @@
+"""A container that cannot be opened: its segments answer with the reason at once, the others are served."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+import sarit
+from sarit.core.errors import Corrupt
+from sarit.store.store import container_of
+from tests.nodes import RunningNode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTAINERS = 8
+
+
+def test_segments_of_failed_container_fail_with_the_reason(tmp_path) -> None:
+    options = ("--containers", str(CONTAINERS))
+    with RunningNode(tmp_path / "data", *options) as node, sarit.connect(node.controller) as client:
+        client.create_scope("shop")
+        for number in range(8):
+            client.create_stream(f"shop/s{number}")
+            with client.writer(f"shop/s{number}") as writer:
+                writer.write(f"event of {number}")
+    homes = {number: container_of(f"shop/s{number}/0.#epoch.0", CONTAINERS) for number in range(8)}
+    tables = {number for number in range(CONTAINERS) if holds_tables(tmp_path / "data", number)}
+    lost = next(number for number, home in homes.items() if home not in tables)
+    shutil.move(tmp_path / "data" / "log" / str(homes[lost]), tmp_path / "log")
+    refused = RunningNode(tmp_path / "data", *options)
+    with pytest.raises(AssertionError):
+        refused.start()
+    assert f"the durable log of container {homes[lost]} is missing" in refused.log()
+    assert "Traceback" not in refused.log()
+    with RunningNode(tmp_path / "data", *options, "--allow-damaged") as node, sarit.connect(node.controller) as client:
+        begun = time.monotonic()
+        with pytest.raises(Corrupt, match=f"container {homes[lost]} failed: the durable log of container"):
+            list(client.reader(f"shop/s{lost}", end="tail"))
+        with pytest.raises(Corrupt, match=f"container {homes[lost]} failed"), client.writer(f"shop/s{lost}") as writer:
+            writer.write("more")
+            writer.flush()
+        assert time.monotonic() - begun < 20
+        for number, home in homes.items():
+            if home != homes[lost]:
+                found = [event.decode() for event in client.reader(f"shop/s{number}", end="tail")]
+                assert found == [f"event of {number}"]
+    shutil.move(tmp_path / "log", tmp_path / "data" / "log" / str(homes[lost]))
+    with RunningNode(tmp_path / "data", *options) as node, sarit.connect(node.controller) as client:
+        assert [event.decode() for event in client.reader(f"shop/s{lost}", end="tail")] == [f"event of {lost}"]
+
+
+def holds_tables(data: Path, container: int) -> bool:
+    """Whether the controller has a table there; without it no call would be answered."""
+    with closing(sqlite3.connect(data / "index" / f"container-{container}.db")) as index:
+        return any(key.startswith(b"n_system/") for (key,) in index.execute("SELECT k FROM entries"))

@@ -1,0 +1,140 @@
+"""The policy of retries: when the next attempt is made, and when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sarit.client.core.retry import Attempts, NotSent, RetryPolicy, Silent
+from sarit.client.core.session import Backoff, Session
+from sarit.core.errors import NotFound, Unavailable
+from sarit.env.real import real_env
+
+
+def pauses(policy: RetryPolicy, took: float = 0.0, random: float = 0.5) -> list[float]:
+    """The pauses of a call whose attempts fail after `took` seconds each."""
+    attempts, now, found = Attempts(policy), 100.0, []
+    attempts.begin(now)
+    while True:
+        now += took
+        pause = attempts.failed(now, random)
+        if pause is None:
+            return found
+        found.append(pause)
+        now += pause
+
+
+def test_pauses_double_up_to_the_maximum_and_end_with_the_timeout() -> None:
+    found = pauses(RetryPolicy(10.0, first_delay=1.0, max_delay=4.0))
+    assert found == [0.0, 1.0, 2.0, 4.0, 3.0]  # the last one ends at the timeout
+    assert sum(found) == 10.0
+
+
+def test_jitter_is_half_to_one_and_a_half() -> None:
+    policy = RetryPolicy(100.0, first_delay=1.0, max_delay=1.0)
+    assert pauses(policy, random=0.0)[1:4] == [0.5, 0.5, 0.5]
+    assert pauses(policy, random=1.0)[1:4] == [1.5, 1.5, 1.5]
+
+
+def test_time_of_attempts_counts() -> None:
+    """Only pauses counted: over a path that swallows everything, 30 s of pauses took many minutes."""
+    assert len(pauses(RetryPolicy(10.0, first_delay=0.001, max_delay=0.001), took=2.5)) == 3
+
+
+def test_timeout_of_zero_makes_one_attempt() -> None:
+    assert pauses(RetryPolicy(0.0)) == []
+
+
+def test_time_in_which_the_node_answers_does_not_count() -> None:
+    attempts = Attempts(RetryPolicy(10.0))
+    attempts.begin(0.0)
+    attempts.answered(2.0)
+    assert attempts.failed(1000.0, 0.5) == 0.0
+    assert attempts.left(1003.0) == 5.0
+    attempts.answered(1003.0)
+    assert attempts.failed(2000.0, 0.5) is not None
+    assert attempts.failed(2005.0, 0.5) is None
+    attempts.reset()
+    assert attempts.left(3000.0) == 10.0
+
+
+def test_idle_time_before_a_failure_counts_up_to_half() -> None:
+    attempts = Attempts(RetryPolicy(10.0))
+    assert attempts.failed(100.0, 0.5, silent=3.0) == 0.0
+    assert attempts.left(100.0) == 7.0
+    attempts.reset()
+    assert attempts.failed(100.0, 0.5, silent=300.0) == 0.0
+    assert attempts.left(100.0) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("timeout", "attempt", "keep_alive"),
+    [(300.0, 60.0, 10.0), (30.0, 15.0, 3.75), (3.0, 1.5, 0.375), (0.3, 1.0, 0.125), (0.0, 1.0, 0.125)],
+)
+def test_attempt_and_idle_time_are_half_of_the_timeout(timeout: float, attempt: float, keep_alive: float) -> None:
+    policy = RetryPolicy(timeout)
+    assert (policy.attempt_seconds, policy.keep_alive_seconds) == (attempt, keep_alive)
+
+
+class NoController:
+    """A session needs one."""
+
+    address = "nowhere:1"
+
+    async def close(self) -> None:
+        pass
+
+
+def on_session(timeout: float):
+    def decorate(test):
+        def run() -> None:
+            async def go() -> None:
+                async with asyncio.timeout(20):
+                    await test(Session(real_env(), NoController(), RetryPolicy(timeout, min_attempt=0.01)))
+
+            asyncio.run(go())
+
+        run.__name__, run.__doc__ = test.__name__, test.__doc__
+        return run
+
+    return decorate
+
+
+@on_session(0.05)
+async def test_call_without_an_answer_ends_in_time(session) -> None:
+    with pytest.raises(Unavailable, match="did not answer"):
+        await session.with_retry(asyncio.Event().wait)
+
+
+@on_session(60.0)
+async def test_deletion_repeated_after_a_lost_answer_succeeds(session) -> None:
+    """The first attempt had deleted it: the second one's NotFound was reported as if nothing had been there."""
+    outcomes = [Unavailable("the reply was lost"), NotFound("gone")]
+
+    async def delete() -> None:
+        raise outcomes.pop(0)
+
+    await session.with_retry_of_deletion(delete)
+
+
+@on_session(60.0)
+async def test_deletion_that_was_not_sent_before_raises_not_found(session) -> None:
+    outcomes = [NotSent("refused"), NotFound("never there")]
+
+    async def delete() -> None:
+        raise outcomes.pop(0)
+
+    with pytest.raises(NotFound):
+        await session.with_retry_of_deletion(delete)
+
+
+@on_session(0.2)
+async def test_idle_time_shortens_the_retries(session) -> None:
+    backoff = Backoff(session.env, session.policy)
+    await backoff.wait(Silent("no keep-alive", 1000.0))
+    began = session.env.clock.monotonic()
+    with pytest.raises(Unavailable, match="gave up after 0.2 s"):
+        while True:
+            await backoff.wait(Silent("no keep-alive", 1000.0))
+    assert session.env.clock.monotonic() - began >= 0.09

@@ -1,0 +1,18 @@
+"""Chunks are damaged while a container works: what was written is read, or the read is refused."""
+
+import logging
+
+import pytest
+
+from simulation.damage import damaged_storage
+
+SEEDS = range(1, 5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_damage_is_refused_and_all_else_is_served(seed, caplog):
+    caplog.set_level(logging.CRITICAL)
+    damage = damaged_storage(seed)
+    assert damage.chunks
+    assert damage.refused
+    assert damage.read_bytes > 5_000
