@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sarit.spark.source import SaritSource as DefaultSource
+from sarit.spark.data_source import SaritSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -64,11 +64,11 @@ def test_batch_read_and_its_columns(spark, node, client):
     client.create_stream("s/batch", segments=3)
     fill(client, "s/batch", 5000)
     frame = spark.read.format("sarit").options(**options(node, "s/batch")).load()
-    assert frame.columns == ["event", "segment", "offset"]
-    rows = frame.selectExpr("cast(event as string) e", "segment", "offset").collect()
+    assert frame.columns == ["event", "scope", "stream", "segment_id", "offset"]
+    rows = frame.selectExpr("cast(event as string) e", "segment_id", "offset", "scope", "stream").collect()
     assert sorted(int(row.e.split(":")[1]) for row in rows) == list(range(5000))
-    assert {row.segment for row in rows} == {0, 1, 2}
-    assert len({(row.segment, row.offset) for row in rows}) == 5000
+    assert {row.segment_id for row in rows} == {0, 1, 2}
+    assert len({(row.segment_id, row.offset) for row in rows}) == 5000
     only = spark.read.format("sarit").schema("event string").options(**options(node, "s/batch", splits="6")).load()
     assert only.rdd.getNumPartitions() >= 6
     assert only.count() == 5000

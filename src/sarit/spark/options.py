@@ -1,97 +1,117 @@
-"""The options of `format("sarit")`, read once on the driver and carried to the tasks."""
+"""What the rooms of the connector share to read `.option(...)`: tables of options, and checks of their values.  Pure.
+
+Each room has a table `OPTIONS` of its own.  `Given` is what a user gave: names without regard to case, and unknown ones
+refused, since a misspelt limit would be no limit.
+"""
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
 from sarit.core.limits import SPARK_WAIT_SECONDS
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-DEFAULT_CONTROLLER = "127.0.0.1:9090"
+DEFAULT_CONTROLLER: Final = "127.0.0.1:9090"
 
-_COMMON = {"controller", "stream", "path", "waitseconds"}
-_READ = {"start", "end", "splits", "maxeventspertrigger", "maxbytespertrigger", "failondataloss"}
-_SPARK = {"checkpointlocation", "queryname"}
+READ: Final = "read"  # both kinds
+BATCH_READ: Final = "batch read"
+STREAMING_READ: Final = "streaming read"
+WRITE: Final = "write"
+ALL: Final = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, as the table of docs/spark.md shows it.  `default` is text for a reader; "" for none."""
+
+    name: str
+    use: str
+    meaning: str
+    default: str = ""
+
+
+OPTIONS: Final = (
+    Option(
+        "controller", ALL, "`host:port` of the controller", "`SARIT_CONTROLLER` of the driver, else `127.0.0.1:9090`"
+    ),
+    Option("stream", ALL, "`SCOPE/STREAM`; must exist. `load(\"SCOPE/STREAM\")` is the same"),
+    Option("path", ALL, "the same as `stream`; set by `load(\"SCOPE/STREAM\")`"),
+    Option(
+        "waitSeconds", ALL,
+        "how long the driver or a task goes on trying while the node does not reply, as during a restart: when it "
+        "connects, and in every call. Then the task fails, and Spark repeats it",
+        f"`{SPARK_WAIT_SECONDS}`",
+    ),
+)  # fmt: skip
+
+# Spark passes these on with the user's.
+_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "triggerinterval", "mergeschema"})
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The stream, the controller (`host:port`), and for how many seconds a task waits for a node that does not
-    reply."""
+    """The controller (`host:port`), and for how many seconds a task waits for a node that does not reply."""
 
     controller: str
-    stream: StreamName
     wait_seconds: int = SPARK_WAIT_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How to read.  `start` and `end`: "head", "tail" or the text of a stream cut.
+class Given:
+    """The options that a user gave, checked against tables.  Raises Invalid for unknown ones, with the right names."""
 
-    `max_events` and `max_bytes` bound a micro-batch; None: no bound.  `splits` is the minimum number of partitions of a
-    batch read.
-    """
+    def __init__(self, options: Mapping[str, str], tables: Iterable[Sequence[Option]]) -> None:
+        known = {option.name.lower(): option.name for table in (OPTIONS, *tables) for option in table}
+        self._values = {name.lower(): value for name, value in options.items()}
+        unknown = [name for name in options if name.lower() not in known and name.lower() not in _OF_SPARK]
+        if unknown:
+            raise Invalid(_unknown(sorted(unknown), known))
 
-    target: Target
-    start: str
-    end: str
-    splits: int
-    max_events: int | None
-    max_bytes: int | None
-    fail_on_data_loss: bool
+    def text(self, name: str) -> str | None:
+        """The value, or None when it is not given."""
+        return self._values.get(name.lower())
 
+    def positive(self, name: str) -> int | None:
+        """A whole number of at least 1, or None when it is not given.  Raises Invalid."""
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.strip().isdecimal() or int(text) < 1:
+            raise Invalid(f"option {name} is {text!r}: give a whole number of at least 1")
+        return int(text)
 
-def parse_target(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> Target:
-    """The stream that `options` name.  Raises Invalid with the option to set."""
-    name = options.get("stream") or options.get("path")
-    if not name:
-        raise Invalid('which stream? give .option("stream", "SCOPE/STREAM")')
-    wait = _positive(options, "waitSeconds") or SPARK_WAIT_SECONDS
-    return Target(options.get("controller") or default_controller, StreamName.parse(name), wait)
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false.  Raises Invalid."""
+        return self.choice(name, ("true", "false"), str(default).lower()) == "true"
 
+    def choice(self, name: str, values: Sequence[str], default: str) -> str:
+        """One of `values` without regard to case, as it is written there.  Raises Invalid."""
+        text = self.text(name)
+        if text is None:
+            return default
+        found = {value.lower(): value for value in values}.get(text.strip().lower())
+        if found is None:
+            raise Invalid(f"option {name} is {text!r}: give {' or '.join(values)}")
+        return found
 
-def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> ReadOptions:
-    """Read options; unknown ones are refused: a misspelt limit would be no limit.  Raises Invalid."""
-    _refuse_unknown(options, _COMMON | _READ | _SPARK)
-    return ReadOptions(
-        target=parse_target(options, default_controller),
-        start=options.get("start", "head"),
-        end=options.get("end", "tail"),
-        splits=_positive(options, "splits") or 1,
-        max_events=_positive(options, "maxEventsPerTrigger"),
-        max_bytes=_positive(options, "maxBytesPerTrigger"),
-        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
-    )
+    def target(self, default_controller: str) -> Target:
+        """Where the node is."""
+        return Target(self.text("controller") or default_controller, self.positive("waitSeconds") or SPARK_WAIT_SECONDS)
 
-
-def parse_write(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> Target:
-    """Write options.  Raises Invalid."""
-    _refuse_unknown(options, _COMMON | _SPARK)
-    return parse_target(options, default_controller)
-
-
-def _refuse_unknown(options: Mapping[str, str], known: set[str]) -> None:
-    unknown = sorted(name for name in options if name.lower() not in known)
-    if unknown:
-        raise Invalid(f"unknown option {', '.join(unknown)}; known are {', '.join(sorted(known - _SPARK))}")
+    def stream(self) -> StreamName:
+        """The stream of `stream` or `load(...)`.  Raises Invalid with the option to set."""
+        name = self.text("stream") or self.text("path")
+        if not name:
+            raise Invalid('which stream? give .option("stream", "SCOPE/STREAM")')
+        return StreamName.parse(name)
 
 
-def _positive(options: Mapping[str, str], name: str) -> int | None:
-    text = options.get(name) or options.get(name.lower())
-    if text is None:
-        return None
-    if not text.strip().isdecimal() or int(text) < 1:
-        raise Invalid(f"option {name} is {text!r}: give a whole number of at least 1")
-    return int(text)
-
-
-def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    text = (options.get(name) or options.get(name.lower()) or str(default)).lower()
-    if text not in ("true", "false"):
-        raise Invalid(f"option {name} is {text!r}: give true or false")
-    return text == "true"
+def _unknown(unknown: Sequence[str], known: Mapping[str, str]) -> str:
+    guesses = [known[found] for name in unknown for found in difflib.get_close_matches(name.lower(), known, 1)]
+    advice = f"; did you mean {', '.join(dict.fromkeys(guesses))}?" if guesses else ";"
+    return f"unknown option {', '.join(unknown)}{advice} known are {', '.join(sorted(known.values()))}"

@@ -8,9 +8,10 @@ import json
 import pyarrow as pa
 
 from sarit.core.errors import Corrupt, NotFound, Truncated
-from sarit.core.names import SegmentId
-from sarit.spark.position import SegmentState
+from sarit.core.names import SegmentId, StreamName
+from sarit.spark.source.position import SegmentState
 
+S = StreamName("s", "t")
 A, B = SegmentId(0, 0), SegmentId(0, 1)
 LEFT, RIGHT = SegmentId(1, 2), SegmentId(1, 3)
 
@@ -19,6 +20,8 @@ class FakeStream:
     """`events`: segment -> lengths of its events; offsets count them as they are.  `starts`: what was truncated.
 
     A segment taken out of `events` is gone, and its successors are known still."""
+
+    stream = S
 
     def __init__(self):
         self.events = {A: [], B: []}

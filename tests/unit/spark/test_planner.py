@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.spark.options import parse_read
-from sarit.spark.planner import StreamPlanner, batch_ranges
-from sarit.spark.ranges import Range
-from tests.unit.spark.fake_stream import LEFT, RIGHT, A, B, FakeStream, take
+from sarit.spark.source.options import parse_read
+from sarit.spark.source.planner import StreamPlanner, batch_ranges
+from sarit.spark.source.ranges import Range
+from tests.unit.spark.fake_stream import LEFT, RIGHT, A, B, FakeStream, S, take
 
 OPTIONS = parse_read({"stream": "s/t"})
 
@@ -24,12 +24,12 @@ def test_micro_batches_follow_the_tail(stream):
     planner = StreamPlanner(OPTIONS, stream)
     first = planner.initial()
     at, ranges = take(planner, first)
-    assert ranges == [Range(A, 0, 20)]
+    assert ranges == [Range(S, A, 0, 20)]
     assert take(planner, at) == (at, [])
     stream.events[A].append(5)
     stream.events[B].append(7)
     _, ranges = take(planner, at)
-    assert ranges == [Range(A, 20, 25), Range(B, 0, 7)]
+    assert ranges == [Range(S, A, 20, 25), Range(S, B, 0, 7)]
 
 
 def test_successor_is_read_after_its_predecessor(stream):
@@ -39,9 +39,9 @@ def test_successor_is_read_after_its_predecessor(stream):
     stream.split_b()
     stream.events[LEFT] = [8]
     at, ranges = take(planner, at)
-    assert ranges == [Range(B, 0, 10)]
+    assert ranges == [Range(S, B, 0, 10)]
     at, ranges = take(planner, at)
-    assert ranges == [Range(LEFT, 0, 8)]
+    assert ranges == [Range(S, LEFT, 0, 8)]
     assert take(planner, at) == (at, [])
 
 
@@ -82,7 +82,7 @@ def test_unused_byte_allowance_passes_to_the_next_segment(stream):
     stream.events |= {A: [100] * 2, B: [20] * 10}
     planner = StreamPlanner(replace(OPTIONS, max_bytes=150), stream)
     _, ranges = take(planner, planner.initial())
-    assert ranges == [Range(A, 0, 100), Range(B, 0, 40)]
+    assert ranges == [Range(S, A, 0, 100), Range(S, B, 0, 40)]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_no_segment_starves_beside_a_busy_one(stream, limit, event, fed):
         stream.events[A] += fed
         at, ranges = take(planner, at)
         read += ranges
-    assert Range(B, 0, event) in read
+    assert Range(S, B, 0, event) in read
 
 
 def test_restarted_query_continues_at_its_checkpoint(stream):
@@ -107,7 +107,7 @@ def test_restarted_query_continues_at_its_checkpoint(stream):
     again = StreamPlanner(replace(OPTIONS, max_events=3), stream)
     again.planned(at)
     _, ranges = take(again, at)
-    assert ranges == [Range(A, 30, 40)]
+    assert ranges == [Range(S, A, 30, 40)]
 
 
 def test_origin_is_stable_although_the_tail_moved(stream):
@@ -117,19 +117,19 @@ def test_origin_is_stable_although_the_tail_moved(stream):
     origin = planner.initial()
     stream.events[A].append(10)
     at, ranges = take(planner, origin)
-    assert ranges == [Range(A, 40, 50)]
+    assert ranges == [Range(S, A, 40, 50)]
     stream.events[A].append(10)
     again = StreamPlanner(from_tail, stream)  # killed before the first micro-batch was committed
     again.planned(at)
     assert again.initial()["segments"] == origin["segments"]
-    assert again.ranges(again.initial(), at) == [Range(A, 40, 50)]
+    assert again.ranges(again.initial(), at) == [Range(S, A, 40, 50)]
 
 
 def test_a_batch_reads_across_a_scale(stream):
     stream.events |= {A: [10], B: [10, 10]}
     stream.split_b()
     stream.events |= {LEFT: [5], RIGHT: []}
-    assert batch_ranges(OPTIONS, stream) == [Range(A, 0, 10), Range(B, 0, 20), Range(LEFT, 0, 5)]
+    assert batch_ranges(OPTIONS, stream) == [Range(S, A, 0, 10), Range(S, B, 0, 20), Range(S, LEFT, 0, 5)]
     with pytest.raises(Invalid, match="before the start"):
         batch_ranges(replace(OPTIONS, start="tail", end="head"), stream)
 
@@ -142,7 +142,7 @@ def between(stream, start, end):
 
 def test_invalid_cuts_are_refused_by_the_planner(stream):
     stream.events |= {A: [10] * 4, B: [10]}
-    assert between(stream, {A: 10, B: 0}, {A: 40, B: 0}) == [Range(A, 10, 40)]
+    assert between(stream, {A: 10, B: 0}, {A: 40, B: 0}) == [Range(S, A, 10, 40)]
     with pytest.raises(Invalid, match="beyond the end of segment 0.#epoch.0, which is at 40"):
         between(stream, {A: 0, B: 0}, {A: 50, B: 10})
     with pytest.raises(Invalid, match="beyond the end of segment 0.#epoch.0, which is at 40"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
 from sarit.core.names import SegmentId
-from sarit.spark.position import SegmentState, advance, finished, from_offset, split_budget, to_offset
+from sarit.spark.source.position import SegmentState, advance, finished, from_offset, split_budget, to_offset
 
 ROOT = SegmentId(0, 0)
 OTHER = SegmentId(0, 1)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from pyspark.sql.types import LongType, StructType
 
 from sarit.core.errors import NotFound, Truncated
-from sarit.spark import reader
-from sarit.spark.options import parse_read
-from sarit.spark.planner import StreamPlanner, batch_ranges
-from sarit.spark.ranges import Range
-from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, take
+from sarit.spark.formats.columns import Projection
+from sarit.spark.source import readers
+from sarit.spark.source.options import parse_read
+from sarit.spark.source.planner import StreamPlanner, batch_ranges
+from sarit.spark.source.ranges import Range
+from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, S, take
 
 OPTIONS = parse_read({"stream": "s/t"})
+OFFSETS = Projection(StructType().add("offset", LongType()))
 LENIENT = replace(OPTIONS, fail_on_data_loss=False)
 
 
@@ -41,11 +44,11 @@ def test_query_and_its_repetition_continue_above_a_truncation(stream):
     stream.events[A] += [10] * 4
     stream.starts[A] = 60
     end, ranges = take(planner, before)
-    assert ranges == [Range(A, 60, 80)]
+    assert ranges == [Range(S, A, 60, 80)]
     stream.starts[A] = 70
     again = StreamPlanner(LENIENT, stream)
     again.planned(end)
-    assert again.ranges(before, end) == [Range(A, 70, 80)]
+    assert again.ranges(before, end) == [Range(S, A, 70, 80)]
     stream.starts[A] = 80
     assert again.ranges(before, end) == []
 
@@ -58,7 +61,7 @@ def test_query_enters_a_successor_with_truncated_head(stream):
     del stream.events[B]
     stream.events[LEFT] = [8, 8, 8]
     stream.starts[LEFT] = 16
-    assert take(planner, before)[1] == [Range(LEFT, 16, 24)]
+    assert take(planner, before)[1] == [Range(S, LEFT, 16, 24)]
 
 
 def test_truncation_during_planning_is_left_out_or_raised(stream):
@@ -70,7 +73,7 @@ def test_truncation_during_planning_is_left_out_or_raised(stream):
     with pytest.raises(Truncated, match="begins at offset 20 now: .*failOnDataLoss"):
         strict.ranges(start, end)
     del stream.events[B]
-    assert planner.ranges(start, end) == [Range(A, 20, 40)]
+    assert planner.ranges(start, end) == [Range(S, A, 20, 40)]
     stream.starts[A] = 0
     with pytest.raises(NotFound, match="was deleted.*failOnDataLoss"):
         strict.ranges(start, end)
@@ -83,13 +86,13 @@ def test_segment_deleted_after_its_sealed_end_is_no_loss(stream):
     start = planner.initial()
     stream.split_b()
     at, ranges = take(planner, start)
-    assert ranges == [Range(B, 0, 10)]
+    assert ranges == [Range(S, B, 0, 10)]
     del stream.events[B]
     stream.events[LEFT] = [8]
     again = StreamPlanner(OPTIONS, stream)
     again.planned(at)
     at, ranges = take(again, at)
-    assert ranges == [Range(LEFT, 0, 8)]
+    assert ranges == [Range(S, LEFT, 0, 8)]
     assert take(again, at) == (at, [])
 
 
@@ -117,7 +120,7 @@ def test_batch_read_raises_for_a_deleted_segment(stream):
     del stream.events[B]
     with pytest.raises(NotFound, match="was deleted"):
         batch_ranges(OPTIONS, stream)
-    assert batch_ranges(LENIENT, stream) == [Range(A, 0, 10), Range(LEFT, 0, 5)]
+    assert batch_ranges(LENIENT, stream) == [Range(S, A, 0, 10), Range(S, LEFT, 0, 5)]
 
 
 def rows(found):
@@ -126,8 +129,8 @@ def rows(found):
 
 def test_tasks_continue_above_a_truncation_during_their_read(stream, monkeypatch):
     stream.events[A] = [10] * 12
-    monkeypatch.setattr(reader, "connect", lambda _: stream)
-    source = reader.BatchReader(LENIENT, [("offset", False)])
+    monkeypatch.setattr(readers, "ConnectedStream", lambda *_: stream)
+    source = readers.BatchReader(LENIENT, OFFSETS)
     (part,) = source.partitions()
     stream.starts[A] = 30
     reading = source.read(part)
@@ -142,8 +145,8 @@ def test_tasks_continue_above_a_truncation_during_their_read(stream, monkeypatch
 
 def test_task_errors_name_the_option_for_truncations(stream, monkeypatch):
     stream.events[A] = [10] * 12
-    monkeypatch.setattr(reader, "connect", lambda _: stream)
-    source = reader.BatchReader(OPTIONS, [("offset", False)])
+    monkeypatch.setattr(readers, "ConnectedStream", lambda *_: stream)
+    source = readers.BatchReader(OPTIONS, OFFSETS)
     (part,) = source.partitions()
     stream.starts[A] = 30
     with pytest.raises(Truncated, match="failOnDataLoss"):
@@ -163,4 +166,4 @@ def test_truncation_while_measuring_a_limit(stream, monkeypatch):
         return read_before(segment, start, end)
 
     monkeypatch.setattr(stream, "batches", truncated_before)
-    assert take(planner, planner.initial())[1] == [Range(A, 30, 80)]
+    assert take(planner, planner.initial())[1] == [Range(S, A, 30, 80)]

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid, NotFound, SaritError, Truncated
-from sarit.spark.position import to_name
+from sarit.spark.source.position import to_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
-    from sarit.core.names import SegmentId
-    from sarit.spark.access import StreamAccess
-    from sarit.spark.position import Position, SegmentState
+    from sarit.core.names import SegmentId, StreamName
+    from sarit.spark.source.access import StreamAccess
+    from sarit.spark.source.position import Position, SegmentState
 
 _DATA_LOSS_ADVICE: Final = (
     'the stream was truncated or deleted; .option("failOnDataLoss", "false") continues with the remaining data'
@@ -38,6 +38,7 @@ _DATA_LOSS_ADVICE: Final = (
 class Range:
     """Bytes of one segment between two event boundaries."""
 
+    stream: StreamName
     segment: SegmentId
     start: int
     end: int
@@ -96,7 +97,7 @@ def remaining_ranges(
         state = states.get(segment)
         if state is not None:
             _check_end(segment, end or 0, state)
-            found.append(Range(segment, start, state.end if end is None else end))
+            found.append(Range(access.stream, segment, start, state.end if end is None else end))
     return [part for part in found if part.start < part.end]
 
 
@@ -106,6 +107,7 @@ class TruncationGuard:
     def __init__(self, access: StreamAccess, *, fail: bool) -> None:
         self._access = access
         self._fail = fail
+        self.stream = access.stream
         self.cut = access.cut
         self.states = access.states
         self.successors = access.successors

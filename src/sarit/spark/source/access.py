@@ -9,12 +9,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.core.names import SegmentId
-    from sarit.spark.position import Position, SegmentState
+    from sarit.core.names import SegmentId, StreamName
+    from sarit.spark.source.position import Position, SegmentState
 
 
 class StreamAccess(Protocol):
     """One stream, for a driver or a task.  Calls block; they raise the kinds of `core.errors`."""
+
+    stream: StreamName
 
     def cut(self, which: str) -> Position:
         """The position named "head", "tail", or by the text of a stream cut."""

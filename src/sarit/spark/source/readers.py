@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from sarit.spark.columns import output_batch
-from sarit.spark.connected import connect
-from sarit.spark.planner import StreamPlanner, batch_ranges
-from sarit.spark.ranges import Range, TruncationGuard
+from sarit.spark.client import ConnectedStream
+from sarit.spark.source.planner import StreamPlanner, batch_ranges
+from sarit.spark.source.ranges import Range, TruncationGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from sarit.spark.access import StreamAccess
-    from sarit.spark.options import ReadOptions
+    from sarit.spark.formats.columns import Projection
+    from sarit.spark.source.access import StreamAccess
+    from sarit.spark.source.options import ReadOptions
 
 
 class RangePartition(InputPartition):
@@ -28,12 +28,12 @@ class RangePartition(InputPartition):
         self.part = part
 
 
-def read_range(options: ReadOptions, part: Range, columns: list[tuple[str, bool]]) -> Iterator[pa.RecordBatch]:
+def read_range(options: ReadOptions, part: Range, projection: Projection) -> Iterator[pa.RecordBatch]:
     """The events of one range; runs in a task.  Raises NotFound, Truncated."""
-    access = TruncationGuard(connect(options.target), fail=options.fail_on_data_loss)
+    access = TruncationGuard(ConnectedStream(options.target, part.stream), fail=options.fail_on_data_loss)
     try:
         for events, offsets in access.batches(part.segment, part.start, part.end):
-            yield output_batch(events, offsets, part.segment.packed, columns)
+            yield projection.batch(events, offsets, part)
     finally:
         access.close()
 
@@ -41,13 +41,13 @@ def read_range(options: ReadOptions, part: Range, columns: list[tuple[str, bool]
 class BatchReader(DataSourceReader):
     """Everything between two cuts."""
 
-    def __init__(self, options: ReadOptions, columns: list[tuple[str, bool]]) -> None:
+    def __init__(self, options: ReadOptions, projection: Projection) -> None:
         self._options = options
-        self._columns = columns
+        self._projection = projection
 
     def partitions(self) -> Sequence[InputPartition]:
         """One range per segment, or more when `splits` asks for them; one empty range when there is nothing."""
-        access = connect(self._options.target)
+        access = ConnectedStream(self._options.target, self._options.stream)
         try:
             return [RangePartition(part) for part in batch_ranges(self._options, access)]
         finally:
@@ -56,15 +56,15 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one partition; Spark gives None when there was nothing to plan."""
         if isinstance(partition, RangePartition):
-            yield from read_range(self._options, partition.part, self._columns)
+            yield from read_range(self._options, partition.part, self._projection)
 
 
 class StreamReader(DataSourceStreamReader):
     """A stream as an unbounded table.  Spark plans with one on the driver and pickles others to tasks."""
 
-    def __init__(self, options: ReadOptions, columns: list[tuple[str, bool]]) -> None:
+    def __init__(self, options: ReadOptions, projection: Projection) -> None:
         self._options = options
-        self._columns = columns
+        self._projection = projection
         self._access: StreamAccess | None = None
         self._planner: StreamPlanner | None = None
 
@@ -90,7 +90,7 @@ class StreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one partition."""
         assert isinstance(partition, RangePartition)
-        return read_range(self._options, partition.part, self._columns)
+        return read_range(self._options, partition.part, self._projection)
 
     def stop(self) -> None:
         """Release the driver's connections."""
@@ -100,6 +100,6 @@ class StreamReader(DataSourceStreamReader):
 
     def _plan(self) -> StreamPlanner:
         if self._planner is None:
-            self._access = connect(self._options.target)
+            self._access = ConnectedStream(self._options.target, self._options.stream)
             self._planner = StreamPlanner(self._options, self._access)
         return self._planner

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sarit.spark.connected import append
+from sarit.spark.client import append
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from sarit.spark.options import Target
+    from sarit.spark.sink.options import WriteOptions
 
 _log = logging.getLogger(__name__)
 
@@ -40,13 +40,13 @@ def _report_abort(messages: Sequence[WriterCommitMessage | None]) -> None:
 class BatchWriter(DataSourceArrowWriter):
     """`df.write.format("sarit").mode("append")`."""
 
-    def __init__(self, target: Target, *, keyed: bool) -> None:
-        self._target = target
+    def __init__(self, options: WriteOptions, *, keyed: bool) -> None:
+        self._options = options
         self._keyed = keyed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append one task's rows."""
-        return Written(append(self._target, iterator, keyed=self._keyed))
+        return Written(append(self._options, iterator, keyed=self._keyed))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log that appended rows remain."""
@@ -56,13 +56,13 @@ class BatchWriter(DataSourceArrowWriter):
 class StreamWriter(DataSourceStreamArrowWriter):
     """`df.writeStream.format("sarit")`."""
 
-    def __init__(self, target: Target, *, keyed: bool) -> None:
-        self._target = target
+    def __init__(self, options: WriteOptions, *, keyed: bool) -> None:
+        self._options = options
         self._keyed = keyed
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Append one task's rows of one micro-batch."""
-        return Written(append(self._target, iterator, keyed=self._keyed))
+        return Written(append(self._options, iterator, keyed=self._keyed))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log that appended rows remain."""

@@ -8,10 +8,13 @@ from pyspark.sql.datasource import DataSource
 
 from sarit.client.core.addresses import default_address
 from sarit.core.errors import Invalid
-from sarit.spark import columns
-from sarit.spark.options import parse_read, parse_write
-from sarit.spark.reader import BatchReader, StreamReader
-from sarit.spark.writer import BatchWriter, StreamWriter
+from sarit.spark.formats import columns
+from sarit.spark.formats.columns import Projection
+from sarit.spark.sink.at_least_once import BatchWriter, StreamWriter
+from sarit.spark.sink.columns import check_write
+from sarit.spark.sink.options import parse_write
+from sarit.spark.source.options import parse_read
+from sarit.spark.source.readers import BatchReader, StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -39,21 +42,21 @@ class SaritSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        return BatchReader(parse_read(self.options, default_address()), columns.check_read(schema))
+        return BatchReader(parse_read(self.options, default_address()), Projection(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
-        return StreamReader(parse_read(self.options, default_address()), columns.check_read(schema))
+        return StreamReader(parse_read(self.options, default_address()), Projection(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch append."""
         _refuse_overwrite(overwrite)
-        return BatchWriter(parse_write(self.options, default_address()), keyed=columns.check_write(schema))
+        return BatchWriter(parse_write(self.options, default_address()), keyed=check_write(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming append."""
         _refuse_overwrite(overwrite)
-        return StreamWriter(parse_write(self.options, default_address()), keyed=columns.check_write(schema))
+        return StreamWriter(parse_write(self.options, default_address()), keyed=check_write(schema))
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

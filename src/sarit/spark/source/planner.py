@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sarit.core.errors import Invalid
-from sarit.spark.position import (
+from sarit.spark.source.position import (
     Position,
     SegmentState,
     advance,
@@ -32,14 +32,14 @@ from sarit.spark.position import (
     to_name,
     to_offset,
 )
-from sarit.spark.ranges import Range, TruncationGuard, clamp_to_start, remaining_ranges
+from sarit.spark.source.ranges import Range, TruncationGuard, clamp_to_start, remaining_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.core.names import SegmentId
-    from sarit.spark.access import StreamAccess
-    from sarit.spark.options import ReadOptions
+    from sarit.spark.source.access import StreamAccess
+    from sarit.spark.source.options import ReadOptions
 
 
 class StreamPlanner:
@@ -48,7 +48,7 @@ class StreamPlanner:
     def __init__(self, options: ReadOptions, access: StreamAccess) -> None:
         self._options = options
         self._access = TruncationGuard(access, fail=options.fail_on_data_loss)
-        self._stream = str(options.target.stream)
+        self._stream = str(options.stream)
         self._origin: Position | None = None
         self._position: Position | None = None
         self._ended: set[SegmentId] = set()
@@ -140,7 +140,7 @@ class StreamPlanner:
         if max_bytes is not None and sum(backlog.values()) <= max_bytes:
             return ends
         # First one event of the segment whose turn it is, whatever its size.
-        after, _ = skip_events(self._access, Range(first, position[first], ends[first]), 1)
+        after, _ = skip_events(self._access, Range(self._access.stream, first, position[first], ends[first]), 1)
         taken = after - position[first]
         position = {**position, first: after}
         backlog[first] -= taken
@@ -151,7 +151,7 @@ class StreamPlanner:
         allowances = split_budget(backlog, budget)
         bounded, spare = dict(ends), 0
         for segment, allowance in allowances.items():
-            part = Range(segment, position[segment], ends[segment])
+            part = Range(self._access.stream, segment, position[segment], ends[segment])
             if max_events is not None:
                 bounded[segment], used = skip_events(self._access, part, allowance + spare)
             else:
@@ -236,4 +236,4 @@ def _cut_range(part: Range, pieces: int, access: StreamAccess) -> list[Range]:
         if not wanted:
             break
     bounds = [*dict.fromkeys(found), part.end]
-    return [Range(part.segment, low, high) for low, high in pairwise(bounds)]
+    return [Range(part.stream, part.segment, low, high) for low, high in pairwise(bounds)]

@@ -1,0 +1,1 @@
+"""Formats: between the bytes of events and columns."""

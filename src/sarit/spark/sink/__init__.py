@@ -1,0 +1,1 @@
+"""Writing: tasks write rows, the driver commits."""

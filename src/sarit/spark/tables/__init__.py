@@ -1,0 +1,1 @@
+"""Tables: streams, segments, groups and key-value tables as tables."""
