@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader):
         """Where the query begins."""
         return self._plan().initial()
 
-    def latestOffset(self) -> dict[str, object]:
+    def latestOffset(self) -> dict[str, object]:  # type: ignore[override]  # the form of Spark 4.1
         """The end of the next micro-batch."""
         return self._plan().latest()
 
