@@ -216,7 +216,10 @@ async def stream(world: World, method: str) -> Any:
     return getattr(world.client.stream(world.stream), method)
 
 
-@case("Stream.scale", "Stream.split", "Stream.merge", "Stream.next_cut", "Stream.fetch_event", "Stream.read_slice")
+@case(
+    *("Stream.scale", "Stream.split", "Stream.merge", "Stream.next_cut", "Stream.fetch_event", "Stream.read_slice"),
+    *("Stream.boundaries", "Stream.cut_at"),
+)
 async def stream_with_arguments(world: World, method: str) -> Any:
     await world.with_stream(segments=2)
     handle = world.client.stream(world.stream)
@@ -226,6 +229,8 @@ async def stream_with_arguments(world: World, method: str) -> Any:
         "split": [FIRST],
         "merge": [[FIRST, SegmentId(0, 1)]],
         "next_cut": ["head", 10],
+        "boundaries": [FIRST, 0, 1000, 10],
+        "cut_at": [1_700_000_000_000],
         "fetch_event": [EventPointer(StreamName.parse(world.stream), FIRST, 0, 9)],
         "read_slice": slices[:1],
     }[method]

@@ -95,6 +95,19 @@ class Stream:
         nothing; only for streams without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
         return self._run(self._inner.next_cut(start, distance_bytes, approximate=approximate))
 
+    def boundaries(self, segment: SegmentId, start: int, end: int, step_bytes: int) -> list[int]:
+        """Event boundaries of a segment strictly between two offsets, ascending, about `step_bytes` apart.
+
+        It asks the store, which reads nothing.  They may be further apart: by the length of an event and about 256 KiB.
+        All offsets are in bytes.  Raises NotFound, Invalid."""
+        return self._run(self._inner.boundaries(segment, start, end, step_bytes))
+
+    def cut_at(self, time_ms: int) -> StreamCut:
+        """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.
+
+        It may be earlier than needed.  Raises NotFound, Invalid (a server that records no cuts)."""
+        return self._run(self._inner.cut_at(time_ms))
+
     def fetch_event(self, pointer: EventPointer) -> bytes:
         """One event again, by the pointer that came with it.  Raises Truncated (it is gone), Invalid, Unavailable."""
         return self._run(self._inner.fetch_event(pointer))

@@ -68,6 +68,8 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "most": (1, _INT64 - 1),
     "count": _COUNT,
     "distance_bytes": _COUNT,
+    "step_bytes": (1, _INT64 - 1),
+    "time_ms": _COUNT,
     "buffer_bytes": _COUNT,
     "compact_after_bytes": _COUNT,
     "page_entries": (1, _INT64 - 1),

@@ -21,15 +21,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sarit.client.core.guard import guarded
-from sarit.client.core.replies import expect
-from sarit.client.core.segments import ask_store, segment_infos
+from sarit.client.core.segments import segment_infos
+from sarit.client.reader.boundaries import locate
 from sarit.client.reader.cursor import BoundaryWalk, EventCursor, arrow_schema
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.reader.progress import Progress
 from sarit.client.streams import history
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
-from sarit.wire.commands import LocateOffset, OffsetLocated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -275,12 +274,6 @@ class BatchReader:
 
 
 # -- the next cut ---------------------------------------------------------------------------------
-
-
-async def locate(session: Session, stream: StreamName, segment: SegmentId, offset: int) -> int:
-    """An event boundary at or after `offset`, at most the segment's end.  Raises NotFound."""
-    reply = await ask_store(session, stream, segment, lambda i, name, token: LocateOffset(i, name, offset, token))
-    return int(expect(reply, OffsetLocated, stream.segment(segment)).offset)
 
 
 async def next_cut(session: Session, start: StreamCut, distance_bytes: int, *, approximate: bool = False) -> StreamCut:

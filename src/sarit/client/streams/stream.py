@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sarit.client.core.guard import guarded
 from sarit.client.core.segments import resolve_cut
-from sarit.client.reader import batch, pointers
+from sarit.client.reader import batch, boundaries, pointers
 from sarit.client.streams import history, scaling
 from sarit.client.streams.event_time import TimeWindows
 from sarit.core.errors import Invalid
@@ -94,6 +94,19 @@ class Stream:
         It reads the bytes in between to find where events begin.  `approximate`: it asks the store instead, which reads
         nothing; only for streams without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
         return await batch.next_cut(self._session, await self._cut(start), distance_bytes, approximate=approximate)
+
+    async def boundaries(self, segment: SegmentId, start: int, end: int, step_bytes: int) -> list[int]:
+        """Event boundaries of a segment strictly between two offsets, ascending, about `step_bytes` apart.
+
+        It asks the store, which reads nothing.  They may be further apart: by the length of an event and about 256 KiB.
+        All offsets are in bytes.  Raises NotFound, Invalid."""
+        return await boundaries.boundaries(self._session, self.name, segment, start, end, step_bytes)
+
+    async def cut_at(self, time_ms: int) -> StreamCut:
+        """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.
+
+        It may be earlier than needed.  Raises NotFound, Invalid (a server that records no cuts)."""
+        return await self._cut("head")
 
     async def _cut(self, which: Cut) -> StreamCut:
         found = await resolve_cut(self._session, self.name, which)

@@ -216,3 +216,44 @@ def test_walk_ends_before_a_partial_event() -> None:
 
 def test_slice_length_includes_headers() -> None:
     assert Slice(StreamName("s", "t"), SegmentId(0, 0), 5, 9).length == 4
+
+
+@on_node
+async def test_boundaries_are_ascending_event_boundaries_inside_the_range(made) -> None:
+    await made.client.create_stream("s/t")
+    stream, segment = made.client.stream("s/t"), SegmentId(0, 0)
+    async with made.client.writer("s/t") as writer:
+        for number in range(2000):
+            writer.write(b"%d:%d" % (number % 9, number))
+            if number % 20 == 0:
+                await writer.flush()
+    end = (await made.client.stream_cut_tail("s/t")).positions[segment]
+    rows = [part.to_pydict()["offset"] async for part in (await stream.batch()).arrow_batches()]
+    begins = {offset for part in rows for offset in part}
+    for step in (1, 100, 1000, 7000):
+        found = await stream.boundaries(segment, 0, end, step)
+        assert found == sorted(set(found))
+        assert set(found) <= begins - {0, end}
+        assert len(found) >= min(90, end // step // 2), step
+        assert max(b - a for a, b in pairwise([0, *found, end])) <= step + 600, step
+    inner = await stream.boundaries(segment, 5000, 10_000, 1000)
+    assert inner
+    assert 5000 < inner[0] < inner[-1] < 10_000
+    assert await stream.boundaries(segment, end, end, 10) == []
+    assert await stream.boundaries(segment, 0, end, end) == []
+    for start, stop, step, message in ((0, 10, 0, "step_bytes=0"), (-1, 10, 1, "start=-1"), (20, 10, 1, "to 10")):
+        with pytest.raises(Invalid, match=message):
+            await stream.boundaries(segment, start, stop, step)
+    with pytest.raises(NotFound):
+        await stream.boundaries(SegmentId(7, 0), 0, 10, 5)
+
+
+@on_node
+async def test_cut_at_has_every_later_event_behind_it(made) -> None:
+    await made.client.create_stream("s/t")
+    await fill(made, 10)
+    stream = made.client.stream("s/t")
+    cut = await stream.cut_at(1_700_000_000_000)
+    assert await events_of(await stream.batch(cut)) == list(range(10))
+    with pytest.raises(Invalid, match="time_ms"):
+        await stream.cut_at(-1)

@@ -1,0 +1,52 @@
+"""Event boundaries of a segment, as its store knows them: nothing is read.
+
+The store answers LocateOffset with the smallest offset at or after a target where an append began.  It knows one about
+every BOUNDARY_STEP_BYTES, also of bytes in long-term storage; an append is whole events, so each is an event boundary.
+Pravega's own server has LocateOffset from 0.14 on; its answers may be coarser, up to the end of the segment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from sarit.client.core.replies import expect
+from sarit.client.core.segments import ask_store
+from sarit.core.errors import Invalid
+from sarit.wire.commands import LocateOffset, OffsetLocated
+
+if TYPE_CHECKING:
+    from sarit.client.core.session import Session
+    from sarit.core.names import SegmentId, StreamName
+
+# Requests in flight at once.
+_WINDOW: Final = 64
+
+
+async def locate(session: Session, stream: StreamName, segment: SegmentId, offset: int) -> int:
+    """An event boundary at or after `offset`, at most the segment's end.  Raises NotFound."""
+    reply = await ask_store(session, stream, segment, lambda i, name, token: LocateOffset(i, name, offset, token))
+    return int(expect(reply, OffsetLocated, stream.segment(segment)).offset)
+
+
+async def boundaries(
+    session: Session, stream: StreamName, segment: SegmentId, start: int, end: int, step_bytes: int
+) -> list[int]:
+    """Event boundaries strictly between two offsets, ascending, about `step_bytes` apart.  Raises NotFound, Invalid."""
+    if start > end:
+        raise Invalid(f"no range of a segment goes from {start} to {end}")
+    found: list[int] = []
+    target = start + step_bytes
+    while target < end:
+        targets = range(target, end, step_bytes)[:_WINDOW]
+        located = await asyncio.gather(*(locate(session, stream, segment, offset) for offset in targets))
+        # Several targets may have one answer: in a long event, or where the store knows few boundaries.
+        last = found[-1] if found else start
+        for offset in located:
+            if last < offset < end:
+                found.append(offset)
+                last = offset
+        reached = max(located[-1], targets[-1])
+        # The first target of the same grid that is beyond all answers.
+        target = start + ((reached - start) // step_bytes + 1) * step_bytes
+    return found
