@@ -13,8 +13,9 @@ from sarit.spark.formats.columns import Projection
 from sarit.spark.sink.at_least_once import BatchWriter, StreamWriter
 from sarit.spark.sink.columns import check_write
 from sarit.spark.sink.options import parse_write
+from sarit.spark.source.batch import BatchReader
 from sarit.spark.source.options import parse_read
-from sarit.spark.source.readers import BatchReader, StreamReader
+from sarit.spark.source.streaming import StreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (

@@ -9,9 +9,10 @@ from pyspark.sql.types import LongType, StructType
 
 from sarit.core.errors import NotFound, Truncated
 from sarit.spark.formats.columns import Projection
-from sarit.spark.source import readers
+from sarit.spark.source import batch, task
+from sarit.spark.source.batch import BatchReader, batch_ranges
 from sarit.spark.source.options import parse_read
-from sarit.spark.source.planner import StreamPlanner, batch_ranges
+from sarit.spark.source.planner import StreamPlanner
 from sarit.spark.source.ranges import Range
 from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, S, take
 
@@ -129,8 +130,9 @@ def rows(found):
 
 def test_tasks_continue_above_a_truncation_during_their_read(stream, monkeypatch):
     stream.events[A] = [10] * 12
-    monkeypatch.setattr(readers, "ConnectedStream", lambda *_: stream)
-    source = readers.BatchReader(LENIENT, OFFSETS)
+    for module in (batch, task):
+        monkeypatch.setattr(module, "ConnectedStream", lambda *_: stream)
+    source = BatchReader(LENIENT, OFFSETS)
     (part,) = source.partitions()
     stream.starts[A] = 30
     reading = source.read(part)
@@ -145,8 +147,9 @@ def test_tasks_continue_above_a_truncation_during_their_read(stream, monkeypatch
 
 def test_task_errors_name_the_option_for_truncations(stream, monkeypatch):
     stream.events[A] = [10] * 12
-    monkeypatch.setattr(readers, "ConnectedStream", lambda *_: stream)
-    source = readers.BatchReader(OPTIONS, OFFSETS)
+    for module in (batch, task):
+        monkeypatch.setattr(module, "ConnectedStream", lambda *_: stream)
+    source = BatchReader(OPTIONS, OFFSETS)
     (part,) = source.partitions()
     stream.starts[A] = 30
     with pytest.raises(Truncated, match="failOnDataLoss"):

@@ -1,14 +1,14 @@
-"""Readers: the driver plans ranges, tasks read their range as Arrow batches directly from its segment."""
+"""Streaming reads: Spark's reader over the planner of micro-batches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from sarit.spark.client import ConnectedStream
-from sarit.spark.source.planner import StreamPlanner, batch_ranges
-from sarit.spark.source.ranges import Range, TruncationGuard
+from sarit.spark.source.planner import StreamPlanner
+from sarit.spark.source.task import RangePartition, read_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,45 +18,6 @@ if TYPE_CHECKING:
     from sarit.spark.formats.columns import Projection
     from sarit.spark.source.access import StreamAccess
     from sarit.spark.source.options import ReadOptions
-
-
-class RangePartition(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, part: Range) -> None:
-        super().__init__(part)
-        self.part = part
-
-
-def read_range(options: ReadOptions, part: Range, projection: Projection) -> Iterator[pa.RecordBatch]:
-    """The events of one range; runs in a task.  Raises NotFound, Truncated."""
-    access = TruncationGuard(ConnectedStream(options.target, part.stream), fail=options.fail_on_data_loss)
-    try:
-        for events, offsets in access.batches(part.segment, part.start, part.end):
-            yield projection.batch(events, offsets, part)
-    finally:
-        access.close()
-
-
-class BatchReader(DataSourceReader):
-    """Everything between two cuts."""
-
-    def __init__(self, options: ReadOptions, projection: Projection) -> None:
-        self._options = options
-        self._projection = projection
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """One range per segment, or more when `splits` asks for them; one empty range when there is nothing."""
-        access = ConnectedStream(self._options.target, self._options.stream)
-        try:
-            return [RangePartition(part) for part in batch_ranges(self._options, access)]
-        finally:
-            access.close()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one partition; Spark gives None when there was nothing to plan."""
-        if isinstance(partition, RangePartition):
-            yield from read_range(self._options, partition.part, self._projection)
 
 
 class StreamReader(DataSourceStreamReader):
