@@ -1,19 +1,30 @@
-"""The options of a read.  Pure."""
+"""The options of a read, and which streams they select.  Pure."""
 
 from __future__ import annotations
 
+import difflib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sarit.core.errors import Invalid, NotFound
+from sarit.core.names import StreamName, is_internal_name
 from sarit.spark.options import BATCH_READ, DEFAULT_CONTROLLER, READ, STREAMING_READ, Given, Option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from sarit.core.names import StreamName
     from sarit.spark.options import Target
 
 OPTIONS: Final = (
+    Option(
+        "streams", READ, "several streams, as `SCOPE/STREAM,SCOPE/STREAM`. One of `stream`, `streams`, `streamPattern`"
+    ),
+    Option(
+        "streamPattern", READ,
+        "`SCOPE/REGEX`: the streams of a scope whose whole name the regular expression matches",
+    ),
+    Option("scope", READ, "the scope of names and patterns without one"),
     Option(
         "start", READ,
         "`head`, `tail`, or the text of a stream cut. A streaming query with a checkpoint continues there instead",
@@ -46,6 +57,33 @@ OPTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class StreamSelection:
+    """Which streams to read: `names`, or those of `scope` whose whole name `pattern` (a regular expression) matches."""
+
+    names: tuple[StreamName, ...] = ()
+    scope: str = ""
+    pattern: str = ""
+
+    def resolve(self, list_streams: Callable[[str], Iterable[StreamName]]) -> list[StreamName]:
+        """The streams, sorted; `list_streams` gives those of a scope.
+
+        The existence of `names` is not checked.  Raises NotFound when no stream matches the pattern."""
+        if not self.pattern:
+            return sorted(self.names)
+        present = sorted(list_streams(self.scope))
+        matches = re.compile(self.pattern).fullmatch
+        found = [name for name in present if matches(name.stream)]
+        if not found:
+            near = difflib.get_close_matches(self.pattern, [name.stream for name in present], 3, 0.0)
+            some = f"it has {len(present)}, as {', '.join(near)}" if near else "it has none"
+            raise NotFound(f"no stream of scope {self.scope} matches streamPattern {self.pattern!r}: {some}")
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.scope}/{self.pattern}" if self.pattern else ",".join(map(str, sorted(self.names)))
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOptions:
     """How to read.  `start` and `end`: "head", "tail" or the text of a stream cut.
 
@@ -54,7 +92,7 @@ class ReadOptions:
     """
 
     target: Target
-    stream: StreamName
+    selection: StreamSelection
     start: str
     end: str
     splits: int
@@ -62,13 +100,20 @@ class ReadOptions:
     max_bytes: int | None
     fail_on_data_loss: bool
 
+    @property
+    def stream(self) -> StreamName:
+        """The only stream.  Raises Invalid when several are selected."""
+        if len(self.selection.names) != 1:
+            raise Invalid(f"this read takes one stream, not {self.selection}")
+        return self.selection.names[0]
+
 
 def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> ReadOptions:
     """Read options; unknown ones are refused.  Raises Invalid."""
     given = Given(options, [OPTIONS])
     return ReadOptions(
         target=given.target(default_controller),
-        stream=given.stream(),
+        selection=_selection(given),
         start=given.text("start") or "head",
         end=given.text("end") or "tail",
         splits=given.positive("splits") or 1,
@@ -76,3 +121,38 @@ def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CON
         max_bytes=given.positive("maxBytesPerTrigger"),
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
     )
+
+
+def _selection(given: Given) -> StreamSelection:
+    """Raises Invalid for none, several, or a name or an expression that is none."""
+    several, pattern = given.text("streams"), given.text("streamPattern")
+    one = given.text("stream") or given.text("path")
+    chosen = [text for text in dict.fromkeys((given.text("stream"), given.text("path"), several, pattern)) if text]
+    if len(chosen) != 1:
+        what = "which streams?" if not chosen else "option stream (or load(...)), streams, streamPattern: give one."
+        raise Invalid(f'{what} As .option("stream", "SCOPE/STREAM"), or "streams" with several, or "streamPattern"')
+    if pattern:
+        return _pattern(pattern.strip(), given.text("scope"))
+    names = [_with_scope(name.strip(), given.text("scope")) for name in chosen[0].split(",") if name.strip()]
+    if not names:
+        raise Invalid(f"option streams is {several!r}: give names, as SCOPE/STREAM,SCOPE/STREAM")
+    if one and len(names) != 1:
+        raise Invalid(f'option stream is {one!r}: for several give .option("streams", "SCOPE/STREAM,SCOPE/STREAM")')
+    return StreamSelection(tuple(sorted({StreamName.parse(name) for name in names})))
+
+
+def _with_scope(name: str, scope: str | None) -> str:
+    return f"{scope}/{name}" if scope and "/" not in name else name
+
+
+def _pattern(text: str, default_scope: str | None) -> StreamSelection:
+    scope, _, pattern = _with_scope(text, default_scope).partition("/")
+    if not pattern:
+        raise Invalid(f"option streamPattern is {text!r}: give SCOPE/REGEX, or the scope by option scope")
+    if not is_internal_name(scope):
+        raise Invalid(f"option streamPattern is {text!r}: {scope!r} is no scope; only the part after / is a pattern")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise Invalid(f"option streamPattern is {text!r}: {pattern!r} is no regular expression: {error}") from None
+    return StreamSelection(scope=scope, pattern=pattern)
