@@ -11,13 +11,14 @@ import re
 import subprocess
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks import spark_rows
 from benchmarks.harness import Load, LoadFailed, load
 from benchmarks.measure import measure_rows
 from benchmarks.peers.java_load import java_load
 from benchmarks.peers.kafka import Kafka
 from benchmarks.peers.maven import PeerMissing, class_path
 from benchmarks.peers.pravega import Pravega
-from benchmarks.sarit_rows import LOW_RATE, QUICK_SPARK_EVENTS, SPARK_EVENTS, Scale, official_client
+from benchmarks.sarit_rows import LOW_RATE, Scale, official_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,13 +47,16 @@ class KafkaRows:
             "fast-16": lambda directory, scale: self._fast("fast16", 16, scale),
             "latency": self._latency,
             "catch-up": self._catch_up,
-            "spark": self._spark,
+            "spark": self._spark(spark_rows.count),
+            "spark-stream": self._spark(spark_rows.stream),
+            "spark-paced": self._spark(spark_rows.paced),
+            "spark-sink": self._spark(lambda side, scale: spark_rows.sink(side, scale, ("at-least-once",))),
         }
 
-    def _load(self, mode: str, **options: Any) -> dict[str, Any]:
+    def load(self, mode: str, **options: Any) -> dict[str, Any]:
         return load("kafka", {"bootstrap": self._kafka.bootstrap, "mode": mode, **options})
 
-    def _java_producer(self, topic: str, records: int) -> int:
+    def java_producer(self, topic: str, records: int) -> int:
         """Kafka's own ProducerPerformance: the fastest generator there is for Kafka.  Records/s."""
         command = self._kafka.java(
             "org.apache.kafka.tools.ProducerPerformance", "--topic", topic, "--num-records", str(records),
@@ -67,40 +71,71 @@ class KafkaRows:
 
     def _fast(self, topic: str, partitions: int, scale: Scale) -> dict[str, Any]:
         """The better one of Kafka's own generator and confluent-kafka counts."""
-        self._load("topics", topics={topic: partitions})
+        self.load("topics", topics={topic: partitions})
         records = QUICK_RECORDS if scale.quick else int(scale.seconds(60) * RECORDS_A_SECOND)
-        java = self._java_producer(topic, records)
-        python = self._load("fast", topic=topic, seconds=scale.seconds(15))
+        java = self.java_producer(topic, records)
+        python = self.load("fast", topic=topic, seconds=scale.seconds(15))
         best = max(java, python["events_per_s"])
         return {"events_per_s": best, "producer_performance": java, "confluent_kafka": python}
 
     def _latency(self, directory: Path, scale: Scale) -> dict[str, Any]:
         seconds = scale.seconds(30)
-        self._load("topics", topics={"ack": 1, "through": 1})
-        ack = self._load("write", topic="ack", rate=LOW_RATE, seconds=seconds)
+        self.load("topics", topics={"ack": 1, "through": 1})
+        ack = self.load("write", topic="ack", rate=LOW_RATE, seconds=seconds)
         options = {"mode": "follow", "topic": "through", "events": int(LOW_RATE * seconds), "skip": LOW_RATE}
         reader = Load("kafka", {"bootstrap": self._kafka.bootstrap, **options})
         try:
             reader.wait_ready()
-            writer = self._load("write", topic="through", rate=LOW_RATE, seconds=seconds, stamp=True)
+            writer = self.load("write", topic="through", rate=LOW_RATE, seconds=seconds, stamp=True)
             return {"ack": ack, "end_to_end": reader.result(150), "ack_with_reader": writer}
         finally:
             reader.end()
 
     def _catch_up(self, directory: Path, scale: Scale) -> dict[str, Any]:
-        self._load("topics", topics={"read": 1})
-        self._java_producer("read", QUICK_RECORDS if scale.quick else 10_000_000)
-        return {"events": self._load("read", topic="read")}
+        self.load("topics", topics={"read": 1})
+        self.java_producer("read", QUICK_RECORDS if scale.quick else 10_000_000)
+        return {"events": self.load("read", topic="read")}
 
-    def _spark(self, directory: Path, scale: Scale) -> dict[str, Any]:
-        jars = class_path("spark-kafka")
-        self._load("topics", topics={"spark": 4})
-        self._java_producer("spark", QUICK_SPARK_EVENTS if scale.quick else SPARK_EVENTS)
-        source = {"format": "kafka", "column": "value", "jars": jars}
-        options = {
-            "kafka.bootstrap.servers": self._kafka.bootstrap, "subscribe": "spark", "startingOffsets": "earliest",
-        }  # fmt: skip
-        return load("spark_count", source | {"options": options}, 300)
+    def _spark(
+        self, row: Callable[[spark_rows.SparkSide, Scale], dict[str, Any]]
+    ) -> Callable[[Path, Scale], dict[str, Any]]:
+        return lambda directory, scale: row(_KafkaSide(self, self._kafka.bootstrap), scale)
+
+
+class _KafkaSide:
+    """Topics of a broker, for the rows of Spark jobs."""
+
+    def __init__(self, rows: KafkaRows, bootstrap: str) -> None:
+        self._rows = rows
+        self._bootstrap = bootstrap
+        self._jars = class_path("spark-kafka")
+
+    def make(self, stream: str, segments: int) -> None:
+        """Create a topic."""
+        self._rows.load("topics", topics={f"spark-{stream}": segments})
+
+    def fill(self, stream: str, events: int) -> None:
+        """Write that many events."""
+        self._rows.java_producer(f"spark-{stream}", events)
+
+    def writer(self, stream: str, rate: int, seconds: float) -> Load:
+        """Begin to write `rate` events a second."""
+        options = {"bootstrap": self._bootstrap, "mode": "write", "topic": f"spark-{stream}"}
+        return Load("kafka", options | {"rate": rate, "seconds": seconds})
+
+    def job(self, stream: str, guarantee: str = "") -> dict[str, Any]:
+        """The options of a source, or of a sink."""
+        topic = "topic" if guarantee else "subscribe"
+        options = {"kafka.bootstrap.servers": self._bootstrap, topic: f"spark-{stream}"}
+        return {"format": "kafka", "column": "value", "key": "key", "jars": self._jars, "options": options}
+
+    def start_of(self, where: str) -> dict[str, str]:
+        """Where a source begins."""
+        return {"startingOffsets": where}
+
+    def limit(self, events: int) -> dict[str, str]:
+        """The bound of a micro-batch."""
+        return {"maxOffsetsPerTrigger": str(events)}
 
 
 class PravegaRows:

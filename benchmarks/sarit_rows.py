@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from benchmarks import spark_rows
 from benchmarks.harness import Load, SaritNode, affordable_events, load
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ QUICK_BACKLOG_BYTES: Final = 1_000_000_000
 # What the rows fast-1 and fast-16 may write in their 135 s each, on a fast disk.
 FAST_ROW_BYTES: Final = 60_000_000_000
 TURNS_SEGMENTS: Final = 50_000
-SPARK_EVENTS: Final = 10_000_000
-QUICK_SPARK_EVENTS: Final = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +202,46 @@ def backlog(directory: Path, scale: Scale) -> dict[str, Any]:
         }  # fmt: skip
 
 
-def spark(directory: Path, scale: Scale) -> dict[str, Any]:
-    """Spark batch count and sum of lengths, local[2], 4 segments."""
-    with _node(directory, s=4) as node:
-        events = QUICK_SPARK_EVENTS if scale.quick else SPARK_EVENTS
-        _write(node, "s", seconds=300, events=events, many=True)
-        source = {"format": "sarit", "column": "event"}
-        return load("spark_count", source | {"options": {"controller": node.endpoint, "stream": "bench/s"}}, 300)
+class _SaritSide:
+    """Streams of a node, for the rows of Spark jobs."""
+
+    def __init__(self, node: SaritNode) -> None:
+        self._node = node
+
+    def make(self, stream: str, segments: int) -> None:
+        """Create a stream."""
+        load("sarit_admin", {"controller": self._node.endpoint, "streams": {f"bench/{stream}": segments}})
+
+    def fill(self, stream: str, events: int) -> None:
+        """Write that many events."""
+        _write(self._node, stream, seconds=300, events=events, many=True)
+
+    def writer(self, stream: str, rate: int, seconds: float) -> Load:
+        """Begin to write `rate` events a second."""
+        options = {"controller": self._node.endpoint, "stream": f"bench/{stream}", "rate": rate, "seconds": seconds}
+        return Load("sarit_write", options)
+
+    def job(self, stream: str, guarantee: str = "") -> dict[str, Any]:
+        """The options of a source, or of a sink with a guarantee."""
+        options = {"controller": self._node.endpoint, "stream": f"bench/{stream}"}
+        options |= {"deliveryGuarantee": guarantee} if guarantee else {}
+        return {"format": "sarit", "column": "event", "key": "routing_key", "options": options}
+
+    def start_of(self, where: str) -> dict[str, str]:
+        """Where a source begins."""
+        return {"start": where}
+
+    def limit(self, events: int) -> dict[str, str]:
+        """The bound of a micro-batch."""
+        return {"maxEventsPerTrigger": str(events)}
+
+
+def _spark(row: Callable[[_SaritSide, Scale], dict[str, Any]]) -> Callable[[Path, Scale], dict[str, Any]]:
+    def measure(directory: Path, scale: Scale) -> dict[str, Any]:
+        with SaritNode(directory).start() as node:
+            return row(_SaritSide(node), scale)
+
+    return measure
 
 
 ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
@@ -225,5 +257,8 @@ ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "streams": streams,
     "turns": turns,
     "backlog": backlog,
-    "spark": spark,
+    "spark": _spark(spark_rows.count),
+    "spark-stream": _spark(spark_rows.stream),
+    "spark-paced": _spark(spark_rows.paced),
+    "spark-sink": _spark(lambda side, scale: spark_rows.sink(side, scale, ("at-least-once", "exactly-once"))),
 }
