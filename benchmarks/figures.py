@@ -139,7 +139,7 @@ RATIOS: Final = (
     Ratio("official", "read.events_per_s", "official Python client, read", True, 1, 1.3, ("pravega",)),
     Ratio("spark", "events_per_s", "Spark batch count", True, 3, 5, ("kafka",)),
     Ratio("spark-stream", "events_per_s", "Spark streaming, history in 8 micro-batches", True, 1.5, 3, ("kafka",)),
-    Ratio("spark-paced", "p50_ms", "Spark micro-batch at 10 k events/s: p50", False, 1, 1.5, ("kafka",)),
+    Ratio("spark-tail", "p50_ms", "Spark micro-batch at 10 k events/s: p50", False, 1, 1.5, ("kafka",)),
     Ratio(
         "spark-sink",
         "at_least_once.large.rows_per_s",

@@ -49,7 +49,7 @@ class KafkaRows:
             "catch-up": self._catch_up,
             "spark": self._spark(spark_rows.count),
             "spark-stream": self._spark(spark_rows.stream),
-            "spark-paced": self._spark(spark_rows.paced),
+            "spark-tail": self._spark(spark_rows.tail),
             "spark-sink": self._spark(lambda side, scale: spark_rows.sink(side, scale, ("at-least-once",))),
         }
 

@@ -259,6 +259,6 @@ ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "backlog": backlog,
     "spark": _spark(spark_rows.count),
     "spark-stream": _spark(spark_rows.stream),
-    "spark-paced": _spark(spark_rows.paced),
+    "spark-tail": _spark(spark_rows.tail),
     "spark-sink": _spark(lambda side, scale: spark_rows.sink(side, scale, ("at-least-once", "exactly-once"))),
 }

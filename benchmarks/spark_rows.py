@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SPARK_EVENTS: Final = 10_000_000
 QUICK_SPARK_EVENTS: Final = 4_000_000
 STREAM_BATCHES: Final = 8
-PACED_RATE: Final = 10_000
+TAIL_RATE: Final = 10_000
 SINK_ROWS: Final = 4_000_000
 QUICK_SINK_ROWS: Final = 1_000_000
 SMALL_BATCH_ROWS: Final = 10_000
@@ -52,18 +52,18 @@ def stream(side: SparkSide, scale: Scale) -> dict[str, Any]:
     return _run(side.job("stream"), mode="stream", limits=limits, start=side.start_of("earliest"))
 
 
-def paced(side: SparkSide, scale: Scale) -> dict[str, Any]:
+def tail(side: SparkSide, scale: Scale) -> dict[str, Any]:
     """Micro-batches at the tail while 10,000 events a second come in."""
     from benchmarks.harness import Load
 
     seconds = scale.seconds(40, 25)
-    side.make("paced", SEGMENTS)
-    job = side.job("paced")
+    side.make("tail", SEGMENTS)
+    job = side.job("tail")
     job["options"] |= side.start_of("latest")
-    query = Load("spark_job", job | {"mode": "paced", "seconds": seconds})
+    query = Load("spark_job", job | {"mode": "tail", "seconds": seconds})
     try:
         query.wait_ready(120)
-        writer = side.writer("paced", PACED_RATE, seconds)
+        writer = side.writer("tail", TAIL_RATE, seconds)
         found = query.result(JOB_SECONDS)
         writer.result(JOB_SECONDS)
         return found

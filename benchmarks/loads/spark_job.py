@@ -6,7 +6,7 @@ path for the driver.  Modes:
 * "count": a batch count and sum of lengths, `runs` times; the last one counts, the first pays for JVM and workers;
 * "stream": a query from the head with `trigger(availableNow=True)` and `limits`; events/s of all micro-batches but the
   first;
-* "paced": a query at the tail for `seconds`, while somebody else writes; the duration of its micro-batches;
+* "tail": a query at the tail for `seconds`, while somebody else writes; the duration of its micro-batches;
 * "sink": a batch write of `rows` rows of 100 bytes, twice; the second counts;
 * "stream sink": `batches` micro-batches of `rows` rows each; rows/s of all but the first.
 """
@@ -71,7 +71,7 @@ def _stream(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _paced(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
+def _tail(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
     query = _frame(spark, options, {}).writeStream.format("noop")
     query = query.option("checkpointLocation", options["directory"]).start()
     print("ready", flush=True)
@@ -124,7 +124,7 @@ def _stream_sink(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]
     }  # fmt: skip
 
 
-MODES = {"count": _count, "stream": _stream, "paced": _paced, "sink": _sink, "stream sink": _stream_sink}
+MODES = {"count": _count, "stream": _stream, "tail": _tail, "sink": _sink, "stream sink": _stream_sink}
 
 
 def main(options: dict[str, Any]) -> None:
