@@ -209,7 +209,6 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
     All methods raise NotFound (there is no such table), Invalid and Unavailable.""",
                 attributes={"name": ("StreamName", "`scope/table`.")},
                 translated=frozenset({"scan"}),
-                hidden={"scan_pages": "`scan` calls it"},
             ),
         ],
     ),

@@ -128,6 +128,12 @@ async def segment_infos(world: World, _: str) -> Any:
     return lambda: world.client.segment_infos(world.stream, [FIRST])
 
 
+@case("Client.segment_nodes")
+async def segment_nodes(world: World, _: str) -> Any:
+    await wait(world.client.create_stream(world.stream))  # the endpoint of a segment that was used is known
+    return lambda: world.client.segment_nodes(world.stream, [FIRST])
+
+
 @case("Client.successors", "Client.segment_batches")
 async def on_segment(world: World, method: str) -> Any:
     await world.with_stream()
@@ -262,15 +268,15 @@ async def tables(world: World, method: str) -> Any:
     return lambda: getattr(world.client.tables, method)("s" if method == "list" else world.stream, **arguments)
 
 
-@case("Table.config")
-async def table_config(world: World, _: str) -> Any:
+@case("Table.config", "Table.partitions")
+async def table_layout(world: World, method: str) -> Any:
     await world.with_table()
-    return world.client.table(world.stream).config
+    return getattr(world.client.table(world.stream), method)
 
 
 @case(
     *("Table.put", "Table.replace", "Table.remove", "Table.update", "Table.put_many"),
-    *("Table.get", "Table.get_many", "Table.scan", "Table.scan_keys"),
+    *("Table.get", "Table.get_many", "Table.scan", "Table.scan_keys", "Table.scan_pages", "Table.remove_many"),
 )
 async def table(world: World, method: str) -> Any:
     handle = await world.with_table()
@@ -280,6 +286,7 @@ async def table(world: World, method: str) -> Any:
         "remove": ["a"],
         "update": [[Put("a", "2")]],
         "put_many": [[("a", "2")]],
+        "remove_many": [["a"]],
         "get": ["a"],
         "get_many": [["a"]],
     }
@@ -290,6 +297,12 @@ async def table(world: World, method: str) -> Any:
 async def insert(world: World, _: str) -> Any:
     handle = await world.with_table()
     return lambda: handle.insert("b", "2")
+
+
+@case("Table.insert_many", how=RAISES_SOONER)
+async def insert_many(world: World, _: str) -> Any:
+    handle = await world.with_table()
+    return lambda: handle.insert_many([("b", "2")])
 
 
 # -- transactions -----------------------------------------------------------------------------------
@@ -459,7 +472,8 @@ async def group_reader(world: World, method: str) -> Any:
 
 
 @case(
-    *("ReaderGroup.online_readers", "ReaderGroup.info", "ReaderGroup.stream_cuts", "ReaderGroup.last_checkpoint"),
+    *("ReaderGroup.progress", "ReaderGroup.online_readers", "ReaderGroup.info"),
+    *("ReaderGroup.stream_cuts", "ReaderGroup.last_checkpoint"),
     *("ReaderGroup.give_up_checkpoints", "ReaderGroup.unread_bytes", "ReaderGroup.reset", "ReaderGroup.delete"),
     *("ReaderGroup.end_of_data", "ReaderGroup.reader", "ReaderGroup.reader_offline", "ReaderGroup.checkpoint"),
     *("ReaderGroup.update_retention_cut", "ReaderGroup.segments_changed"),

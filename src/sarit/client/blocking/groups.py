@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sarit.client.groups.group import ReaderGroup as AioReaderGroup
     from sarit.client.groups.group import ReaderGroups as AioReaderGroups
     from sarit.client.groups.position import Checkpoint, Position
+    from sarit.client.groups.progress import SegmentProgress
     from sarit.client.groups.reader import ArrowBatch, CheckpointEvent, EventBatch
     from sarit.client.groups.reader import GroupReader as AioGroupReader
     from sarit.client.groups.values import GroupConfig, GroupSegment
@@ -153,6 +154,12 @@ class ReaderGroup:
     def info(self) -> GroupInfo:
         """The assignment of segments to readers, and what is not assigned."""
         return self._run(self._inner.info())
+
+    def progress(self) -> list[SegmentProgress]:
+        """Where the group is in each segment that holds unread events, or that it reads now.
+
+        Readers report their positions every few seconds, so these may be older than what they have read."""
+        return self._run(self._inner.progress())
 
     def checkpoint(self, name: str, timeout: float = GROUP_CHECKPOINT_TIMEOUT_SECONDS) -> Checkpoint:
         """Begin a checkpoint and wait until all readers have passed it.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sarit.client.tables.layout import Entry, Key, Part, TableConfig
     from sarit.client.tables.table import Table as AioTable
     from sarit.client.tables.table import Tables as AioTables
-    from sarit.core.names import StreamName
+    from sarit.core.names import SegmentId, StreamName
 
 
 @guarded("_inner._session")
@@ -81,6 +81,10 @@ class Table:
         """The configuration of the table."""
         return self._run(self._inner.config())
 
+    def partitions(self) -> tuple[SegmentId, ...]:
+        """The partitions, as `scan_pages` takes them.  They stay the same for ever."""
+        return self._run(self._inner.partitions())
+
     def put(self, key: Key, value: bytes | str) -> int:
         """Set a value unconditionally; its new version."""
         return self._run(self._inner.put(key, value))
@@ -110,6 +114,18 @@ class Table:
         All items are validated before any is sent."""
         return self._run(self._inner.put_many(list(items)))
 
+    def remove_many(self, keys: Iterable[Key]) -> None:
+        """Remove many keys at full speed; no effect on absent ones.  Not atomic: after an error, some may be removed.
+
+        All keys are validated before any is sent."""
+        self._run(self._inner.remove_many(list(keys)))
+
+    def insert_many(self, items: Iterable[tuple[Key, bytes | str]]) -> list[int]:
+        """Set the values of those keys that are absent, in order; their versions, NOT_EXISTS (-1) for present ones.
+
+        Not atomic: after an error, some may be written.  All items are validated before any is sent."""
+        return self._run(self._inner.insert_many(list(items)))
+
     def get(self, key: Key) -> Entry | None:
         """The entry of a key, None when it is absent."""
         return self._run(self._inner.get(key))
@@ -132,10 +148,25 @@ class Table:
         `first`, `last`: inclusive bounds, of secondary keys when `primary` is given, else of primary ones; they may
         be shorter than a key.  `prefix`: keys that begin with it.  Not a snapshot: an entry changed during the scan is
         seen before or after its change."""
-        for entries in self._thread.iterate(
-            self._inner.scan_pages(primary, first=first, last=last, prefix=prefix, page_entries=page_entries)
-        ):
+        for entries in self.scan_pages(primary, first=first, last=last, prefix=prefix, page_entries=page_entries):
             yield from entries
+
+    def scan_pages(
+        self,
+        primary: Part | None = None,
+        *,
+        first: Part | None = None,
+        last: Part | None = None,
+        prefix: Part | None = None,
+        page_entries: int = PAGE_ENTRIES,
+        partition: SegmentId | None = None,
+    ) -> Iterator[list[Entry]]:
+        """As `scan`, in lists.  `partition`: the entries of this one of `partitions` alone."""
+        return self._thread.iterate(
+            self._inner.scan_pages(
+                primary, first=first, last=last, prefix=prefix, page_entries=page_entries, partition=partition
+            )
+        )
 
     def scan_keys(
         self,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sarit.client.core import listing
 from sarit.client.core.guard import guarded
-from sarit.client.groups import calls, generations, stream_cuts
+from sarit.client.groups import calls, generations, progress, stream_cuts
 from sarit.client.groups import state as group_state
 from sarit.client.groups.checkpoints import SILENT
 from sarit.client.groups.position import Checkpoint, Position
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from sarit.client.core.session import Session
     from sarit.client.groups.generations import CutLike
+    from sarit.client.groups.progress import SegmentProgress
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets
     from sarit.core.cuts import StreamCut
@@ -120,6 +121,12 @@ class ReaderGroup:
             tuple(state.checkpoints.outstanding),
             state.at_end,
         )
+
+    async def progress(self) -> list[SegmentProgress]:
+        """Where the group is in each segment that holds unread events, or that it reads now.
+
+        Readers report their positions every few seconds, so these may be older than what they have read."""
+        return await progress.of(self._session, await self._shared.fetch())
 
     # -- checkpoints and cuts ---------------------------------------------------------------------
 

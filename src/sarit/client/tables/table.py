@@ -31,7 +31,7 @@ from sarit.client.tables.changes import (
 from sarit.client.tables.layout import Entry, TableConfig
 from sarit.client.tables.partition import Partition
 from sarit.client.tables.scans import PAGE_ENTRIES, PageCursor, merged
-from sarit.core.errors import Invalid, NotFound, SaritError
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError
 from sarit.core.limits import MAX_COALESCED_BYTES, MAX_OUTSTANDING_TABLE_BYTES, NOT_EXISTS
 from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName
 
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 MAX_OUTSTANDING_READS: Final = 2000
+MAX_OUTSTANDING_INSERTS: Final = 2000
 
 
 @guarded("_session")
@@ -100,6 +101,10 @@ class Table:
         """The configuration of the table."""
         return (await self._layout()).config
 
+    async def partitions(self) -> tuple[SegmentId, ...]:
+        """The partitions, as `scan_pages` takes them.  They stay the same for ever."""
+        return (await self._layout()).partitions
+
     # -- changes --------------------------------------------------------------------------------
 
     async def put(self, key: Key, value: bytes | str) -> int:
@@ -130,7 +135,36 @@ class Table:
 
         All items are validated before any is sent."""
         layout = await self._layout()
-        checked = [item_of(layout, Put(key, value)) for key, value in items]
+        return await self._apply(layout, [item_of(layout, Put(key, value)) for key, value in items])
+
+    async def remove_many(self, keys: Iterable[Key]) -> None:
+        """Remove many keys at full speed; no effect on absent ones.  Not atomic: after an error, some may be removed.
+
+        All keys are validated before any is sent."""
+        layout = await self._layout()
+        await self._apply(layout, [item_of(layout, Remove(key)) for key in keys])
+
+    async def insert_many(self, items: Iterable[tuple[Key, bytes | str]]) -> list[int]:
+        """Set the values of those keys that are absent, in order; their versions, NOT_EXISTS (-1) for present ones.
+
+        Not atomic: after an error, some may be written.  All items are validated before any is sent."""
+        layout = await self._layout()
+        checked = [item_of(layout, Insert(key, value)) for key, value in items]
+        versions = [NOT_EXISTS] * len(checked)
+        for first in range(0, len(checked), MAX_OUTSTANDING_INSERTS):
+            some = checked[first : first + MAX_OUTSTANDING_INSERTS]
+            # A batch for each: the partition coalesces them, and sends those alone that were refused together.
+            waiting = [self._submit(make_batch(layout.partition(item.key), [item])) for item in some]
+            for index, outcome in enumerate(await asyncio.gather(*waiting, return_exceptions=True), first):
+                if isinstance(outcome, BaseException):
+                    if not isinstance(outcome, Conflict):
+                        raise outcome
+                else:
+                    versions[index] = outcome[0]
+        return versions
+
+    async def _apply(self, layout: Layout, checked: list[Item]) -> list[int]:
+        """Send unconditional changes in batches, with a bound on the bytes that are not acknowledged."""
         versions = [NOT_EXISTS] * len(checked)
         outstanding: deque[tuple[list[int], int, asyncio.Future[list[int]]]] = deque()
         size = 0
@@ -211,12 +245,13 @@ class Table:
         last: Part | None = None,
         prefix: Part | None = None,
         page_entries: int = PAGE_ENTRIES,
+        partition: SegmentId | None = None,
     ) -> AsyncIterator[list[Entry]]:
-        """As `scan`, in lists."""
+        """As `scan`, in lists.  `partition`: the entries of this one of `partitions` alone."""
         _check_page(page_entries)
         layout = await self._layout()
         low, high = layout.bounds(primary, first, last, prefix)
-        partitions = self._range(layout, low, primary)
+        partitions = self._range(layout, low, primary, partition)
         cursors = [PageCursor(partition.page, low, high, page_entries) for partition in partitions]
         async for page in self._pages(merged(cursors, page_entries)):
             yield [layout.entry(bytes(found.key), bytes(found.value), found.version) for found in page]
@@ -240,9 +275,13 @@ class Table:
             for found in page:
                 yield layout.entry(bytes(found.key), b"", found.version)
 
-    def _range(self, layout: Layout, low: bytes, primary: Part | None) -> list[Partition]:
+    def _range(
+        self, layout: Layout, low: bytes, primary: Part | None, only: SegmentId | None = None
+    ) -> list[Partition]:
+        if only is not None and only not in layout.partitions:
+            raise Invalid(f"table {self.name} has no partition {only}")
         wanted = layout.partitions if primary is None else (layout.partition(low),)
-        return [self._partition(segment) for segment in wanted]
+        return [self._partition(segment) for segment in wanted if only in (None, segment)]
 
     # -- partitions -----------------------------------------------------------------------------
 

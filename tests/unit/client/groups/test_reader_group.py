@@ -29,6 +29,26 @@ async def test_readers_share_segments_and_read_every_event_once(local):
     assert await group.online_readers() == []
 
 
+@on_node
+async def test_progress_adds_up_to_the_unread_bytes_across_a_scale(local):
+    await local.client.create_stream("s/t", segments=2)
+    await fill(local.client, "s/t", 100)
+    group = await local.client.reader_groups.create("s/g", "s/t", automatic_checkpoint=None)
+    rows = await group.progress()
+    assert [(one.state, one.reader, one.position) for one in rows] == [("unassigned", None, 0)] * 2
+    assert sum(one.unread for one in rows) == await group.unread_bytes() > 0
+    worker = await Worker(group, "one").start()
+    await until(lambda: len(total(worker)) == 100)
+    await group.checkpoint("all")
+    await local.client.stream("s/t").scale(3)
+    await worker.leave()
+    assert {(one.state, one.unread) for one in await group.progress()} == {("unassigned", 0)}
+    await fill(local.client, "s/t", 50, 100)
+    rows = await group.progress()
+    assert sum(one.unread for one in rows) == await group.unread_bytes() > 0
+    assert len([one for one in rows if one.unread]) == 3
+
+
 @pytest.mark.parametrize("checkpoint", [0.1, None])
 def test_readers_join_leave_and_die_while_the_stream_scales(checkpoint, tmp_path):
     @on_node

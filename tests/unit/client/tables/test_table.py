@@ -10,6 +10,7 @@ from sarit.client.tables.changes import Insert, Put, Remove, Replace
 from sarit.client.tables.partition import KEYS_PER_READ
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.limits import MAX_TABLE_VALUE_BYTES
+from sarit.core.names import SegmentId
 from tests.unit.client.nodes import on_node
 
 
@@ -59,6 +60,44 @@ async def test_batches_are_atomic(node):
     with pytest.raises(Conflict):
         await table.update([Remove(("acct", "05")), Remove(("acct", "06"), versions[5])])
     assert len([e async for e in table.scan("acct")]) == 5
+
+
+@on_node
+async def test_insert_many_reports_present_keys_and_inserts_all_others(node):
+    table = await made(node, partitions=3)
+    await table.put("0007", "before")
+    items = [(f"{n:04}", str(n)) for n in range(700)]
+    versions = await table.insert_many([*items, ("0008", "twice")])
+    assert [index for index, version in enumerate(versions) if version == -1] == [7, 700]
+    found = {e.primary.decode(): e.value.decode() async for e in table.scan()}
+    assert found == {**dict(items), "0007": "before"}
+    with pytest.raises(Invalid, match="4 bytes"):
+        await table.insert_many([("9999", "x"), ("9", "x")])
+    assert await table.get("9999") is None
+
+
+@on_node
+async def test_remove_many_removes_and_ignores_absent_keys(node):
+    table = await made(node, partitions=3)
+    await table.put_many((f"{n:04}", "x") for n in range(600))
+    await table.remove_many(f"{n:04}" for n in range(10, 1000))
+    assert [int(e.primary) async for e in table.scan()] == list(range(10))
+
+
+@on_node
+async def test_pages_of_all_partitions_are_the_whole_table(node):
+    table = await made(node, partitions=4)
+    await table.put_many((f"{n:04}", "x") for n in range(300))
+    partitions = await table.partitions()
+    assert len(partitions) == 4
+    found = [
+        [int(e.primary) async for page in table.scan_pages(partition=one, page_entries=9) for e in page]
+        for one in partitions
+    ]
+    assert all(part == sorted(part) and part for part in found)
+    assert sorted(n for part in found for n in part) == list(range(300))
+    with pytest.raises(Invalid, match="no partition"):
+        await anext(table.scan_pages(partition=SegmentId(9, 9)))
 
 
 @on_node

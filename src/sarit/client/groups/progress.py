@@ -1,0 +1,69 @@
+"""How far a reader group has read, segment by segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sarit.client.core.segments import segment_infos, tail_cut
+from sarit.client.groups import stream_cuts
+from sarit.client.groups.values import GroupSegment
+from sarit.client.streams import history
+
+if TYPE_CHECKING:
+    from sarit.client.core.session import Session
+    from sarit.client.groups.state import GroupState
+    from sarit.client.groups.values import Offsets
+    from sarit.core.cuts import StreamCut
+    from sarit.core.names import SegmentId, StreamName
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentProgress:
+    """Where a group is in one segment.  Offsets in bytes; `end` is where the group would end, or the segment does now.
+
+    `state`: "assigned" to `reader`, "unassigned", or "later": the group begins it when it has read its predecessors."""
+
+    stream: StreamName
+    segment: SegmentId
+    state: str
+    reader: str | None
+    position: int
+    end: int
+
+    @property
+    def unread(self) -> int:
+        """The bytes that the group has not read."""
+        return max(0, self.end - self.position)
+
+
+async def of(session: Session, state: GroupState) -> list[SegmentProgress]:
+    """Sorted by stream and segment.  Segments that were read to their end, or deleted, are left out."""
+    found: list[SegmentProgress] = []
+    for cut in await stream_cuts.cuts_of(session, newest_positions(state)):
+        found += await _of_stream(session, state, cut)
+    return sorted(found, key=lambda one: (one.stream, one.segment))
+
+
+def newest_positions(state: GroupState) -> dict[GroupSegment, int]:
+    """The furthest position that the group knows of each segment it reads now; below 0: its end."""
+    reports: tuple[Offsets, ...] = (state.last_read, state.checkpoints.last or {})
+    return {
+        segment: at if at < 0 else max([at, *(found[segment] for found in reports if segment in found)])
+        for segment, at in state.positions().items()
+    }
+
+
+async def _of_stream(session: Session, state: GroupState, cut: StreamCut) -> list[SegmentProgress]:
+    wanted = await history.between(session, cut, await tail_cut(session, cut.stream))
+    infos = await segment_infos(session, cut.stream, wanted)
+    ends, found = state.config.end_offsets(), list[SegmentProgress]()
+    for segment, info in infos.items():
+        name = GroupSegment(cut.stream, segment)
+        reader = state.owner(name)
+        position = max(cut.positions.get(segment, 0), info.start_offset)
+        end = min(ends.get(name, info.end_offset), info.end_offset)
+        phase = "assigned" if reader else "unassigned" if name in state.unassigned else "later"
+        if phase != "later" or position < end:
+            found.append(SegmentProgress(cut.stream, segment, phase, reader, position, end))
+    return found
