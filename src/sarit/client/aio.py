@@ -15,7 +15,6 @@ A client belongs to the event loop it was made on.  The blocking client is `sari
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core import listing, segments
@@ -326,16 +325,6 @@ class Client:
     ) -> Mapping[SegmentId, SegmentInfo]:
         """Start, end and state of segments, queried concurrently; deleted segments are omitted."""
         return await segments.segment_infos(self.session, stream_name(stream), wanted)
-
-    async def segment_nodes(self, stream: str | StreamName, wanted: Iterable[SegmentId]) -> Mapping[SegmentId, str]:
-        """The store of each segment as `host:port`.  Raises NotFound (the stream)."""
-        name = stream_name(stream)
-        found: dict[SegmentId, str] = {}
-        for segment in wanted:
-            get_endpoint = partial(self.session.endpoint, name, segment)
-            host, port = await self.session.with_retry(get_endpoint)
-            found[segment] = f"{host}:{port}"
-        return found
 
     async def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
         """The successors of a segment, each with all its predecessors.  Raises NotFound."""

@@ -410,6 +410,7 @@ FILE_WRITE_BYTES: Final = 1 * MIB
 # Between two checks for Ctrl-C while standard output is not ready.
 INTERRUPT_POLL_SECONDS: Final = 0.1
 SPARK_WAIT_SECONDS: Final = 60  # the default of the connector's option waitSeconds
+SPARK_SAMPLE_SECONDS: Final = 2  # the default of the connector's option sampleSeconds
 
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.

@@ -128,12 +128,6 @@ async def segment_infos(world: World, _: str) -> Any:
     return lambda: world.client.segment_infos(world.stream, [FIRST])
 
 
-@case("Client.segment_nodes")
-async def segment_nodes(world: World, _: str) -> Any:
-    await wait(world.client.create_stream(world.stream))  # the endpoint of a segment that was used is known
-    return lambda: world.client.segment_nodes(world.stream, [FIRST])
-
-
 @case("Client.successors", "Client.segment_batches")
 async def on_segment(world: World, method: str) -> Any:
     await world.with_stream()
@@ -256,6 +250,12 @@ async def time_windows(world: World, _: str) -> Any:
     windows = world.client.stream(world.stream).time_windows()
     position = await wait(world.client.stream_cut_head(world.stream))
     return lambda: windows.at(position)
+
+
+@case("Stream.nodes")
+async def nodes(world: World, _: str) -> Any:
+    await wait(world.client.create_stream(world.stream))  # the endpoint of a segment that was used is known
+    return lambda: world.client.stream(world.stream).nodes([FIRST])
 
 
 # -- tables -----------------------------------------------------------------------------------------

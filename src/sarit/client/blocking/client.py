@@ -210,10 +210,6 @@ class Client:
         """Start, end and state of segments, queried concurrently; deleted segments are omitted."""
         return self._run(self._inner.segment_infos(stream, list(wanted)))
 
-    def segment_nodes(self, stream: str | StreamName, wanted: Iterable[SegmentId]) -> Mapping[SegmentId, str]:
-        """The store of each segment as `host:port`.  Raises NotFound (the stream)."""
-        return self._run(self._inner.segment_nodes(stream, list(wanted)))
-
     def successors(self, stream: str | StreamName, segment: SegmentId) -> list[Successor]:
         """The successors of a segment, each with all its predecessors.  Raises NotFound."""
         return self._run(self._inner.successors(stream, segment))

@@ -50,6 +50,10 @@ class Stream:
         """The active segments in the order of their key ranges; none when the stream is sealed.  Raises NotFound."""
         return self._run(self._inner.segments())
 
+    def nodes(self, segments: Iterable[SegmentId]) -> dict[SegmentId, str]:
+        """The store of each segment as `host:port`.  Raises NotFound."""
+        return self._run(self._inner.nodes(list(segments)))
+
     def epochs(self) -> list[Epoch]:
         """Its epochs with their segments, from the oldest that holds data to the newest.  Raises NotFound."""
         return self._run(self._inner.epochs())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sarit.client.core.guard import guarded
@@ -41,6 +42,15 @@ class Stream:
     async def segments(self) -> list[SegmentRange]:
         """The active segments in the order of their key ranges; none when the stream is sealed.  Raises NotFound."""
         return await self._session.with_retry(lambda: self._session.controller.current_segments(self.name))
+
+    async def nodes(self, segments: Iterable[SegmentId]) -> dict[SegmentId, str]:
+        """The store of each segment as `host:port`.  Raises NotFound."""
+        found: dict[SegmentId, str] = {}
+        for segment in segments:
+            get_endpoint = partial(self._session.endpoint, self.name, segment)
+            host, port = await self._session.with_retry(get_endpoint)
+            found[segment] = f"{host}:{port}"
+        return found
 
     async def epochs(self) -> list[Epoch]:
         """Its epochs with their segments, from the oldest that holds data to the newest.  Raises NotFound."""
