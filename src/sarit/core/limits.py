@@ -234,6 +234,9 @@ LOG_IDENTITY_BYTES: Final = 16  # random, created with the log: the index knows 
 LOG_TAG_BYTES: Final = 4  # of the salt, repeated in each record
 CHECKSUM_BLOCK_BYTES: Final = 256 * KIB  # of a chunk, with one CRC-32C; storage/checksums.py says why
 CHECKSUM_BYTES: Final = 4  # CRC-32C
+# Where appends began, of flushed bytes: one is known at least that often (storage/starts.py).
+BOUNDARY_STEP_BYTES: Final = 256 * KIB
+APPEND_START_BYTES: Final = 4
 SCRUB_BYTES_PER_SECOND: Final = 8 * MIB  # the default of --scrub, for all containers together
 SCRUB_INTERVAL_SECONDS: Final = 24 * 3600.0  # from the end of a pass over all chunks to the next one
 SCRUB_START_SECONDS: Final = 60.0  # from the opening of a container to its first pass

@@ -10,8 +10,9 @@ Warnings.  (1) Two extents may name the same chunk; it is garbage only when no e
 hold an extent that was dropped, and finds its chunk deleted; it then loads the extents again.  (3) Nothing here is
 durable: the caller commits the records of added and removed extents in the same batch as the segment's record.
 
-The record of an extent in a chunk (docs/formats/sqlite-index.md) holds the place of its bytes, and the checksums of the
-whole chunk; the record of an inlined extent is its bytes.
+The record of an extent in a chunk (docs/formats/sqlite-index.md) holds the place of its bytes, the checksums of the
+whole chunk, and where in the extent appends began (`storage/starts.py`).  The record of an inlined extent is its bytes:
+an append began with the first of them.
 """
 
 from __future__ import annotations
@@ -21,20 +22,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Corrupt
-from sarit.core.limits import CHECKSUM_BYTES, CHUNK_TARGET_BYTES, READ_BLOCK_BYTES, SMALL_EXTENT_BYTES
+from sarit.core.limits import (
+    APPEND_START_BYTES,
+    CHECKSUM_BYTES,
+    CHUNK_TARGET_BYTES,
+    READ_BLOCK_BYTES,
+    SMALL_EXTENT_BYTES,
+)
+from sarit.storage import starts
 from sarit.storage.checksums import ChunkChecksums
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-EXTENT_VERSION: Final = 2
+EXTENT_VERSION: Final = 3
 # Blocks larger than what is read at once could not be verified (READ_BLOCK_BYTES, of which each is a divisor).
 _MAX_BLOCK_POWER: Final = READ_BLOCK_BYTES.bit_length() - 1
 JOIN_EXTENTS: Final = 8
 """That many adjacent small extents are joined even if the result is still small."""
 
-# Version, length, offset in the chunk; length of the chunk, of its blocks (as a power of two), and of its name.
-_EXTENT = struct.Struct(">BQQQBH")
+# Version, length, offset in the chunk; length of the chunk, of its blocks (as a power of two), and of its name; how
+# many appends began in it.
+_EXTENT = struct.Struct(">BQQQBHI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,8 @@ class Extent:
 
     Where its bytes are not needed, an inlined extent has neither (`Extents.readable`, compaction).
 
-    `checksums`: of the whole chunk, of which the extent may be a part."""
+    `checksums`: of the whole chunk, of which the extent may be a part.  `starts`: where in the extent appends began,
+    packed; an inlined extent begins with one."""
 
     start: int
     length: int
@@ -51,6 +61,7 @@ class Extent:
     chunk_offset: int = 0
     inline: bytes = b""
     checksums: ChunkChecksums | None = None
+    starts: bytes = starts.FIRST
 
     @property
     def end(self) -> int:
@@ -64,20 +75,27 @@ class Extent:
         sums, name = self.checksums, self.chunk.encode("ascii")
         assert sums is not None, self
         power = sums.block_bytes.bit_length() - 1
-        head = _EXTENT.pack(EXTENT_VERSION, self.length, self.chunk_offset, sums.length, power, len(name))
-        return head + name + sums.crcs
+        count = len(self.starts) // APPEND_START_BYTES
+        head = _EXTENT.pack(EXTENT_VERSION, self.length, self.chunk_offset, sums.length, power, len(name), count)
+        return head + name + sums.crcs + self.starts
 
     def check(self) -> None:
         """Assert the invariants of every extent."""
         assert self.start >= 0, self
         assert self.length > 0, self
         assert self.chunk_offset >= 0, self
+        if self.starts is not starts.FIRST:
+            places = starts.unpack(self.starts)
+            assert all(before < place for before, place in zip((-1, *places), (*places, self.length), strict=True)), (
+                self
+            )
         if self.chunk:
             assert not self.inline, self
             assert self.checksums is None or self.chunk_offset + self.length <= self.checksums.length, self
         else:
             assert len(self.inline) == self.length, self
             assert self.chunk_offset == 0, self
+            assert self.starts == starts.FIRST, self
 
 
 def load_chunk_extent(start: int, record: bytes) -> Extent:
@@ -89,16 +107,19 @@ def load_chunk_extent(start: int, record: bytes) -> Extent:
         )
     if len(record) <= _EXTENT.size:
         raise Corrupt(f"the record of an extent at {start} is damaged: {record[:32].hex()}")
-    _, length, chunk_offset, chunk_length, power, size = _EXTENT.unpack_from(record)
-    name, crcs = record[_EXTENT.size : _EXTENT.size + size], record[_EXTENT.size + size :]
+    _, length, chunk_offset, chunk_length, power, size, count = _EXTENT.unpack_from(record)
+    name = record[_EXTENT.size : _EXTENT.size + size]
     blocks = -(-chunk_length >> power) if power <= _MAX_BLOCK_POWER else -1
+    first = _EXTENT.size + size + blocks * CHECKSUM_BYTES
+    crcs, places = record[_EXTENT.size + size : first], record[first:]
     if (
         length == 0 or not name.isascii() or len(name) != size or not size or len(crcs) != blocks * CHECKSUM_BYTES
-        or chunk_offset + length > chunk_length
+        or chunk_offset + length > chunk_length or len(places) != count * APPEND_START_BYTES
+        or int.from_bytes(places[-APPEND_START_BYTES:], "big") >= length
     ):  # fmt: skip
         raise Corrupt(f"the record of an extent at {start} is damaged: {record[:32].hex()}")
     checksums = ChunkChecksums(chunk_length, 1 << power, crcs)
-    return Extent(start, length, name.decode("ascii"), chunk_offset, checksums=checksums)
+    return Extent(start, length, name.decode("ascii"), chunk_offset, checksums=checksums, starts=places)
 
 
 def load_inlined_extent(start: int, record: bytes) -> Extent:

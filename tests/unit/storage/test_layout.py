@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from sarit.core.errors import Corrupt
 from sarit.storage.checksums import ChunkChecksums
 from sarit.storage.layout import Extent, load_chunk_extent, load_inlined_extent, plan_compaction
+from sarit.storage.starts import pack
 
 SMALL, TARGET, JOIN = 16, 40, 4
 
@@ -58,9 +59,11 @@ def test_compaction_rewrites_each_byte_bounded_times(arriving):
 def test_golden_records():
     """The vectors of docs/formats/sqlite-index.md."""
     checksums = ChunkChecksums(1_000_512, 1 << 18, bytes.fromhex("00112233 44556677 8899aabb ccddeeff"))
-    extent = Extent(4096, 1_000_000, "c0/1/a", 512, checksums=checksums)
+    extent = Extent(4096, 1_000_000, "c0/1/a", 512, checksums=checksums, starts=pack([0, 262_000, 999_999]))
     golden = bytes.fromhex(
-        "02 00000000000f4240 0000000000000200 00000000000f4440 12 0006 63302f312f61 00112233445566778899aabbccddeeff"
+        "03 00000000000f4240 0000000000000200 00000000000f4440 12 0006 00000003 63302f312f61"
+        "00112233445566778899aabbccddeeff"
+        "00000000 0003ff70 000f423f"
     )
     assert extent.record() == golden
     assert load_chunk_extent(4096, golden) == extent
@@ -75,34 +78,42 @@ def test_golden_records():
     rest=st.integers(0, 1 << 20),
     power=st.integers(12, 21),
     name=st.from_regex("[a-z0-9/-]+", fullmatch=True),
+    places=st.sets(st.integers(0, 1 << 22), max_size=9),
 )
-def test_extent_record_round_trip(start, length, chunk_offset, rest, power, name):
+def test_extent_record_round_trip(start, length, chunk_offset, rest, power, name, places):
     size = chunk_offset + length + rest
     checksums = ChunkChecksums(size, 1 << power, bytes(-(-size >> power) * 4))
-    extent = Extent(start, length, name, chunk_offset, checksums=checksums)
+    starts = pack(sorted(place for place in places if place < length))
+    extent = Extent(start, length, name, chunk_offset, checksums=checksums, starts=starts)
+    extent.check()
     assert load_chunk_extent(start, extent.record()) == extent
 
 
-GOOD = "02 0000000000000003 0000000000000001 0000000000000004 0c 0001 61 00112233"
+GOOD = "03 0000000000000003 0000000000000001 0000000000000004 0c 0001 00000001 61 00112233 00000002"
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
         (GOOD, ""),
-        (GOOD, "02"),
-        ("02 00", "01 00"),
-        ("02 00", "03 00"),
+        (GOOD, "03"),
+        ("03 0000000000000003", "02 0000000000000003"),
+        ("03 0000000000000003", "04 0000000000000003"),
         (" 0000000000000003 ", " 0000000000000000 "),
         (" 0000000000000003 ", " 0000000000000004 "),
         (" 0000000000000004 ", " 0000000000001001 "),
         (" 0c ", " 16 "),
         (" 0c ", " ff "),
-        ("0001 61", "0000"),
+        ("0001 00000001 61", "0000 00000001"),
         (" 0001 ", " 0002 "),
+        (" 00000001 ", " 00000002 "),
+        (" 00000001 ", " 00000000 "),
         (" 61 ", " ff "),
-        (" 00112233", ""),
-        ("00112233", "0011223344556677"),
+        (" 00112233 00000002", ""),
+        (" 00112233 00000002", " 001122"),
+        (" 00000002", " 000002"),
+        (" 00000002", " 00000003"),
+        (" 00000002", " 00000000 00000002"),
     ],
 )
 def test_unknown_records_are_corrupt(right, wrong):

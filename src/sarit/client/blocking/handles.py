@@ -96,7 +96,9 @@ class Stream:
         """A cut about `distance_bytes` bytes after `start`; `start` itself at the tail.
 
         It reads the bytes in between to find where events begin.  `approximate`: it asks the store instead, which reads
-        nothing; only for streams without events of more than 8 MiB.  Raises NotFound, Invalid, Truncated."""
+        nothing; the cut may be further on then, by about 256 KiB for each segment.
+
+        Raises NotFound, Invalid, Truncated."""
         return self._run(self._inner.next_cut(start, distance_bytes, approximate=approximate))
 
     def boundaries(self, segment: SegmentId, start: int, end: int, step_bytes: int) -> list[int]:

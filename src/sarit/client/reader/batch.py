@@ -7,9 +7,7 @@ between two cuts.  A truncation does: the reader then raises Truncated, or skips
 
 `next_cut` divides history into such ranges: a cut about a given number of bytes further on.  It finds event boundaries
 by walking the headers from the last known boundary, which reads everything between.  Alternatively it asks the store
-(LocateOffset, as the Java client does), at no cost.  The store knows only where appends began: steps are coarser, and
-an event above 8 MiB, which is written in several appends, may be cut in two.  Use that only for streams without such
-events.
+(`boundaries.py`), which reads nothing: steps are longer then, by up to BOUNDARY_STEP_BYTES.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """Event boundaries of a segment, as its store knows them: nothing is read.
 
-The store answers LocateOffset with the smallest offset at or after a target where an append began.  It knows one about
-every BOUNDARY_STEP_BYTES, also of bytes in long-term storage; an append is whole events, so each is an event boundary.
-Pravega's own server has LocateOffset from 0.14 on; its answers may be coarser, up to the end of the segment.
+The store answers LocateOffset with the smallest offset at or after a target where it knows that an append began.  It
+knows one at least every BOUNDARY_STEP_BYTES, also of bytes in long-term storage; where an append is longer, the next
+one.  An append is whole events, so each is an event boundary.  (Sarit's client and the official ones write an event
+that is too long for an append into a transient segment, which is merged: only the first of its appends counts.)
+
+Pravega's own server has LocateOffset from 0.14 on.  Its answers may be coarser, up to the end of the segment.
 """
 
 from __future__ import annotations

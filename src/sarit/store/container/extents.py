@@ -26,6 +26,7 @@ from sarit.core.limits import EXTENT_OVERHEAD_BYTES
 from sarit.index import keys
 from sarit.index.scans import scan_page, scan_readable
 from sarit.storage.layout import Extent, load_chunk_extent, load_inlined_extent
+from sarit.storage.starts import first_at_or_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -81,7 +82,7 @@ def _start(extent: Extent) -> int:
 def extent_bytes(extent: Extent) -> int:
     """What an extent takes in memory, about."""
     checksums = 0 if extent.checksums is None else len(extent.checksums.crcs)
-    return EXTENT_OVERHEAD_BYTES + len(extent.chunk) + checksums + len(extent.inline)
+    return EXTENT_OVERHEAD_BYTES + len(extent.chunk) + checksums + len(extent.inline) + len(extent.starts)
 
 
 class ExtentCache:
@@ -165,17 +166,18 @@ class Extents:
             coverage_probe("extents_read_during_commit")
             generation = await self._commits.wait_for_none()
 
-    async def next_start(self, segment: int, offset: int) -> int | None:
-        """Where the first extent begins that begins at or after an offset; None when there is none."""
-        while True:
-            generation = await self._commits.wait_for_none()
-            starts = []
-            for kind in (keys.EXTENT, keys.INLINED):
-                rows = await self._index.scan_sizes(*keys.offset_range(kind, segment, offset, keys.MAX_OFFSET), 1)
-                starts += [keys.number_of(key) for key, _ in rows]
-            if self._commits.none_since(generation):
-                return min(starts, default=None)
-            coverage_probe("extents_read_during_commit")
+    async def next_start(self, segment: int, offset: int) -> tuple[int | None, int]:
+        """The first known place at or after an offset where an append began; None when the extents know of none.
+
+        Also up to where the extents were searched: the end of the last one that was found.  Raises Corrupt."""
+        at = offset
+        while found := await self.locate(segment, at, 1):
+            for extent in found:
+                start = first_at_or_after(extent.starts, offset - extent.start)
+                if start is not None:
+                    return extent.start + start, extent.end
+                at = extent.end
+        return None, at
 
     async def load_all(self, segment: int) -> list[Extent]:
         """All extents of a segment by offset, with their bytes.  Raises Corrupt when one cannot be read."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.core.limits import MAX_READ_BYTES, READ_BLOCK_BYTES, READAHEAD_BYTES, READER_LOCALITY_BYTES
 from sarit.storage.checksums import DamagedChunk, missing
+from sarit.storage.starts import first_at_or_after
 from sarit.storage.verified import read_verified
 from sarit.store.container.segment import Block, Segment, block_offset, slice_blocks
 
@@ -248,18 +249,44 @@ class Reads:
         return self._result(segment, offset, parts, limit)
 
     async def event_boundary(self, name: str, target: int) -> int:
-        """The smallest known offset >= `target` where an append began, else the segment's length.  Raises NotFound."""
+        """The smallest known offset >= `target` where an append began, else the segment's length.
+
+        One is known at least every BOUNDARY_STEP_BYTES, or for each append that is longer.  Of a segment of events each
+        is an event boundary.  Raises NotFound, Corrupt (the index is damaged there)."""
         segment = await self.find(name)
         segment.pins += 1
         try:
-            stored = await self._container.metadata.extents.next_start(segment.id, target)
+            for _ in range(_MAX_RELOADS):
+                if segment.deleted:
+                    raise NotFound(f"segment {name} does not exist")
+                at = max(target, segment.start)
+                tail = segment.tail
+                # Below the tail all bytes are in extents: a checkpoint has committed them.
+                if at < (tail[0].offset if tail else segment.length) and not segment.is_table:
+                    stored, at = await self._container.metadata.extents.next_start(segment.id, at)
+                    if stored is not None:
+                        return stored
+                    # Blocks that left the tail during the search are in extents: they are searched in the next round.
+                    tail = segment.tail
+                    if segment.deleted or at < (tail[0].offset if tail else segment.length):
+                        continue
+                return self._boundary_in_tail(segment, at)
+            raise Corrupt(f"segment {name}: no extent holds offset {at}")
         finally:
             segment.pins -= 1
-        # Extents and blocks begin where an append began.  The tail's blocks are joined in chunks, so later answers are
-        # coarser.  Without an await since the lookup: what left the tail is among the extents.
-        starts = [block.offset for block in segment.tail if block.offset >= target][:1]
-        starts += [] if stored is None else [stored]
-        return min(starts, default=segment.length)
+
+    @staticmethod
+    def _boundary_in_tail(segment: Segment, target: int) -> int:
+        """As `event_boundary`, for a target in the tail."""
+        tail = segment.tail
+        at = max(bisect_right(tail, target, key=block_offset) - 1, 0)
+        # Mostly the first or the second block has one; the pieces of a large event have none.
+        for number in range(at, len(tail)):
+            block = tail[number]
+            start = first_at_or_after(block.starts, target - block.offset)
+            if start is not None:
+                return block.offset + start
+        return segment.length
 
     def _result(self, segment: Segment, offset: int, parts: list[Buffer], limit: int) -> ReadResult:
         length = sum(len(part) for part in parts)

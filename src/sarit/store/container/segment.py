@@ -19,6 +19,7 @@ from sortedcontainers import SortedDict
 
 from sarit.core.errors import Conflict, Corrupt, Invalid
 from sarit.core.limits import BLOCK_OVERHEAD_BYTES, NULL_ATTRIBUTE_VALUE
+from sarit.storage.starts import FIRST
 from sarit.store.container.operations import Create, Entry
 
 if TYPE_CHECKING:
@@ -89,13 +90,13 @@ class Block:
     """A run of a segment's bytes: in memory (`parts`), in a chunk, or both; lengths in bytes.
 
     `checksums`: of the chunk, if there is one.  `released`: truncated or deleted, so nobody will
-    read it again."""
+    read it again.  `starts`: where in the block appends began, packed (`storage/starts.py`)."""
 
-    __slots__ = ("checksums", "chunk", "chunk_offset", "length", "offset", "parts", "released")
+    __slots__ = ("checksums", "chunk", "chunk_offset", "length", "offset", "parts", "released", "starts")
 
     def __init__(
         self, offset: int, length: int, parts: Sequence[Buffer] | None, chunk: str | None = None, chunk_offset: int = 0,
-        checksums: ChunkChecksums | None = None,
+        checksums: ChunkChecksums | None = None, starts: bytes = FIRST,
     ) -> None:  # fmt: skip
         self.offset = offset
         self.length = length
@@ -104,6 +105,7 @@ class Block:
         self.chunk_offset = chunk_offset
         self.checksums = checksums
         self.released = False
+        self.starts = starts
 
     @property
     def end(self) -> int:

@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.limits import NO_VERSION, NOT_EXISTS, NULL_ATTRIBUTE_VALUE, TABLE_ENTRY_HEADER_BYTES
+from sarit.core.names import is_transient
+from sarit.storage.starts import FIRST, NONE
 from sarit.store.container.operations import (
     Append,
     Create,
@@ -454,15 +456,19 @@ class ContainerState:
         self.changed[source.id] = source
         source.saved = False
         assert source.extents is not None or not source.flushed, source
+        # Appends to a transient segment are pieces of one event: only the first of them begins one.
+        in_pieces = is_transient(source.name)
         # Chunks change hands by name, without a copy.  Inlined bytes become dirty: the next checkpoint stores them.
         for extent in source.extents or ():
             parts = None if extent.chunk else (extent.inline,)
             at, chunk = operation.offset + extent.start, extent.chunk or None
-            target.tail.append(Block(at, extent.length, parts, chunk, extent.chunk_offset, extent.checksums))
+            starts = extent.starts if not in_pieces else NONE if extent.start else FIRST
+            target.tail.append(Block(at, extent.length, parts, chunk, extent.chunk_offset, extent.checksums, starts))
             if not extent.chunk:
                 self.dirty.add_block(extent.length)
         source.extents = None
         for block in source.tail:
+            block.starts = NONE if in_pieces and block.offset else block.starts
             # A checkpoint in progress has noted the old offset in its `BlockSnapshot`.
             block.offset += operation.offset
             target.tail.append(block)

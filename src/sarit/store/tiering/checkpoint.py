@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.limits import (
+    BOUNDARY_STEP_BYTES,
     CHECKSUM_BLOCK_BYTES,
     CHUNK_TARGET_BYTES,
     COMPACTION_BYTES,
@@ -23,6 +24,7 @@ from sarit.core.names import is_transient
 from sarit.index import keys
 from sarit.index.port import DamagedRecord, WriteBatch
 from sarit.storage.layout import Extent
+from sarit.storage.starts import FIRST, thin, unpack
 from sarit.store.container.recovery import aside_range
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class FlushLimits:
     compaction_bytes: int = COMPACTION_BYTES
     sweep_interval_seconds: float = COMPACTION_SWEEP_SECONDS
     checksum_block_bytes: int = CHECKSUM_BLOCK_BYTES
+    boundary_step_bytes: int = BOUNDARY_STEP_BYTES
 
 
 async def in_turns(items: Iterable[T], per_turn: int) -> AsyncIterator[T]:
@@ -88,22 +91,30 @@ def adjacent_runs(blocks: list[BlockSnapshot], limit: int) -> list[list[BlockSna
     return runs
 
 
-def add_chunk_extents(item: SegmentSnapshot) -> None:
+def add_chunk_extents(item: SegmentSnapshot, boundary_step_bytes: int) -> None:
     """Add an extent for each block that is in a chunk, adjacent ones joined, in order with the inlined extents."""
     at = chunk_at = length = 0
     chunk: str | None = None
     checksums: ChunkChecksums | None = None
+    starts: list[int] = []
     for snapshot in item.blocks:
         offset, block = snapshot.offset, snapshot.block
         # Joined when it is the same chunk, and adjacent both in the segment and in the chunk.
-        if block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset:
-            length += block.length
-            continue
-        if chunk is not None:
-            item.extents.append(Extent(at, length, chunk, chunk_at, b"", checksums))
-        at, length, chunk, chunk_at, checksums = offset, block.length, block.chunk, block.chunk_offset, block.checksums
+        if not (block.chunk == chunk is not None and at + length == offset and chunk_at + length == block.chunk_offset):
+            if chunk is not None:
+                places = thin(starts, length, boundary_step_bytes)
+                item.extents.append(Extent(at, length, chunk, chunk_at, b"", checksums, places))
+            at, length, chunk, chunk_at, checksums = offset, 0, block.chunk, block.chunk_offset, block.checksums
+            starts = []
+        # A block is an append as a rule.  Others came with a merge.
+        if block.starts is FIRST:
+            starts.append(length)
+        else:
+            starts.extend(length + start for start in unpack(block.starts))
+        length += block.length
     if chunk is not None:
-        item.extents.append(Extent(at, length, chunk, chunk_at, b"", checksums))
+        places = thin(starts, length, boundary_step_bytes)
+        item.extents.append(Extent(at, length, chunk, chunk_at, b"", checksums, places))
     # `Flusher._inline` has added the inlined extents before.
     item.extents.sort(key=lambda extent: extent.start)
 

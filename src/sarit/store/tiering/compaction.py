@@ -37,6 +37,7 @@ from sarit.index import keys
 from sarit.index.port import WriteBatch
 from sarit.storage.checksums import ChecksumBuilder, DamagedChunk, missing
 from sarit.storage.layout import JOIN_EXTENTS, Extent, load_inlined_extent, plan_compaction
+from sarit.storage.starts import join as join_starts
 from sarit.storage.verified import read_verified
 from sarit.store.tiering.checkpoint import record_resolved_chunks, stored_key
 from sarit.store.tiering.compaction_sweep import CompactionSweep, neighbourhood
@@ -276,7 +277,12 @@ class Compactor:
                 self._failed_writes.add(number)
                 return True
             # The new chunk is durable: from here on the index may name it.
-            join.joined = Extent(join.run[0].start, join.bytes, name, checksums=checksums.finish())
+            begin = join.run[0].start
+            starts = join_starts(
+                ((extent.start - begin, extent.starts) for extent in join.run), join.bytes,
+                self._limits.boundary_step_bytes,
+            )  # fmt: skip
+            join.joined = Extent(begin, join.bytes, name, checksums=checksums.finish(), starts=starts)
             join.joined.check()
             return False
 

@@ -254,7 +254,8 @@ class Flusher:
             async for item in in_turns(snapshots, self._limits.segments_per_turn):
                 for run in adjacent_runs(item.blocks, self._limits.chunk_bytes):
                     size = sum(snapshot.block.length for snapshot in run)
-                    if size < self._limits.inline_below_bytes:
+                    # An inlined extent has no place for what a run that begins within an event must say.
+                    if size < self._limits.inline_below_bytes and run[0].block.starts:
                         self._inline(item, run)
                         continue
                     slots = self._small_writes if size < self._limits.small_extent_bytes else self._writes
@@ -262,7 +263,7 @@ class Flusher:
                     tasks.create_task(self._write_chunk(item, run, garbage, slots))
         # Only now every block that is not inlined has its chunk.
         async for item in in_turns(snapshots, self._limits.segments_per_turn):
-            add_chunk_extents(item)
+            add_chunk_extents(item, self._limits.boundary_step_bytes)
 
     def _inline(self, item: SegmentSnapshot, run: list[BlockSnapshot]) -> None:
         """Copy the bytes of a small run for the index.  The blocks share the copy: memory holds them once."""

@@ -103,6 +103,24 @@ async def test_approximate_cuts_lie_between_small_events(made) -> None:
 
 
 @on_node
+async def test_approximate_cuts_and_boundaries_never_lie_in_a_large_event(made) -> None:
+    await made.client.create_stream("s/t")
+    large = b"0:large" * 1_300_000
+    async with made.client.writer("s/t") as writer:
+        for _ in range(2):
+            writer.write(b"0:small")
+            await writer.flush()
+            writer.write(large)
+    stream, segment = made.client.stream("s/t"), SegmentId(0, 0)
+    end = (await made.client.stream_cut_tail("s/t")).positions[segment]
+    assert await stream.boundaries(segment, 0, end, 1 << 19) == [15 + 8 + len(large)]
+    # Small steps find what is between, and two boundaries that are next to each other.
+    assert await stream.boundaries(segment, 0, 100, 5) == [15]
+    found = await pieces(stream, await made.client.stream_cut_head("s/t"), 1 << 19, approximate=True)
+    assert [list(map(len, piece)) for piece in found] == [[7, len(large)], [7, len(large)], []]
+
+
+@on_node
 async def test_truncated_slices_raise_or_are_left_out(made) -> None:
     await create_shrinkable(made.client, "s/t", 2)
     stream = made.client.stream("s/t")

@@ -12,6 +12,7 @@ from sarit.index.memory import MemoryIndexes
 from sarit.index.port import WriteBatch
 from sarit.storage.checksums import ChunkChecksums
 from sarit.storage.layout import Extent
+from sarit.storage.starts import pack, unpack
 from sarit.store.container.extents import Commits, ExtentCache, Extents, extent_bytes
 from sarit.store.tiering.checkpoint import stored_key
 from sarit.store.tiering.compaction_sweep import neighbourhood
@@ -20,7 +21,9 @@ SEGMENT = 7
 
 
 def in_chunk(start: int, length: int) -> Extent:
-    return Extent(start, length, f"c{start}", 0, checksums=ChunkChecksums(length, 1 << 12, bytes(4)))
+    # An append began with each third byte of the segment: in some extents, none.
+    starts = pack([at for at in range(length) if (start + at) % 3 == 0])
+    return Extent(start, length, f"c{start}", 0, checksums=ChunkChecksums(length, 1 << 12, bytes(4)), starts=starts)
 
 
 def inlined(start: int, length: int) -> Extent:
@@ -72,9 +75,12 @@ def test_every_offset_is_found(seed, cache_bytes):
         assert await lookup.locate(SEGMENT, extents[-1].end, 10) == []
         assert extents[0].start == 0 or await lookup.locate(SEGMENT, extents[0].start - 1, 10) == []
         assert await lookup.load_all(SEGMENT) == extents
-        for offset in (0, 77, extents[-1].start, extents[-1].end):
-            starts = [one.start for one in extents if one.start >= offset]
-            assert await lookup.next_start(SEGMENT, offset) == min(starts, default=None)
+        starts = [one.start + place for one in extents for place in unpack(one.starts)]
+        for offset in (*offsets[:400], extents[-1].end):
+            following = min((start for start in starts if start >= offset), default=None)
+            found = await lookup.next_start(SEGMENT, offset)
+            end = extents[-1].end if following is None else by_offset[following].end
+            assert found == (following, max(end, offset))
 
     asyncio.run(main())
 

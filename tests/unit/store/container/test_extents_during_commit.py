@@ -36,7 +36,7 @@ async def _checkpointing(store, container, writer):
     [
         (lambda extents, segment: extents.load_all(segment), [(0, 300)]),
         (lambda extents, segment: extents.locate(segment, 300, 10), []),
-        (lambda extents, segment: extents.next_start(segment, 1), None),
+        (lambda extents, segment: extents.next_start(segment, 1), (None, 300)),
     ],
     ids=["all", "by offset", "next"],
 )
