@@ -129,20 +129,20 @@ REPEATED_SIGNAL_SECONDS: Final = 1.0
 
 # -- the interpreter ---------------------------------------------------------------------------
 SWITCH_INTERVAL_SECONDS: Final = 0.0001
-# Thresholds of the interpreter's own collections, for bursts between those of the timer (node/gc_scheduler.py).
-# The timer alone makes full ones.
-GC_THRESHOLDS: Final = (5_000, 0, 1_000_000)
-GC_INTERVAL_SECONDS: Final = 0.25
-# A collection is followed by a pause of at least that many times its duration: under load, collections at a fixed
-# interval took a tenth of the time.
+# The timer of garbage collections (node/gc_scheduler.py).
+GC_INTERVAL_SECONDS: Final = 0.05
+# A collection of the young visits so many objects at most: about 4 ms.
+MAX_YOUNG_GC_OBJECTS: Final = 5_000
+# It is followed by a pause of that many times its duration, in which young objects are set aside unvisited.
 GC_INTERVAL_FACTOR: Final = 50
-MAX_GC_INTERVAL_SECONDS: Final = 1.0
 FULL_GC_OBJECTS: Final = 2_000_000
-# A full collection that would be longer than this waits for a quiet moment, but not for ever: until then cyclic
-# garbage stays in memory.
-LONG_GC_SECONDS: Final = 0.01
-QUIET_GC_OBJECTS: Final = 1_000  # fewer than that many more objects since the last collection: a quiet moment
+# A full collection waits for a quiet moment: for so long no tick found the event loop using more than this share of a
+# processor.
+QUIET_SECONDS: Final = 1.0
+QUIET_SHARE: Final = 0.02
+# Without one it is made after this time, but only if the process has grown by so much since the last one.
 MAX_GC_DELAY_SECONDS: Final = 600.0
+GC_MEMORY_GROWTH_BYTES: Final = 128 * MIB
 # Results of threads that are ready are delivered in one turn of the event loop, for at most that long.
 DELIVERY_SECONDS: Final = 0.005
 

@@ -1,10 +1,11 @@
-"""Resource limits of this process."""
+"""Resource limits and use of this process."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import resource
+import time
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,16 @@ def raise_descriptor_limit() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _PLENTY if soft == resource.RLIM_INFINITY else soft
+
+
+def thread_seconds() -> float:
+    """Seconds of processor time that the calling thread has used."""
+    return time.thread_time()
+
+
+def resident_memory() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def machine_memory() -> int:

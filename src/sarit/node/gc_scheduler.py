@@ -1,10 +1,14 @@
-"""Schedules the interpreter's cyclic garbage collection of a node: often, so that each collection is short.
+"""Schedules the interpreter's cyclic garbage collection of a node, so that no collection stops a busy node.
 
-By itself the interpreter collects when a number of objects more were made than freed.  A checkpoint frees old objects
-while the node makes young ones.  The two cancel out, and the next collection traverses all objects made meanwhile,
-100,000 and more, while no client is served.  So a timer collects the young generations, and all of them when enough
-objects have accumulated (docs/decisions/0307).  A full collection of a large node takes hundreds of milliseconds.  It
-waits for a quiet moment (docs/decisions/0323).
+Reference counts free nearly all that a node makes.  The collector finds the rest: cycles.  A collection visits objects
+one by one while no client is served, and a node under load makes and holds a hundred thousand objects a second that
+are no garbage.  So the interpreter's own collections are off, and a timer does one of three things:
+
+* *Collect the young.*  It visits what was made since the last tick, when that is little.
+* *Freeze.*  When it is much, or when a collection would take too large a share of the time, what was made is set
+  aside in one step, unvisited.  Reference counts still free it.
+* *Collect all*, set aside or not, after enough growth.  A large node takes a second for that.  So it waits until the
+  event loop is idle, or until growth of the process's memory demands it (docs/decisions/0327).
 """
 
 from __future__ import annotations
@@ -12,70 +16,95 @@ from __future__ import annotations
 import asyncio
 import gc
 from math import inf
+from typing import TYPE_CHECKING, Final
 
 from sarit.core.limits import (
     FULL_GC_OBJECTS,
     GC_INTERVAL_FACTOR,
     GC_INTERVAL_SECONDS,
-    GC_THRESHOLDS,
-    LONG_GC_SECONDS,
+    GC_MEMORY_GROWTH_BYTES,
     MAX_GC_DELAY_SECONDS,
-    MAX_GC_INTERVAL_SECONDS,
-    QUIET_GC_OBJECTS,
+    MAX_YOUNG_GC_OBJECTS,
+    QUIET_SECONDS,
+    QUIET_SHARE,
 )
 from sarit.env.real import RealClock
+from sarit.env.real_limits import resident_memory, thread_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CLOCK: Final = RealClock()
 
 
 class GcScheduler:
     """Collections of one process, on its event loop."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = _CLOCK.monotonic,  # the time of the loop does not advance within a turn
+        processor: Callable[[], float] = thread_seconds,
+        memory: Callable[[], int] = resident_memory,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._clock = RealClock()  # the time of the loop does not advance within a turn
+        self._clock, self._processor, self._memory = clock, processor, memory
         self._grown = 0
-        self._collections = 0
-        # Of the last full collection.  None has been made yet: it may be long.
-        self._full_seconds = inf
-        self._due_since: float | None = None
+        self._tick_at, self._used = clock(), processor()
+        self._busy_at = self._tick_at
+        self._young_not_before = -inf
+        # When a full collection became due.
+        self._due_since = inf
+        self._memory_after_full = 0
 
     def __repr__(self) -> str:
         return f"<GcScheduler, {self._grown} objects since the last full collection>"
 
     def start(self) -> None:
-        """Start the timer.  Objects that exist now are never collected.  The timer ends with the loop."""
-        gc.collect()
-        # No later collection traverses what the imports and recovery made.
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        self._collections = _collections()
-        self._loop.call_later(GC_INTERVAL_SECONDS, self._collect)
+        """Start the timer; it ends with the loop.  What exists now is visited by full collections only."""
+        gc.disable()
+        self._collect_all()
+        self._loop.call_later(GC_INTERVAL_SECONDS, self._tick)
 
-    def _collect(self) -> None:
-        begun = self._clock.monotonic()
-        grown = self._objects_made()
+    def _tick(self) -> None:
+        now = self._clock()
+        # Made less freed.  The interpreter's counter stops at 0, so freed objects do not hide later growth.
+        grown = gc.get_count()[0]
         self._grown += grown
-        full = self._grown >= FULL_GC_OBJECTS and self._may_collect_all(begun, grown)
-        gc.collect(2 if full else 1)
-        took = self._clock.monotonic() - begun
-        self._collections = _collections()
-        if full:
-            self._full_seconds, self._grown, self._due_since = took, 0, None
-        # Bounded: when new objects make a collection long, a longer pause would make the next one longer still.
-        pause = min(GC_INTERVAL_FACTOR * took, MAX_GC_INTERVAL_SECONDS)
-        self._loop.call_later(max(GC_INTERVAL_SECONDS, pause), self._collect)
+        self._note_load(now)
+        if self._full_collection_now(now):
+            self._collect_all()
+        elif now >= self._young_not_before and _few_young_objects(grown):
+            gc.collect(1)
+        else:
+            gc.freeze()
+        took = self._clock() - now
+        self._young_not_before = max(self._young_not_before, now + GC_INTERVAL_FACTOR * took)
+        # What the collection itself took is no load.
+        self._tick_at, self._used = self._clock(), self._processor()
+        self._loop.call_later(GC_INTERVAL_SECONDS, self._tick)
 
-    def _objects_made(self) -> int:
-        """Objects made less objects freed since the last call of `_collect`, about."""
-        # The interpreter has collected by itself meanwhile, and each time counted from 0 again.
-        return gc.get_count()[0] + (_collections() - self._collections) * gc.get_threshold()[0]
+    def _note_load(self, now: float) -> None:
+        if self._processor() - self._used > QUIET_SHARE * (now - self._tick_at):
+            self._busy_at = now
 
-    def _may_collect_all(self, now: float, grown: int) -> bool:
-        """Whether a full collection may be made now: it is short, or nobody waits, or it has waited for long."""
-        if self._due_since is None:
-            self._due_since = now
+    def _full_collection_now(self, now: float) -> bool:
+        """Whether enough objects were made, and nobody has to wait for it, or memory demands it."""
+        if self._grown < FULL_GC_OBJECTS:
+            return False
+        self._due_since = min(self._due_since, now)
+        if now - self._busy_at >= QUIET_SECONDS:
+            return True
         waited = now - self._due_since >= MAX_GC_DELAY_SECONDS
-        return self._full_seconds <= LONG_GC_SECONDS or grown < QUIET_GC_OBJECTS or waited
+        return waited and self._memory() - self._memory_after_full >= GC_MEMORY_GROWTH_BYTES
+
+    def _collect_all(self) -> None:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        self._grown, self._due_since, self._memory_after_full = 0, inf, self._memory()
 
 
-def _collections() -> int:
-    return sum(generation["collections"] for generation in gc.get_stats()[:2])
+def _few_young_objects(grown: int) -> bool:
+    """Whether a collection of the young objects visits few.  Their number is counted only if `grown` allows it: freed
+    old objects hide young ones from that."""
+    return grown <= MAX_YOUNG_GC_OBJECTS and len(gc.get_objects(generation=0)) <= MAX_YOUNG_GC_OBJECTS

@@ -1,159 +1,226 @@
-"""The timer's garbage collections: each one is short, and all garbage is found eventually."""
+"""The timer's garbage collections: none visits many objects while the node is busy, and all garbage is found."""
 
 import asyncio
 import gc
 import weakref
-from types import SimpleNamespace
 
 import pytest
 
 from sarit.core.limits import (
+    FULL_GC_OBJECTS,
     GC_INTERVAL_FACTOR,
     GC_INTERVAL_SECONDS,
-    LONG_GC_SECONDS,
+    GC_MEMORY_GROWTH_BYTES,
     MAX_GC_DELAY_SECONDS,
-    MAX_GC_INTERVAL_SECONDS,
-    QUIET_GC_OBJECTS,
+    MAX_YOUNG_GC_OBJECTS,
+    QUIET_SECONDS,
+    QUIET_SHARE,
 )
-from sarit.node import gc_scheduler as gc_scheduler
+from sarit.env.real_limits import resident_memory, thread_seconds
+from sarit.node import gc_scheduler
 from sarit.node.gc_scheduler import GcScheduler
-
-TURN = 2_000
 
 
 class Held:
     """Something that could be in a cycle."""
 
 
+def cycle() -> weakref.ref[Held]:
+    one = Held()
+    one.itself = one
+    return weakref.ref(one)
+
+
+class Machine:
+    """A node whose clocks and memory are set by the test, and whose timer it fires."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.used = 0.0
+        self.memory = 0
+        self.scheduler = GcScheduler(lambda: self.now, lambda: self.used, lambda: self.memory)
+
+    def tick(self, *, seconds: float = GC_INTERVAL_SECONDS, share: float = 1.0) -> None:
+        """One tick, after the loop has used a share of the processor."""
+        self.now += seconds
+        self.used += share * seconds
+        self.scheduler._tick()
+
+    def quiet(self) -> None:
+        """Ticks of an idle loop for so long that a full collection may be made."""
+        for _ in range(int(QUIET_SECONDS / GC_INTERVAL_SECONDS) + 2):
+            self.tick(share=QUIET_SHARE / 2)
+
+
 @pytest.fixture
-def collected():
-    """(generation, objects traversed) of each collection; the settings are restored."""
+def visited():
+    """(generation, objects visited) of each collection; the settings are restored."""
     found: list[tuple[int, int]] = []
 
     def collect(phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             generation = info["generation"]
-            found.append((generation, sum(len(gc.get_objects(young)) for young in range(generation + 1))))
+            found.append((generation, sum(len(gc.get_objects(young)) for young in range(min(generation, 1) + 1))))
 
-    before = gc.get_threshold()
     gc.callbacks.append(collect)
     yield found
     gc.callbacks.remove(collect)
-    gc.set_threshold(*before)
     gc.unfreeze()
+    gc.enable()
 
 
-@pytest.fixture
-def collects_often(monkeypatch):
-    """Collections every millisecond, however long they take."""
-    monkeypatch.setattr(gc_scheduler, "GC_INTERVAL_SECONDS", 0.001)
-    monkeypatch.setattr(gc_scheduler, "GC_INTERVAL_FACTOR", 0)
+def run(main) -> None:
+    asyncio.run(main())
 
 
-@pytest.mark.usefixtures("collects_often")
-def test_freed_objects_do_not_delay_collections(collected):
-    async def main() -> list[Held]:
-        old, young = [Held() for _ in range(50 * TURN)], []
-        GcScheduler().start()
-        collected.clear()
-        for _ in range(50):
-            young += [Held() for _ in range(TURN)]
-            del old[-TURN:]
-            await asyncio.sleep(0.002)
-        return young
-
-    assert len(asyncio.run(main())) == 50 * TURN
-    assert len(collected) > 10
-    assert max(objects for _, objects in collected) < 20 * TURN
-
-
-@pytest.mark.usefixtures("collects_often")
-def test_old_garbage_is_collected_by_a_full_collection(collected, monkeypatch):
-    monkeypatch.setattr(gc_scheduler, "FULL_GC_OBJECTS", 10 * TURN)
-    monkeypatch.setattr(gc_scheduler, "QUIET_GC_OBJECTS", 10 * TURN)
+def test_no_collection_visits_many_objects_while_objects_are_made(visited):
+    """Freed objects hide from the interpreter's counter how many are young: it then visited 100,000 and more."""
 
     async def main() -> None:
-        GcScheduler().start()
-        one = Held()
-        one.itself = one
-        gone = weakref.ref(one)
-        await asyncio.sleep(0.01)
-        collected.clear()
-        del one
-        held = [Held() for _ in range(TURN)]
-        await asyncio.sleep(0.01)
+        old = [Held() for _ in range(30 * MAX_YOUNG_GC_OBJECTS)]
+        one = Machine()
+        one.scheduler.start()
+        visited.clear()
+        young = []
+        for _ in range(20):
+            young += [Held() for _ in range(2 * MAX_YOUNG_GC_OBJECTS)]
+            # As many are freed as were made.
+            for _ in range(min(len(old), 2 * MAX_YOUNG_GC_OBJECTS)):
+                old.pop()
+            one.tick(seconds=10.0)
+        assert all(generation < 2 and objects <= MAX_YOUNG_GC_OBJECTS for generation, objects in visited), visited
+
+    run(main)
+
+
+def test_the_interpreter_makes_no_collection_by_itself(visited):
+    async def main() -> None:
+        Machine().scheduler.start()
+        visited.clear()
+        held = [Held() for _ in range(10 * MAX_YOUNG_GC_OBJECTS)]
+        assert visited == []
+        assert held
+
+    run(main)
+
+
+def test_young_garbage_is_collected_while_the_node_is_busy(visited):
+    async def main() -> None:
+        one = Machine()
+        one.scheduler.start()
+        gone = cycle()
         assert gone() is not None
-        assert {generation for generation, _ in collected} == {1}
-        while gone() is not None:
-            held += [Held() for _ in range(TURN)]
-            await asyncio.sleep(0.002)
-            assert len(held) < 50 * TURN
+        one.tick()
+        assert gone() is None
 
-    asyncio.run(main())
+    run(main)
 
 
-@pytest.mark.parametrize(
-    ("took", "pause"), [(0.001, GC_INTERVAL_SECONDS), (0.01, 0.01 * GC_INTERVAL_FACTOR), (0.5, MAX_GC_INTERVAL_SECONDS)]
-)
-def test_long_collections_are_less_frequent(took, pause, monkeypatch):
+def test_garbage_that_was_set_aside_is_found_in_a_quiet_moment(visited, monkeypatch):
+    monkeypatch.setattr(gc_scheduler, "FULL_GC_OBJECTS", 10 * MAX_YOUNG_GC_OBJECTS)
+
+    async def main() -> None:
+        one = Machine()
+        one.scheduler.start()
+        gone = cycle()
+        held = [Held() for _ in range(2 * MAX_YOUNG_GC_OBJECTS)]
+        one.tick()  # too many young objects: they are set aside
+        one.quiet()
+        assert gone() is not None, "little has been made since the last full collection"
+        held += [Held() for _ in range(10 * MAX_YOUNG_GC_OBJECTS)]
+        one.tick()
+        assert gone() is not None, "a moment ago the node was busy"
+        one.quiet()
+        assert gone() is None
+
+    run(main)
+
+
+def test_full_collection_waits_for_a_quiet_moment():
+    """With 50,000 segments it held the loop for a second, in the middle of the load."""
+
+    async def main() -> None:
+        one = Machine()
+        scheduler = one.scheduler
+        scheduler._grown = FULL_GC_OBJECTS
+        assert not scheduler._full_collection_now(one.now)
+        assert not scheduler._full_collection_now(one.now + QUIET_SECONDS / 2)
+        assert scheduler._full_collection_now(one.now + QUIET_SECONDS)
+        scheduler._busy_at = one.now + 2 * MAX_GC_DELAY_SECONDS
+        assert not scheduler._full_collection_now(one.now + MAX_GC_DELAY_SECONDS), "the memory has not grown"
+        one.memory = GC_MEMORY_GROWTH_BYTES
+        assert scheduler._full_collection_now(one.now + MAX_GC_DELAY_SECONDS)
+        scheduler._grown = FULL_GC_OBJECTS - 1
+        assert not scheduler._full_collection_now(one.now + MAX_GC_DELAY_SECONDS), "little has been made"
+
+    run(main)
+
+
+def test_memory_growth_demands_a_full_collection_once(visited, monkeypatch):
+    monkeypatch.setattr(gc_scheduler, "FULL_GC_OBJECTS", MAX_YOUNG_GC_OBJECTS)
+
+    async def main() -> None:
+        one = Machine()
+        one.scheduler.start()
+        visited.clear()
+        held = []
+        for seconds, memory in (
+            (1.0, GC_MEMORY_GROWTH_BYTES - 1),
+            (MAX_GC_DELAY_SECONDS, GC_MEMORY_GROWTH_BYTES),
+            (1.0, GC_MEMORY_GROWTH_BYTES),
+            (MAX_GC_DELAY_SECONDS, 2 * GC_MEMORY_GROWTH_BYTES - 1),
+        ):
+            one.memory = memory
+            held += [Held() for _ in range(2 * MAX_YOUNG_GC_OBJECTS)]
+            one.tick(seconds=seconds)
+        assert [generation for generation, _ in visited] == [2], "the memory has grown once by so much"
+        assert held
+
+    run(main)
+
+
+def test_a_long_collection_is_followed_by_a_pause_in_which_objects_are_set_aside(monkeypatch):
     """With thousands of appends under way they took a tenth of a busy node's time."""
-    times = iter((10.0, 10.0 + took))
-    monkeypatch.setattr(gc_scheduler.gc, "collect", lambda *_: 0)
-    monkeypatch.setattr(gc_scheduler, "RealClock", lambda: SimpleNamespace(monotonic=lambda: next(times)))
-    pauses: list[float] = []
+    done: list[str] = []
+    took = 0.01
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        one = GcScheduler()
-        monkeypatch.setattr(loop, "call_later", lambda seconds, _call: pauses.append(seconds))
-        one._collect()
+        one = Machine()
 
-    asyncio.run(main())
-    assert pauses == [pytest.approx(pause)]
+        def collect(_generation: int) -> None:
+            done.append("collect")
+            one.now += took
 
+        monkeypatch.setattr(gc_scheduler.gc, "collect", collect)
+        monkeypatch.setattr(gc_scheduler.gc, "freeze", lambda: done.append("freeze"))
+        one.tick()
+        while done.count("collect") < 2:
+            one.tick()
+        pause = took * GC_INTERVAL_FACTOR / GC_INTERVAL_SECONDS
+        assert pause - 2 <= done.count("freeze") <= pause + 1
 
-def test_long_full_collection_waits_for_a_quiet_moment():
-    """With 50,000 segments it held the loop for 300 ms, about once a minute, in the middle of the load."""
-
-    async def main() -> None:
-        one = GcScheduler()
-        assert not one._may_collect_all(100.0, 2 * QUIET_GC_OBJECTS), "its length is not known yet: it may be long"
-        assert one._may_collect_all(101.0, QUIET_GC_OBJECTS - 1)
-        assert not one._may_collect_all(99.0 + MAX_GC_DELAY_SECONDS, 2 * QUIET_GC_OBJECTS)
-        assert one._may_collect_all(100.0 + MAX_GC_DELAY_SECONDS, 2 * QUIET_GC_OBJECTS)
-        one._full_seconds = LONG_GC_SECONDS
-        assert one._may_collect_all(100.0, 2 * QUIET_GC_OBJECTS)
-
-    asyncio.run(main())
+    run(main)
 
 
-@pytest.mark.usefixtures("collects_often")
-def test_long_full_collection_does_not_wait_for_ever(collected, monkeypatch):
-    monkeypatch.setattr(gc_scheduler, "FULL_GC_OBJECTS", 10 * TURN)
-    monkeypatch.setattr(gc_scheduler, "MAX_GC_DELAY_SECONDS", 0.02)
-    monkeypatch.setattr(gc_scheduler, "QUIET_GC_OBJECTS", -1)
+def test_the_timer_runs_on_the_event_loop(monkeypatch):
+    monkeypatch.setattr(gc_scheduler, "GC_INTERVAL_SECONDS", 0.001)
 
     async def main() -> None:
         GcScheduler().start()
-        collected.clear()
-        held = []
-        while 2 not in {generation for generation, _ in collected}:
-            held += [Held() for _ in range(TURN)]
-            await asyncio.sleep(0.002)
-        assert len(held) > 10 * TURN
+        try:
+            made = [cycle()]
+            while all(one() is not None for one in made):
+                made.append(cycle())
+                await asyncio.sleep(0.002)
+        finally:
+            gc.enable()
+            gc.unfreeze()
 
-    asyncio.run(asyncio.wait_for(main(), 10))
+    run(lambda: asyncio.wait_for(main(), 300))
 
 
-def test_objects_that_the_interpreter_collected_between_count(monkeypatch):
-    """Each of its collections sets its counter to 0."""
-
-    async def main() -> None:
-        one = GcScheduler()
-        one._collections = gc_scheduler._collections()
-        monkeypatch.setattr(gc, "get_threshold", lambda: (5_000, 0, 0))
-        gc.collect(0)
-        gc.collect(1)
-        assert one._objects_made() >= 2 * 5_000
-
-    asyncio.run(main())
+def test_own_processor_time_and_memory_are_read():
+    before = thread_seconds(), resident_memory()
+    held = b"x" * (64 << 20)
+    assert thread_seconds() > before[0]
+    assert resident_memory() >= before[1] + len(held) // 2

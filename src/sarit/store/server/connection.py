@@ -99,6 +99,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         self.closed = False
 
     def __repr__(self) -> str:
+        if self.closed:
+            return f"<StoreConnection {self._peer}, closed>"
         return f"<StoreConnection {self._peer}, {len(self._appends)} writers, {len(self._tasks)} requests>"
 
     # -- transport ------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             _log.warning("connection %s ended inside a frame or block; %d bytes are discarded", self._peer, incomplete)
         self.closed = True
         self._registry.connection_closed(self)
-        # At once: this object is part of reference cycles, and the collector may come much later.
+        # At once: tasks that end may keep this object for a while.
         self._reader.release()
         self._assembler = AppendAssembler()
         if self._closing is not None:
@@ -125,6 +127,8 @@ class StoreConnection(asyncio.BufferedProtocol):
             # `_finished` removes a task from the dict in a later turn of the loop, so this may iterate over it.
             task.cancel()
         self._transients.connection_closed()
+        # They refer to this object.  Without this it would be in a cycle, which only a full garbage collection finds.
+        del self._appends, self._reads
 
     # Called when the transport holds more unsent bytes than its limit (`set_memory_limits`).
     def pause_writing(self) -> None:
@@ -205,6 +209,8 @@ class StoreConnection(asyncio.BufferedProtocol):
 
     def apply_backpressure(self) -> None:
         """Stop or resume reading from the socket."""
+        if self.closed:
+            return
         # Unacknowledged appends and requests hold our memory; replies not taken hold it, too, and new requests make
         # more of them.
         stop = (
@@ -212,7 +218,7 @@ class StoreConnection(asyncio.BufferedProtocol):
             or not self._writable.is_set()
             or len(self._tasks) > MAX_REQUESTS_PER_CONNECTION
         )
-        if stop != self.paused and not self.closed:
+        if stop != self.paused:
             self.paused = stop
             if stop:
                 self._transport.pause_reading()

@@ -1,0 +1,78 @@
+"""What a node leaves behind is freed by reference counts: a busy node collects no garbage that survived its youth."""
+
+import asyncio
+import gc
+
+import pytest
+
+from sarit.client import aio
+from sarit.core.errors import NotFound
+from sarit.store.server import read_handler
+from sarit.store.server.append_handler import AppendHandler
+from sarit.store.server.connection import StoreConnection
+from sarit.store.server.read_handler import ReadHandler
+from tests.unit.client.nodes import on_node
+
+ROUNDS = 5
+SERVER = ("sarit.store", "sarit.controller", "sarit.node", "sarit.log", "sarit.index", "sarit.storage", "uvloop")
+
+
+def alive(kind: type) -> int:
+    return sum(isinstance(one, kind) for one in gc.get_objects())
+
+
+async def _one_client(address: str, number: int) -> None:
+    """It writes, reads, commits, is refused, and leaves."""
+    client = await aio.connect(address)
+    async with client.writer("s/a") as writer:
+        writer.write(b"one")
+    async with client.transactional_writer("s/a") as writer:
+        async with await writer.begin() as transaction:
+            transaction.write(b"two")
+        aborted = await writer.begin()
+        await aborted.abort()
+    async with client.reader("s/a") as reader:
+        async for _event in reader:
+            break
+    with pytest.raises(NotFound):
+        await client.stream_info("s/missing")
+    await client.create_stream(f"s/n{number}")
+    await client.delete_stream(f"s/n{number}", seal=True)
+    table = client.table("s/t")
+    await table.put("key", b"value")
+    await table.get("key")
+    await client.close()
+
+
+@pytest.fixture(autouse=True)
+def parked_reads_end_soon(monkeypatch):
+    """A read that waits at the tail keeps its connection until it expires."""
+    monkeypatch.setattr(read_handler, "PARKED_READ_SECONDS", 0.05)
+
+
+@on_node
+async def test_clients_that_come_and_go_leave_no_cycles(made):
+    await made.client.create_stream("s/a")
+    await made.client.tables.create("s/t", primary_key_bytes=3)
+    await _one_client(made.address, ROUNDS)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    server = made.node.server
+    before = len(server._connections)
+    try:
+        for number in range(ROUNDS):
+            await _one_client(made.address, number)
+        gc.unfreeze()
+        while len(server._connections) > before or alive(ReadHandler) > before:
+            await asyncio.sleep(0.05)
+        assert alive(StoreConnection) == alive(AppendHandler) == before, "before any collection"
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        found = [type(one) for one in gc.garbage if type(one).__module__.startswith(SERVER)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+        gc.unfreeze()
+    assert found == []
