@@ -41,6 +41,10 @@ class RealClock:
         """Milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
+    def thread_seconds(self) -> float:
+        """Seconds of processor time that the calling thread has used."""
+        return time.thread_time()
+
 
 class RealRandom:
     """The operating system's randomness."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import time
 from pathlib import Path
 from typing import Final
 
@@ -24,11 +23,6 @@ def raise_descriptor_limit() -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _PLENTY if soft == resource.RLIM_INFINITY else soft
-
-
-def thread_seconds() -> float:
-    """Seconds of processor time that the calling thread has used."""
-    return time.thread_time()
 
 
 def resident_memory() -> int:

@@ -29,7 +29,7 @@ from sarit.core.limits import (
     QUIET_SHARE,
 )
 from sarit.env.real import RealClock
-from sarit.env.real_limits import resident_memory, thread_seconds
+from sarit.env.real_limits import resident_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class GcScheduler:
     def __init__(
         self,
         clock: Callable[[], float] = _CLOCK.monotonic,  # the time of the loop does not advance within a turn
-        processor: Callable[[], float] = thread_seconds,
+        processor: Callable[[], float] = _CLOCK.thread_seconds,
         memory: Callable[[], int] = resident_memory,
     ) -> None:
         self._loop = asyncio.get_running_loop()

@@ -16,7 +16,8 @@ from sarit.core.limits import (
     QUIET_SECONDS,
     QUIET_SHARE,
 )
-from sarit.env.real_limits import resident_memory, thread_seconds
+from sarit.env.real import RealClock
+from sarit.env.real_limits import resident_memory
 from sarit.node import gc_scheduler
 from sarit.node.gc_scheduler import GcScheduler
 
@@ -220,7 +221,7 @@ def test_the_timer_runs_on_the_event_loop(monkeypatch):
 
 
 def test_own_processor_time_and_memory_are_read():
-    before = thread_seconds(), resident_memory()
+    before = RealClock().thread_seconds(), resident_memory()
     held = b"x" * (64 << 20)
-    assert thread_seconds() > before[0]
+    assert RealClock().thread_seconds() > before[0]
     assert resident_memory() >= before[1] + len(held) // 2
