@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sarit.core.names import SegmentId, StreamName
     from sarit.spark.options import Target
     from sarit.spark.sink.options import WriteOptions
+    from sarit.spark.source.options import ReadOptions
     from sarit.spark.source.position import Position
 
 
@@ -23,6 +24,16 @@ def connect(target: Target) -> Client:
     """A client for one driver or task.  Raises Unavailable when no controller replies in time."""
     # One time for both: to find a node at first, and to go on trying when it goes away.  Spark repeats a failed task.
     return sarit.connect(target.controller, wait=target.wait_seconds, retry_timeout=target.wait_seconds)
+
+
+def first_event(options: ReadOptions) -> bytes | None:
+    """The oldest event of the first stream that a read selects, None when it is empty.  Raises NotFound."""
+    with connect(options.target) as client:
+        for stream in options.selection.resolve(client.list_streams):
+            with client.reader(stream, end="tail", skip_truncated=True) as reader:
+                for event in reader:
+                    return event
+    return None
 
 
 class ConnectedStream:

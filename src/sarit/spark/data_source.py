@@ -8,8 +8,9 @@ from pyspark.sql.datasource import DataSource
 
 from sarit.client.core.addresses import default_address
 from sarit.core.errors import Invalid
-from sarit.spark.formats import columns
-from sarit.spark.formats.columns import Projection
+from sarit.spark.client import first_event
+from sarit.spark.formats.columns import Projection, read_schema
+from sarit.spark.formats.options import parse_formats
 from sarit.spark.sink.at_least_once import BatchWriter, StreamWriter
 from sarit.spark.sink.columns import check_write
 from sarit.spark.sink.options import parse_write
@@ -37,17 +38,17 @@ class SaritSource(DataSource):
         """The name to give to `format`."""
         return "sarit"
 
-    def schema(self) -> str:
-        """The columns of a read."""
-        return columns.SCHEMA
+    def schema(self) -> StructType:
+        """The columns of a read that names none."""
+        return read_schema(parse_formats(self.options), self._first_event)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        return BatchReader(parse_read(self.options, default_address()), Projection(schema))
+        return BatchReader(parse_read(self.options, default_address()), self._projection(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
-        return StreamReader(parse_read(self.options, default_address()), Projection(schema))
+        return StreamReader(parse_read(self.options, default_address()), self._projection(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch append."""
@@ -58,6 +59,12 @@ class SaritSource(DataSource):
         """A streaming append."""
         _refuse_overwrite(overwrite)
         return StreamWriter(parse_write(self.options, default_address()), keyed=check_write(schema))
+
+    def _projection(self, schema: StructType) -> Projection:
+        return Projection(schema, parse_formats(self.options))
+
+    def _first_event(self) -> bytes | None:
+        return first_event(parse_read(self.options, default_address()))
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

@@ -1,62 +1,290 @@
-"""The columns of a read: `event` and where it stands in its stream.  Arrow batches in and out.
+"""The columns of a read.  Arrow batches in and out.
 
-`event binary`, `scope string`, `stream string` (without the scope), `segment_id long` (`epoch << 32 | number`) and
-`offset long` (of the event's header in its segment).  A query that needs less says so with `.schema("event string")` or
-any subset of the columns; `event` may be binary or string (UTF-8).
+What a read can give, by where it comes from:
+
+* the event: `event`, binary or string (UTF-8);
+* where it stands in its stream: `scope`, `stream` (without the scope), `segment_id` (`epoch << 32 | number`), `offset`
+  (of the event's header in its segment);
+* its envelope (option `envelope`): `key`, `event_time`, `headers`, `payload`;
+* its typed payload (option `format`): a column for each field, or all in the struct column `payloadColumn`;
+* `_corrupt_record`: the event, where it cannot be decoded.
+
+A query says with `.schema(...)` which of them it wants; nothing else is decoded.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, LongType, StringType, StructType
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from sarit.core.errors import Invalid
+from sarit.core.envelope import Envelope
+from sarit.core.envelope_columns import TIME_TYPE, decode
+from sarit.core.errors import Invalid, SaritError
+from sarit.spark.formats.options import DROPMALFORMED, FAILFAST, FormatOptions
+from sarit.spark.formats.payloads import payload_reader, payload_schema
+from sarit.spark.formats.types import arrow_schema
+from sarit.spark.source.position import to_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql.types import DataType
 
+    from sarit.spark.formats.payloads import PayloadReader
     from sarit.spark.source.ranges import Range
 
-SCHEMA = "event binary, scope string, stream string, segment_id long, offset long"
+HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
-_READABLE: dict[str, tuple[type[DataType], ...]] = {
-    "event": (BinaryType, StringType),
+EVENT: Final = StructType([StructField("event", BinaryType())])
+ENVELOPE: Final = StructType(
+    [
+        StructField("key", StringType()),
+        StructField("event_time", TimestampType()),
+        StructField("headers", HEADERS),
+    ]
+)
+PAYLOAD: Final = StructType([StructField("payload", BinaryType())])
+PLACE: Final = StructType(
+    [
+        StructField("scope", StringType()),
+        StructField("stream", StringType()),
+        StructField("segment_id", LongType()),
+        StructField("offset", LongType()),
+    ]
+)
+
+# Columns that are the same for all events of a range -> how it gives them.
+_OF_RANGE: Final[dict[str, Callable[[Range], object]]] = {
+    "scope": lambda part: part.stream.scope,
+    "stream": lambda part: part.stream.stream,
+    "segment_id": lambda part: part.segment.packed,
+}
+
+_BYTES_OR_TEXT: Final = (BinaryType, StringType)
+_PLACE_TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
+    "event": _BYTES_OR_TEXT,
     "scope": (StringType,),
     "stream": (StringType,),
     "segment_id": (LongType,),
     "offset": (LongType,),
 }
+_ENVELOPE_TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
+    "key": (StringType, BinaryType),
+    "event_time": (TimestampType, TimestampNTZType, LongType),
+    "headers": (ArrayType,),
+    "payload": _BYTES_OR_TEXT,
+}
+
+
+def read_schema(formats: FormatOptions, first_event: Callable[[], bytes | None] = lambda: None) -> StructType:
+    """The columns of a read that names none; `first_event` of the stream is read where only the data knows them.
+
+    Raises Invalid when nothing says which fields payloads have."""
+    if not formats.typed:
+        own = [*ENVELOPE.fields, *PAYLOAD.fields] if formats.envelope else EVENT.fields
+        return StructType([*own, *PLACE.fields])
+    fields = payload_schema(formats, lambda: _payload(formats, first_event()))
+    columns = fields.fields if formats.payload_column is None else [StructField(formats.payload_column, fields)]
+    others = [*(ENVELOPE.fields if formats.envelope else ()), *PLACE.fields]
+    taken = {field.name for field in others} | {"event"}
+    clash = [field.name for field in columns if field.name in taken]
+    if clash:
+        raise Invalid(
+            f"payloads have a field {clash[0]}, and a read has a column of that name: give "
+            '.option("payloadColumn", "data") for a struct column with all fields of the payload'
+        )
+    return StructType([*columns, *others])
+
+
+def _payload(formats: FormatOptions, event: bytes | None) -> bytes | None:
+    return Envelope.parse(event).payload if formats.envelope and event is not None else event
 
 
 class Projection:
     """The columns that one read gives.  Made on the driver, carried to the tasks."""
 
-    def __init__(self, schema: StructType) -> None:
-        """Raises Invalid for columns that a read does not have."""
-        self._columns = typed_columns(
-            schema, _READABLE, f"reading gives {SCHEMA} (event may be string) or some of these"
-        )
+    def __init__(self, schema: StructType, formats: FormatOptions = FormatOptions()) -> None:  # noqa: B008
+        """Raises Invalid for columns that a read does not have, naming what is possible."""
+        self._formats = formats
+        self._schema = arrow_schema(schema)
+        known = dict(_PLACE_TYPES)
+        if formats.envelope:
+            known |= _ENVELOPE_TYPES
+            if formats.typed:
+                del known["payload"]
+        if formats.typed or formats.envelope:
+            known[formats.corrupt_column] = _BYTES_OR_TEXT
+        typed = [field for field in schema.fields if formats.typed and field.name not in known]
+        self._reader: PayloadReader | None = None
+        self._fields: dict[str, int] = {}  # column -> which of the reader's
+        if typed:
+            self._reader = payload_reader(formats, _payload_fields(typed, formats.payload_column))
+            self._fields = {field.name: at for at, field in enumerate(typed)}
+        plain = StructType([field for field in schema.fields if field.name not in self._fields])
+        typed_columns(plain, known, _rule(formats))
+        _check_headers(plain)
+        self._wanted = {field.name for field in schema.fields}
 
     def batch(self, events: pa.Array, offsets: pa.Array, part: Range) -> pa.RecordBatch:
-        """One batch of the wanted columns, without copying the events.
+        """One batch of the wanted columns, without copying the events where they are wanted as they are.
 
-        Raises pyarrow.ArrowInvalid when an event that is wanted as text is not UTF-8."""
-        rows = len(events)
-        arrays: list[pa.Array] = []
-        for name, text in self._columns:
-            if name == "event":
-                arrays.append(events.cast(pa.string()) if text else events)
-            elif name == "offset":
-                arrays.append(offsets)
-            elif name == "segment_id":
-                arrays.append(pa.repeat(pa.scalar(part.segment.packed, pa.int64()), rows))
-            else:
-                arrays.append(pa.repeat(getattr(part.stream, name), rows))
-        return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in self._columns])
+        Rows of malformed events are left out with DROPMALFORMED, and an event may be several rows with format `arrow`.
+        Raises Invalid with the event's place for a malformed event with FAILFAST, for an event that is wanted as text
+        and is not UTF-8, and for a null in a column that takes none."""
+        found: dict[str, pa.Array] = {"event": events, "offset": offsets}
+        bad: Any = None  # of a row
+        payloads = corrupt = events
+        if self._formats.envelope:
+            decoded = decode(events, self._of_envelope())
+            found |= decoded.columns
+            bad = decoded.bad
+            payloads = decoded.columns.get("payload", events)
+        if self._reader is not None:
+            rows = self._reader.read(payloads)
+            corrupt = events if bad is None else pc.if_else(pa.array(bad), events, payloads)
+            if rows.event_of is not None:
+                index = pa.array(rows.event_of)
+                found = {name: column.take(index) for name, column in found.items()}
+                corrupt = corrupt.take(index)
+            bad = rows.bad
+            found |= self._payload_columns(rows.columns)
+        if bad is not None and bad.any():
+            found, corrupt, bad = self._by_mode(found, corrupt, bad, part)
+        count = len(found["offset"])
+        if self._formats.corrupt_column in self._wanted and bad is not None:
+            found[self._formats.corrupt_column] = pc.if_else(pa.array(bad), corrupt, pa.scalar(None, corrupt.type))
+        return pa.RecordBatch.from_arrays(
+            [self._column(field, found, count, part) for field in self._schema], schema=self._schema
+        )
+
+    def _of_envelope(self) -> set[str]:
+        return (self._wanted - set(self._fields)) | ({"payload"} if self._reader is not None else set())
+
+    def _payload_columns(self, columns: list[pa.Array]) -> dict[str, pa.Array]:
+        return {name: columns[at] for name, at in self._fields.items()}
+
+    def _by_mode(
+        self, found: dict[str, pa.Array], corrupt: pa.Array, bad: Any, part: Range
+    ) -> tuple[dict[str, pa.Array], pa.Array, Any]:
+        if self._formats.mode == FAILFAST:
+            at = int(bad.argmax())
+            event = found["event"][at].as_py()
+            raise Invalid(
+                f"{_place(part, found['offset'][at].as_py())} is malformed: {self._problem(event)}; "
+                f'.option("mode", "PERMISSIVE") reads it as nulls, "{DROPMALFORMED}" leaves it out'
+            )
+        if self._formats.mode == DROPMALFORMED:
+            good = pa.array(~bad)
+            return {name: column.filter(good) for name, column in found.items()}, corrupt.filter(good), bad[~bad]
+        return found, corrupt, bad
+
+    def _problem(self, event: bytes) -> str:
+        try:
+            payload = Envelope.parse(event).payload if self._formats.envelope else event
+        except SaritError as error:
+            return str(error)
+        assert self._reader is not None, "the two decoders of the envelope differ"
+        return self._reader.problem(payload)
+
+    def _column(self, field: pa.Field, found: Mapping[str, pa.Array], count: int, part: Range) -> pa.Array:
+        if field.name in _OF_RANGE and field.name not in self._fields:
+            return pa.repeat(pa.scalar(_OF_RANGE[field.name](part), field.type), count)
+        column = found.get(field.name)
+        if column is None:  # of corrupt records, where there are none
+            return pa.nulls(count, field.type)
+        if column.type != field.type:
+            column = self._cast(column, field, found, part)
+        if not field.nullable and column.null_count:
+            at = column.is_null().to_numpy(zero_copy_only=False).argmax()
+            raise Invalid(
+                f"column {field.name} is NOT NULL, and null for {_place(part, found['offset'][int(at)].as_py())}"
+            )
+        return column
+
+    def _cast(self, column: pa.Array, field: pa.Field, found: Mapping[str, pa.Array], part: Range) -> pa.Array:
+        if field.name == "headers":
+            flat = column.values
+            own = field.type.value_type
+            named = pa.StructArray.from_arrays([flat.field(0), flat.field(1)], fields=[own.field(0), own.field(1)])
+            mask = column.is_null() if column.null_count else None
+            return pa.ListArray.from_arrays(column.offsets, named, type=field.type, mask=mask)
+        if column.type == TIME_TYPE and pa.types.is_integer(field.type):
+            return column.cast(pa.int64())
+        if not pa.types.is_string(field.type):
+            return column.cast(field.type)
+        try:
+            return column.cast(pa.string())
+        except pa.ArrowInvalid:
+            if field.name == self._formats.corrupt_column:
+                return pa.array([value and value.decode("utf-8", "replace") for value in column.to_pylist()])
+            texts = enumerate(column.to_pylist())
+            at = next(at for at, value in texts if value is not None and not _is_text(value))
+            place = _place(part, found["offset"][at].as_py())
+            raise Invalid(f"{place} is not UTF-8: read column {field.name} as binary") from None
+
+
+def _payload_fields(typed: list[StructField], payload_column: str | None) -> StructType:
+    if payload_column is None:
+        return StructType(typed)
+    for field in typed:
+        if field.name != payload_column:
+            raise Invalid(
+                f"column {field.name}: with option payloadColumn the fields are in the struct {payload_column}"
+            )
+    (column,) = typed
+    if not isinstance(column.dataType, StructType):
+        raise Invalid(f"column {payload_column} {column.dataType.simpleString()}: option payloadColumn names a struct")
+    return column.dataType
+
+
+def _place(part: Range, offset: int) -> str:
+    return f"the event at offset {offset} of segment {to_name(part.segment)} of {part.stream}"
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_headers(schema: StructType) -> None:
+    for field in schema.fields:
+        if field.name == "headers" and field.dataType.simpleString().count("string,value:binary") != 1:
+            fields = getattr(getattr(field.dataType, "elementType", None), "fields", [])
+            kinds = [type(one.dataType) for one in fields]
+            if kinds != [StringType, BinaryType]:
+                raise Invalid(
+                    f"column headers {field.dataType.simpleString()}: give array<struct<key: string, value: binary>>"
+                )
+
+
+def _rule(formats: FormatOptions) -> str:
+    def text(schema: StructType) -> str:
+        return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema.fields)
+
+    has = "event binary"
+    if formats.envelope:
+        has = f"{text(ENVELOPE)}, {has}" if formats.typed else f"{text(ENVELOPE)}, {text(PAYLOAD)}, {has}"
+    if formats.typed or formats.envelope:
+        has += f", {formats.corrupt_column} string"
+    advice = (
+        "" if formats.typed or formats.envelope else '; fields of payloads need .option("format", "json") or another'
+    )
+    return f"reading gives {has}, {text(PLACE)} (event may be string) or some of these{advice}"
 
 
 def typed_columns(

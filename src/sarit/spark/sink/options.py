@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sarit.spark.formats import options as formats
 from sarit.spark.options import DEFAULT_CONTROLLER, Given, Option
 
 if TYPE_CHECKING:
@@ -26,5 +27,5 @@ class WriteOptions:
 
 def parse_write(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> WriteOptions:
     """Write options; unknown ones are refused.  Raises Invalid."""
-    given = Given(options, [OPTIONS])
+    given = Given(options, [OPTIONS, formats.OPTIONS])
     return WriteOptions(given.target(default_controller), given.stream())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.names import StreamName, is_internal_name
+from sarit.spark.formats import options as formats
 from sarit.spark.options import BATCH_READ, DEFAULT_CONTROLLER, READ, STREAMING_READ, Given, Option
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class ReadOptions:
 
 def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> ReadOptions:
     """Read options; unknown ones are refused.  Raises Invalid."""
-    given = Given(options, [OPTIONS])
+    given = Given(options, [OPTIONS, formats.OPTIONS])
     return ReadOptions(
         target=given.target(default_controller),
         selection=_selection(given),

@@ -1,0 +1,92 @@
+"""The options of formats: the envelope, typed payloads, malformed events.  Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Invalid
+from sarit.spark.options import ALL, READ, Given, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PLAIN: Final = "bytes"
+JSON: Final = "json"
+AVRO: Final = "avro"
+ARROW: Final = "arrow"
+FORMATS: Final = (PLAIN, JSON, AVRO, ARROW)
+
+PERMISSIVE: Final = "PERMISSIVE"
+FAILFAST: Final = "FAILFAST"
+DROPMALFORMED: Final = "DROPMALFORMED"
+
+OPTIONS: Final = (
+    Option(
+        "envelope", ALL,
+        "`sarit`: events are envelopes; columns `key`, `event_time`, `headers` and `payload`. `none`: bare bytes",
+        "`none`",
+    ),
+    Option(
+        "format", ALL,
+        "`json`, `avro` or `arrow`: events (or payloads of envelopes) are decoded into columns, and encoded from them. "
+        "`bytes`: they are left as they are",
+        "`bytes`",
+    ),
+    Option("avroSchema", ALL, "format `avro`: the schema, as JSON text or the path of a file on the driver"),
+    Option(
+        "payloadColumn", ALL,
+        "with a typed format: the struct column that holds the fields of a payload, instead of a column for each. For "
+        "payloads whose fields have names of other columns", "a column for each field",
+    ),
+    Option(
+        "mode", READ,
+        "events that cannot be decoded. `PERMISSIVE`: a row of nulls. `DROPMALFORMED`: no row. `FAILFAST`: the read "
+        "fails",
+        "`PERMISSIVE` with format `json`, else `FAILFAST`",
+    ),
+    Option(
+        "columnNameOfCorruptRecord", READ,
+        "`PERMISSIVE`: the column (string or binary, if the schema has it) that gets an event that cannot be decoded",
+        "`_corrupt_record`",
+    ),
+    Option("timeZone", ALL, "format `json`: the zone of timestamps that name none, as `Europe/Berlin`", "`UTC`"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions:
+    """What events are.  `avro_schema`: JSON text, or the path of a file with it."""
+
+    format: str = PLAIN
+    envelope: bool = False
+    avro_schema: str | None = None
+    payload_column: str | None = None
+    mode: str = FAILFAST
+    corrupt_column: str = "_corrupt_record"
+    time_zone: str = "UTC"
+
+    @property
+    def typed(self) -> bool:
+        """Whether payloads have columns."""
+        return self.format != PLAIN
+
+
+def parse_formats(options: Mapping[str, str]) -> FormatOptions:
+    """The options of formats out of all that were given; others are not read.  Raises Invalid."""
+    own = {option.name.lower() for option in OPTIONS}
+    given = Given({name: value for name, value in options.items() if name.lower() in own}, [OPTIONS])
+    form = given.choice("format", FORMATS, PLAIN)
+    envelope = given.choice("envelope", ("sarit", "none"), "none") == "sarit"
+    schema, payload = given.text("avroSchema"), given.text("payloadColumn")
+    if schema is not None and form != AVRO:
+        raise Invalid('option avroSchema is for .option("format", "avro")')
+    if payload is not None and form == PLAIN:
+        raise Invalid('option payloadColumn is for typed payloads: give .option("format", "json"), "avro" or "arrow"')
+    if given.text("mode") is not None and form == PLAIN and not envelope:
+        raise Invalid('option mode is for events that are decoded: give option "format" or option "envelope"')
+    mode = given.choice("mode", (PERMISSIVE, DROPMALFORMED, FAILFAST), PERMISSIVE if form == JSON else FAILFAST)
+    return FormatOptions(
+        form, envelope, schema, payload, mode,
+        given.text("columnNameOfCorruptRecord") or "_corrupt_record", given.text("timeZone") or "UTC",
+    )  # fmt: skip
