@@ -12,40 +12,38 @@ from typing import Final
 _MASK: Final = (1 << 64) - 1
 _C1: Final = 0x87C37B91114253D5
 _C2: Final = 0x4CF5AD432745937F
-_BLOCK: Final = struct.Struct("<QQ")
+_M1: Final = 0xFF51AFD7ED558CCD
+_M2: Final = 0xC4CEB9FE1A85EC53
+_UNPACK: Final = struct.Struct("<QQ").unpack_from
 
 
 def murmur3_low_64_bits(data: bytes, seed: int) -> int:
     """The first half of the hash, as an unsigned number; `seed` is an int32."""
+    # Written out, without a function for each step: the client hashes every key of a batch.  Bits above the 64th are
+    # masked only where they would come down again.
     h1 = h2 = seed & _MASK
     size = len(data)
-    whole = size - size % _BLOCK.size
-    for at in range(0, whole, _BLOCK.size):
-        k1, k2 = _BLOCK.unpack_from(data, at)
-        h1 ^= _mix_block(k1, _C1, 31, _C2)
-        h1 = ((_rotated(h1, 27) + h2) * 5 + 0x52DCE729) & _MASK
-        h2 ^= _mix_block(k2, _C2, 33, _C1)
-        h2 = ((_rotated(h2, 31) + h1) * 5 + 0x38495AB5) & _MASK
-    if whole < size:
-        k1, k2 = _BLOCK.unpack(data[whole:].ljust(_BLOCK.size, b"\0"))
-        h1 ^= _mix_block(k1, _C1, 31, _C2)
-        h2 ^= _mix_block(k2, _C2, 33, _C1)
+    at = 0
+    while size - at >= 16:
+        k1, k2 = _UNPACK(data, at)
+        at += 16
+        k1 = k1 * _C1 & _MASK
+        h1 ^= (k1 << 31 | k1 >> 33) * _C2 & _MASK
+        h1 = ((h1 << 27 & _MASK | h1 >> 37) + h2) * 5 + 0x52DCE729 & _MASK
+        k2 = k2 * _C2 & _MASK
+        h2 ^= (k2 << 33 | k2 >> 31) * _C1 & _MASK
+        h2 = ((h2 << 31 & _MASK | h2 >> 33) + h1) * 5 + 0x38495AB5 & _MASK
+    if at < size:
+        k1 = int.from_bytes(data[at : at + 8], "little") * _C1 & _MASK
+        h1 ^= (k1 << 31 | k1 >> 33) * _C2 & _MASK
+        k2 = int.from_bytes(data[at + 8 :], "little") * _C2 & _MASK
+        h2 ^= (k2 << 33 | k2 >> 31) * _C1 & _MASK
     h1 ^= size
     h2 ^= size
-    h1 = (h1 + h2) & _MASK
-    h2 = (h2 + h1) & _MASK
-    return (_mixed(h1) + _mixed(h2)) & _MASK
-
-
-def _rotated(value: int, bits: int) -> int:
-    return (value << bits | value >> (64 - bits)) & _MASK
-
-
-def _mix_block(block: int, first: int, bits: int, second: int) -> int:
-    return _rotated(block * first & _MASK, bits) * second & _MASK
-
-
-def _mixed(value: int) -> int:
-    value = (value ^ value >> 33) * 0xFF51AFD7ED558CCD & _MASK
-    value = (value ^ value >> 33) * 0xC4CEB9FE1A85EC53 & _MASK
-    return value ^ value >> 33
+    h1 = h1 + h2 & _MASK
+    h2 = h2 + h1 & _MASK
+    h1 = (h1 ^ h1 >> 33) * _M1 & _MASK
+    h1 = (h1 ^ h1 >> 33) * _M2 & _MASK
+    h2 = (h2 ^ h2 >> 33) * _M1 & _MASK
+    h2 = (h2 ^ h2 >> 33) * _M2 & _MASK
+    return (h1 ^ h1 >> 33) + (h2 ^ h2 >> 33) & _MASK
