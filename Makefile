@@ -1,13 +1,13 @@
 # The verbs of this project, in one place.  `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test prove soak scale trickle lint format generate bench docs trace wheel clean
+.PHONY: help setup demo test prove soak scale trickle spark-kills lint format generate bench docs trace wheel clean
 
 BIN := .venv/bin
 STAMP := .venv/.set-up
 
 help:  ## list the verbs
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml uv.lock tools/setup.sh
 	@tools/setup.sh
@@ -37,6 +37,9 @@ scale: setup  ## ten million events through scaling and kills, then an hour of m
 trickle: setup  ## one small append to each of 16,000 segments per round; memory, extents and index (6 GB of disk, 5 minutes)
 	@nice $(BIN)/python -m tests.scale --trickle $(TRICKLE)
 
+spark-kills: setup  ## 40 kill -9 of Spark drivers, executors, workers and the node under a chain of jobs (about 20 minutes)
+	@$(BIN)/python -m tests.spark.kill_matrix --scale $(KILLS)
+
 lint: setup  ## ruff, formatting, mypy --strict, import directions
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -64,6 +67,6 @@ wheel: setup  ## build dist/*.whl
 	@$(BIN)/uv build --wheel --no-build-isolation --out-dir dist
 
 clean:  ## remove everything that was built, and the demo's data
-	rm -rf .venv .cache dist build site demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .cache dist build site demo-data pipelines-data .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -rf spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

