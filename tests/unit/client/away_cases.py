@@ -218,7 +218,7 @@ async def stream(world: World, method: str) -> Any:
 
 @case(
     *("Stream.scale", "Stream.split", "Stream.merge", "Stream.next_cut", "Stream.fetch_event", "Stream.read_slice"),
-    *("Stream.boundaries", "Stream.cut_at"),
+    *("Stream.boundaries", "Stream.event_ends", "Stream.cut_at"),
 )
 async def stream_with_arguments(world: World, method: str) -> Any:
     await world.with_stream(segments=2)
@@ -230,6 +230,7 @@ async def stream_with_arguments(world: World, method: str) -> Any:
         "merge": [[FIRST, SegmentId(0, 1)]],
         "next_cut": ["head", 10],
         "boundaries": [FIRST, 0, 1000, 10],
+        "event_ends": [FIRST, 0, 1000, 10],
         "cut_at": [1_700_000_000_000],
         "fetch_event": [EventPointer(StreamName.parse(world.stream), FIRST, 0, 9)],
         "read_slice": slices[:1],

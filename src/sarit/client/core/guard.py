@@ -69,6 +69,7 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "count": _COUNT,
     "distance_bytes": _COUNT,
     "step_bytes": (1, _INT64 - 1),
+    "max_bytes": (8, _INT64 - 1),  # the header of an event
     "time_ms": _COUNT,
     "buffer_bytes": _COUNT,
     "compact_after_bytes": _COUNT,

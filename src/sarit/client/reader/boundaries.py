@@ -1,4 +1,4 @@
-"""Event boundaries of a segment, as its store knows them: nothing is read.
+"""Event boundaries of a segment: as its store knows them, without reading, or every one of a few bytes.
 
 The store answers LocateOffset with the smallest offset at or after a target where it knows that an append began.  It
 knows one at least every BOUNDARY_STEP_BYTES, also of bytes in long-term storage; where an append is longer, the next
@@ -13,10 +13,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from sarit.client.core.framing import missing_bytes, run_of
 from sarit.client.core.replies import expect
 from sarit.client.core.segments import ask_store
 from sarit.core.errors import Invalid
-from sarit.wire.commands import LocateOffset, OffsetLocated
+from sarit.core.limits import EVENT_HEADER_BYTES
+from sarit.wire.commands import LocateOffset, OffsetLocated, ReadSegment, SegmentRead
 
 if TYPE_CHECKING:
     from sarit.client.core.session import Session
@@ -52,4 +54,42 @@ async def boundaries(
         reached = max(located[-1], targets[-1])
         # The first target of the same grid that is beyond all answers.
         target = start + ((reached - start) // step_bytes + 1) * step_bytes
+    return found
+
+
+async def event_ends(
+    session: Session, stream: StreamName, segment: SegmentId, start: int, end: int, max_bytes: int
+) -> list[int]:
+    """Where the events between two boundaries end, as far as `max_bytes` bytes show.
+
+    Raises NotFound, Truncated, Invalid, Corrupt."""
+    if start > end:
+        raise Invalid(f"no range of a segment goes from {start} to {end}")
+    data = b""
+    wanted = min(max_bytes, end - start)
+    while len(data) < wanted:
+        offset, length = start + len(data), wanted - len(data)
+        reply = await ask_store(
+            session, stream, segment, lambda i, name, token, at=offset, n=length: ReadSegment(name, at, n, token, i)
+        )
+        read = expect(reply, SegmentRead, stream.segment(segment))
+        data += bytes(read.data[:length])
+        if read.end_of_segment:
+            break
+    return [start + at for at in _ends(data)]
+
+
+def _ends(data: bytes) -> list[int]:
+    """Where the events of `data` end; of the last one the header may be all that is there.  Raises Corrupt."""
+    found: list[int] = []
+    at = 0
+    while True:
+        count, length = run_of(data, at)
+        if not count:
+            break
+        stride = EVENT_HEADER_BYTES + length
+        found += range(at + stride, at + count * stride + 1, stride)
+        at += count * stride
+    if len(data) - at >= EVENT_HEADER_BYTES:
+        found.append(len(data) + missing_bytes(data, at))
     return found

@@ -114,6 +114,13 @@ class Stream:
         All offsets are in bytes.  Raises NotFound, Invalid."""
         return await boundaries.boundaries(self._session, self.name, segment, start, end, step_bytes)
 
+    async def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
+        """Where the events between two event boundaries end, as far as `max_bytes` bytes from `start` show.
+
+        It reads at most that many.  The last event may be longer: its header says where it ends.  All offsets are in
+        bytes.  Raises NotFound, Truncated, Invalid, Corrupt (`start` is no boundary)."""
+        return await boundaries.event_ends(self._session, self.name, segment, start, end, max_bytes)
+
     async def cut_at(self, time_ms: int) -> StreamCut:
         """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.
 

@@ -2,7 +2,7 @@
 
 import pickle
 import random
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import pytest
 
@@ -275,3 +275,26 @@ async def test_cut_at_has_every_later_event_behind_it(made) -> None:
     assert await events_of(await stream.batch(cut)) == list(range(10))
     with pytest.raises(Invalid, match="time_ms"):
         await stream.cut_at(-1)
+
+
+@on_node
+async def test_event_ends_are_those_of_a_bounded_read(made) -> None:
+    await made.client.create_stream("s/t")
+    stream, segment = made.client.stream("s/t"), SegmentId(0, 0)
+    sizes = [*[10] * 100, 3, 0, 70_000, 5]
+    async with made.client.writer("s/t") as writer:
+        for size in sizes:
+            writer.write(b"x" * size)
+    ends = list(accumulate(size + 8 for size in sizes))
+    assert await stream.event_ends(segment, 0, ends[-1], 1_000_000) == ends
+    assert await stream.event_ends(segment, 0, ends[49], 1_000_000) == ends[:50]
+    # The header of the event that does not fit was read.
+    assert await stream.event_ends(segment, ends[97], ends[-1], 64) == ends[98:103]
+    # Half a header says nothing.
+    assert await stream.event_ends(segment, 0, ends[-1], 18 + 7) == ends[:1]
+    assert await stream.event_ends(segment, ends[-1], ends[-1], 100) == []
+    with pytest.raises(Invalid, match="to 10"):
+        await stream.event_ends(segment, 20, 10, 64)
+    await made.client.truncate_stream("s/t", cut=StreamCut(stream.name, {segment: ends[5]}))
+    with pytest.raises(Truncated):
+        await stream.event_ends(segment, 0, ends[-1], 64)
