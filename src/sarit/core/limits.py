@@ -414,6 +414,10 @@ FILE_WRITE_BYTES: Final = 1 * MIB
 INTERRUPT_POLL_SECONDS: Final = 0.1
 SPARK_WAIT_SECONDS: Final = 60  # the default of the connector's option waitSeconds
 SPARK_SAMPLE_SECONDS: Final = 2  # the default of the connector's option sampleSeconds
+SPARK_SAMPLE_BYTES: Final = 64 * KIB  # what a driver reads of a segment to estimate its events
+SPARK_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000  # the default of the connector's option maxTriggerDelay
+SPARK_DISCOVERY_SECONDS: Final = 30  # the default of the connector's option discoverySeconds
+SPARK_PUBLISH_SECONDS: Final = 5.0  # the position of a reader group is published at most that often
 
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.

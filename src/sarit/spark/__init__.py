@@ -6,10 +6,14 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from sarit.spark.source.lag import Lag, StreamLag, lag
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
+
+__all__ = ["Lag", "StreamLag", "lag", "session"]
 
 WORKER_PYTHON = "PYSPARK_PYTHON"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import sarit
+from sarit.env.real import RealClock
 from sarit.spark.source.position import SegmentState
 
 if TYPE_CHECKING:
@@ -37,11 +38,12 @@ def first_event(options: ReadOptions) -> bytes | None:
 
 
 class ConnectedStream:
-    """`StreamAccess` over a client of its own."""
+    """`StreamAccess` over a client: its own, or one that it shares and does not close."""
 
-    def __init__(self, target: Target, stream: StreamName) -> None:
+    def __init__(self, target: Target, stream: StreamName, client: Client | None = None) -> None:
         self.stream = stream
-        self._client = connect(target)
+        self._client = client or connect(target)
+        self._owned = client is None
 
     def cut(self, which: str) -> Position:
         """The position named "head", "tail", or by the text of a stream cut.  Raises NotFound, Invalid."""
@@ -61,10 +63,43 @@ class ConnectedStream:
         found = self._client.successors(self.stream, segment)
         return {successor.segment: frozenset(successor.predecessors) for successor in found}
 
+    def boundaries(self, segment: SegmentId, start: int, end: int, step_bytes: int) -> list[int]:
+        """Event boundaries strictly between two offsets, ascending."""
+        return self._client.stream(self.stream).boundaries(segment, start, end, step_bytes)
+
+    def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
+        """Where the events between two boundaries end, as far as a read of `max_bytes` shows."""
+        return self._client.stream(self.stream).event_ends(segment, start, end, max_bytes)
+
     def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Events between two byte offsets, as (events binary, offsets int64)."""
         for batch in self._client.segment_batches(self.stream, segment, start, end):
             yield batch.column("event"), batch.column("offset")
+
+    def close(self) -> None:
+        """Release the connections, unless they are shared."""
+        if self._owned:
+            self._client.close()
+
+
+class ConnectedSource:
+    """`SourceAccess` over one client."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._client = connect(target)
+
+    def stream(self, name: StreamName) -> ConnectedStream:
+        """One stream."""
+        return ConnectedStream(self._target, name, self._client)
+
+    def list_streams(self, scope: str) -> Iterable[StreamName]:
+        """The streams of a scope.  Raises NotFound."""
+        return self._client.list_streams(scope)
+
+    def monotonic(self) -> float:
+        """Seconds, of a clock that never goes back."""
+        return RealClock().monotonic()
 
     def close(self) -> None:
         """Release the connections."""

@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSource
 
 from sarit.client.core.addresses import default_address
 from sarit.core.errors import Invalid
+from sarit.spark import versions
 from sarit.spark.client import first_event
 from sarit.spark.formats.columns import Projection, read_schema
 from sarit.spark.formats.options import parse_formats
@@ -16,7 +17,7 @@ from sarit.spark.sink.columns import check_write
 from sarit.spark.sink.options import parse_write
 from sarit.spark.source.batch import BatchReader
 from sarit.spark.source.options import parse_read
-from sarit.spark.source.streaming import StreamReader
+from sarit.spark.source.streaming import stream_reader
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
     from pyspark.sql.types import StructType
+
+
+versions.check(versions.version())
 
 
 class SaritSource(DataSource):
@@ -48,7 +52,7 @@ class SaritSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
-        return StreamReader(parse_read(self.options, default_address()), self._projection(schema))
+        return stream_reader(parse_read(self.options, default_address()), self._projection(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch append."""

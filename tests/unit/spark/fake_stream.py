@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import json
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from sarit.core.errors import Corrupt, NotFound, Truncated
 from sarit.core.names import SegmentId, StreamName
+from sarit.spark.source.planner import QueryPlanner
 from sarit.spark.source.position import SegmentState
 
 S = StreamName("s", "t")
@@ -21,17 +23,20 @@ class FakeStream:
 
     A segment taken out of `events` is gone, and its successors are known still."""
 
-    stream = S
-
-    def __init__(self):
+    def __init__(self, stream=S):
+        self.stream = stream
         self.events = {A: [], B: []}
+        self.read_bytes = 0  # what was read of events
+        self.known = None  # segment -> the boundaries that the store knows; None: all
         self.starts = {}
         self.sealed = set()
         self.next = {}
         self.head = [A, B]
 
     def cut(self, which):
-        active = self.head if which == "head" else sorted(set(self.events) - self.sealed)
+        # The tail of a sealed stream: its last segments.
+        last = set(self.events) - self.sealed or set(self.events) - self.next.keys()
+        active = self.head if which == "head" else sorted(last)
         return {s: (self.starts.get(s, 0) if which == "head" else sum(self.events[s])) for s in active}
 
     def states(self, segments):
@@ -41,15 +46,37 @@ class FakeStream:
             if s in self.events
         }
 
+    def boundaries(self, segment, start, end, step_bytes):
+        """As the store: for each target the next one it knows."""
+        if segment not in self.events:
+            raise NotFound(f"{segment} is gone")
+        known = self.known[segment] if self.known is not None else itertools.accumulate(self.events[segment])
+        inside = [at for at in known if start < at < end]
+        targets = range(start + step_bytes, end, step_bytes)
+        found = [inside[bisect.bisect_left(inside, at)] for at in targets if inside and at <= inside[-1]]
+        return sorted(set(found))
+
+    def event_ends(self, segment, start, end, max_bytes):
+        self._check_readable(segment, start)
+        assert end <= sum(self.events[segment]), "this read would wait at the tail"
+        self.read_bytes += min(max_bytes, end - start)
+        bounds = [0, *itertools.accumulate(self.events[segment])]
+        # The header of the last event must fit.
+        return [high for low, high in itertools.pairwise(bounds) if start <= low < min(end, start + max_bytes)]
+
+    def _check_readable(self, segment, start):
+        if segment not in self.events:
+            raise NotFound(f"{segment} is gone")
+        if start < self.starts.get(segment, 0):
+            raise Truncated(f"{segment} is truncated", self.starts[segment])
+
     def successors(self, segment):
         return self.next.get(segment, {})
 
     def batches(self, segment, start, end):
         """Refuses what a store refuses; where a store would wait for more, that is asserted not to be asked."""
-        if segment not in self.events:
-            raise NotFound(f"{segment} is gone")
-        if start < self.starts.get(segment, 0):
-            raise Truncated(f"{segment} is truncated", self.starts[segment])
+        self._check_readable(segment, start)
+        self.read_bytes += end - start
         bounds = [0, *itertools.accumulate(self.events[segment])]
         assert end <= bounds[-1], "this read would wait at the tail"
         wanted = [low for low, high in itertools.pairwise(bounds) if start <= low and high <= end]
@@ -70,10 +97,53 @@ class FakeStream:
         """There is nothing to release."""
 
 
-def take(planner, start):
+class FakeSource:
+    """The streams of a query, and a clock that the test sets."""
+
+    def __init__(self, *streams):
+        self.streams = {stream.stream: stream for stream in streams}
+        self.now = 1000.0
+
+    def stream(self, name):
+        return self.streams.get(name) or Missing(name)
+
+    def list_streams(self, scope):
+        return [name for name in self.streams if name.scope == scope]
+
+    def monotonic(self):
+        return self.now
+
+    def close(self):
+        """There is nothing to release."""
+
+
+class Missing:
+    """A stream that does not exist (any more)."""
+
+    boundaries = batches = event_ends = None
+
+    def __init__(self, name):
+        self.stream = name
+
+    def cut(self, which):
+        raise NotFound(f"stream {self.stream} does not exist")
+
+    successors = cut
+
+    def states(self, segments):
+        return {}
+
+    def close(self):
+        """There is nothing to release."""
+
+
+def planner_of(options, *streams):
+    """A planner as after a (re)start."""
+    return QueryPlanner(options, FakeSource(*streams))
+
+
+def take(planner, start, limits=None):
     """One micro-batch as Spark does it; returns the next offset (through JSON) and what the tasks read."""
-    end = json.loads(json.dumps(planner.latest()))
-    if end == start:
-        return start, []
-    planner.planned(end)
-    return end, planner.ranges(start, end)
+    limits = planner._options.streaming.limits if limits is None else limits
+    end = json.loads(json.dumps(planner.latest(start, limits)))
+    return (start, []) if end == start else (end, planner.ranges(start, end))

@@ -5,12 +5,16 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Invalid
+from sarit.spark.source.admission import Limits
 from sarit.spark.source.options import parse_read
-from sarit.spark.source.planner import StreamPlanner
 from sarit.spark.source.ranges import Range
-from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, S, take
+from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, S, planner_of, take
 
 OPTIONS = parse_read({"stream": "s/t"})
+
+
+def limited(**limits):
+    return replace(OPTIONS, streaming=replace(OPTIONS.streaming, limits=Limits(**limits)))
 
 
 @pytest.fixture
@@ -20,7 +24,7 @@ def stream() -> FakeStream:
 
 def test_micro_batches_follow_the_tail(stream):
     stream.events[A] = [10, 10]
-    planner = StreamPlanner(OPTIONS, stream)
+    planner = planner_of(OPTIONS, stream)
     first = planner.initial()
     at, ranges = take(planner, first)
     assert ranges == [Range(S, A, 0, 20)]
@@ -33,7 +37,7 @@ def test_micro_batches_follow_the_tail(stream):
 
 def test_successor_is_read_after_its_predecessor(stream):
     stream.events[B] = [10]
-    planner = StreamPlanner(OPTIONS, stream)
+    planner = planner_of(OPTIONS, stream)
     at = planner.initial()
     stream.split_b()
     stream.events[LEFT] = [8]
@@ -47,7 +51,7 @@ def test_successor_is_read_after_its_predecessor(stream):
 def test_event_limit_is_hard_and_no_event_is_missed(stream):
     stream.events[A] = [10] * 50
     stream.events[B] = [30] * 7
-    planner = StreamPlanner(replace(OPTIONS, max_events=9), stream)
+    planner = planner_of(limited(max_events=9), stream)
     at, seen = planner.initial(), []
     while True:
         at, ranges = take(planner, at)
@@ -67,7 +71,7 @@ def test_event_limit_is_hard_and_no_event_is_missed(stream):
 )
 def test_byte_limit_holds_except_for_a_single_larger_event(stream, limit, expected):
     stream.events[A] = [10] * 10 + [500] + [10] * 3
-    planner = StreamPlanner(replace(OPTIONS, max_bytes=limit), stream)
+    planner = planner_of(limited(max_bytes=limit), stream)
     at, sizes = planner.initial(), []
     while True:
         at, ranges = take(planner, at)
@@ -79,7 +83,7 @@ def test_byte_limit_holds_except_for_a_single_larger_event(stream, limit, expect
 
 def test_unused_byte_allowance_passes_to_the_next_segment(stream):
     stream.events |= {A: [100] * 2, B: [20] * 10}
-    planner = StreamPlanner(replace(OPTIONS, max_bytes=150), stream)
+    planner = planner_of(limited(max_bytes=150), stream)
     _, ranges = take(planner, planner.initial())
     assert ranges == [Range(S, A, 0, 100), Range(S, B, 0, 40)]
 
@@ -90,7 +94,7 @@ def test_unused_byte_allowance_passes_to_the_next_segment(stream):
 )
 def test_no_segment_starves_beside_a_busy_one(stream, limit, event, fed):
     stream.events |= {A: [], B: [event]}
-    planner = StreamPlanner(replace(OPTIONS, **limit), stream)
+    planner = planner_of(limited(**limit), stream)
     at, read = planner.initial(), []
     for _ in range(20):
         stream.events[A] += fed
@@ -101,10 +105,9 @@ def test_no_segment_starves_beside_a_busy_one(stream, limit, event, fed):
 
 def test_restarted_query_continues_at_its_checkpoint(stream):
     stream.events[A] = [10] * 4
-    planner = StreamPlanner(replace(OPTIONS, max_events=3), stream)
+    planner = planner_of(limited(max_events=3), stream)
     at, _ = take(planner, planner.initial())
-    again = StreamPlanner(replace(OPTIONS, max_events=3), stream)
-    again.planned(at)
+    again = planner_of(limited(max_events=3), stream)
     _, ranges = take(again, at)
     assert ranges == [Range(S, A, 30, 40)]
 
@@ -112,15 +115,14 @@ def test_restarted_query_continues_at_its_checkpoint(stream):
 def test_origin_is_stable_although_the_tail_moved(stream):
     stream.events[A] = [10] * 4
     from_tail = replace(OPTIONS, start="tail")
-    planner = StreamPlanner(from_tail, stream)
+    planner = planner_of(from_tail, stream)
     origin = planner.initial()
     stream.events[A].append(10)
     at, ranges = take(planner, origin)
     assert ranges == [Range(S, A, 40, 50)]
     stream.events[A].append(10)
-    again = StreamPlanner(from_tail, stream)  # killed before the first micro-batch was committed
-    again.planned(at)
-    assert again.initial()["segments"] == origin["segments"]
+    again = planner_of(from_tail, stream)  # killed before the first micro-batch was committed
+    assert again.initial() != origin
     assert again.ranges(again.initial(), at) == [Range(S, A, 40, 50)]
 
 
@@ -128,7 +130,7 @@ def test_query_cannot_start_after_the_end(stream):
     stream.events[A] = [10]
     stream.cut = {"head": {A: 20, B: 0}}.get
     with pytest.raises(Invalid, match="beyond the end of segment 0.#epoch.0, which is at 10"):
-        StreamPlanner(OPTIONS, stream).latest()
+        take(planner := planner_of(OPTIONS, stream), planner.initial())
 
 
 def test_misspelt_option_is_refused():

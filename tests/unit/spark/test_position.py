@@ -7,8 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
-from sarit.core.names import SegmentId
-from sarit.spark.source.position import SegmentState, advance, finished, from_offset, split_budget, to_offset
+from sarit.core.names import SegmentId, StreamName
+from sarit.spark.source.position import (
+    Offset,
+    SegmentState,
+    StreamPosition,
+    advance,
+    after,
+    finished,
+    from_json,
+    split_budget,
+    to_json,
+)
 
 ROOT = SegmentId(0, 0)
 OTHER = SegmentId(0, 1)
@@ -17,17 +27,33 @@ MERGED = SegmentId(2, 4)
 
 
 def test_offset_round_trips_through_json() -> None:
+    one, other = StreamName("a", "b"), StreamName("a", "c")
     position = {SegmentId(3, 7): 123_456_789_012, ROOT: 0}
-    stored = json.loads(json.dumps(to_offset("a/b", position)))
-    assert stored["segments"] == {"0.#epoch.0": 0, "7.#epoch.3": 123_456_789_012}
-    assert from_offset("a/b", stored) == position
+    offset = Offset(
+        {other: StreamPosition({ROOT: 5}, frozenset({ROOT})), one: StreamPosition(position)}, {other: {ROOT: 1}}, True
+    )
+    written = json.dumps(to_json(offset))
+    stored = json.loads(written)
+    assert stored == {
+        "version": 2,
+        "streams": {"a/b": {"0.#epoch.0": 0, "7.#epoch.3": 123_456_789_012}, "a/c": {"0.#epoch.0": 5}},
+        "ended": {"a/c": ["0.#epoch.0"]},
+        "entered": {"a/c": {"0.#epoch.0": 1}},
+        "initial": True,
+    }
+    assert from_json(stored) == offset
+    # Spark compares offsets as text.
+    assert json.dumps(to_json(from_json(stored))) == written
 
 
-def test_checkpoint_of_another_stream_is_refused() -> None:
-    with pytest.raises(Invalid, match="another checkpointLocation"):
-        from_offset("a/c", to_offset("a/b", {ROOT: 1}))
-    with pytest.raises(Invalid, match="version 9"):
-        from_offset("a/b", {**to_offset("a/b", {}), "version": 9})
+@pytest.mark.parametrize("offset", [{"version": 9}, {"version": 1, "stream": "a/b", "segments": {}}, {}])
+def test_offset_of_another_version_is_refused(offset: dict[str, object]) -> None:
+    with pytest.raises(Invalid, match="this Sarit knows 2: use another checkpointLocation"):
+        from_json(offset)
+
+
+def test_segments_of_later_epochs_are_after_a_tail() -> None:
+    assert after({OTHER, LEFT, RIGHT, MERGED}, {OTHER: 5, LEFT: 0, RIGHT: 0}) == {MERGED}
 
 
 def test_only_sealed_segments_at_their_end_are_finished() -> None:

@@ -10,15 +10,19 @@ from pyspark.sql.types import LongType, StructType
 from sarit.core.errors import NotFound, Truncated
 from sarit.spark.formats.columns import Projection
 from sarit.spark.source import batch, task
+from sarit.spark.source.admission import Limits
 from sarit.spark.source.batch import BatchReader, batch_ranges
 from sarit.spark.source.options import parse_read
-from sarit.spark.source.planner import StreamPlanner
 from sarit.spark.source.ranges import Range
-from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, S, take
+from tests.unit.spark.fake_stream import LEFT, A, B, FakeStream, S, planner_of, take
 
 OPTIONS = parse_read({"stream": "s/t"})
 OFFSETS = Projection(StructType().add("offset", LongType()))
 LENIENT = replace(OPTIONS, fail_on_data_loss=False)
+
+
+def limited(options, **limits):
+    return replace(options, streaming=replace(options.streaming, limits=Limits(**limits)))
 
 
 @pytest.fixture
@@ -28,27 +32,26 @@ def stream() -> FakeStream:
 
 def test_truncated_data_raises_by_default(stream):
     stream.events[A] = [10] * 4
-    planner = StreamPlanner(OPTIONS, stream)
-    planner.initial()
+    planner = planner_of(OPTIONS, stream)
+    start = planner.initial()
     stream.starts[A] = 20
     with pytest.raises(Truncated, match="failOnDataLoss"):
-        planner.latest()
+        take(planner, start)
     del stream.events[A]
     with pytest.raises(NotFound, match="was deleted"):
-        planner.latest()
+        take(planner, start)
 
 
 def test_query_and_its_repetition_continue_above_a_truncation(stream):
     stream.events[A] = [10] * 4
-    planner = StreamPlanner(LENIENT, stream)
+    planner = planner_of(LENIENT, stream)
     before, _ = take(planner, planner.initial())
     stream.events[A] += [10] * 4
     stream.starts[A] = 60
     end, ranges = take(planner, before)
     assert ranges == [Range(S, A, 60, 80)]
     stream.starts[A] = 70
-    again = StreamPlanner(LENIENT, stream)
-    again.planned(end)
+    again = planner_of(LENIENT, stream)
     assert again.ranges(before, end) == [Range(S, A, 70, 80)]
     stream.starts[A] = 80
     assert again.ranges(before, end) == []
@@ -56,7 +59,7 @@ def test_query_and_its_repetition_continue_above_a_truncation(stream):
 
 def test_query_enters_a_successor_with_truncated_head(stream):
     stream.events[B] = [10]
-    planner = StreamPlanner(LENIENT, stream)
+    planner = planner_of(LENIENT, stream)
     before, _ = take(planner, planner.initial())
     stream.split_b()
     del stream.events[B]
@@ -67,9 +70,10 @@ def test_query_enters_a_successor_with_truncated_head(stream):
 
 def test_truncation_during_planning_is_left_out_or_raised(stream):
     stream.events |= {A: [10] * 4, B: [10]}
-    planner = StreamPlanner(LENIENT, stream)
-    start, end = planner.initial(), planner.latest()
-    strict = StreamPlanner(OPTIONS, stream)
+    planner = planner_of(LENIENT, stream)
+    start = planner.initial()
+    end = planner.latest(start, Limits())
+    strict = planner_of(OPTIONS, stream)
     stream.starts[A] = 20
     with pytest.raises(Truncated, match="begins at offset 20 now: .*failOnDataLoss"):
         strict.ranges(start, end)
@@ -83,15 +87,14 @@ def test_truncation_during_planning_is_left_out_or_raised(stream):
 
 def test_segment_deleted_after_its_sealed_end_is_no_loss(stream):
     stream.events[B] = [10]
-    planner = StreamPlanner(OPTIONS, stream)
+    planner = planner_of(OPTIONS, stream)
     start = planner.initial()
     stream.split_b()
     at, ranges = take(planner, start)
     assert ranges == [Range(S, B, 0, 10)]
     del stream.events[B]
     stream.events[LEFT] = [8]
-    again = StreamPlanner(OPTIONS, stream)
-    again.planned(at)
+    again = planner_of(OPTIONS, stream)
     at, ranges = take(again, at)
     assert ranges == [Range(S, LEFT, 0, 8)]
     assert take(again, at) == (at, [])
@@ -100,7 +103,7 @@ def test_segment_deleted_after_its_sealed_end_is_no_loss(stream):
 @pytest.mark.parametrize("sealed_before", [True, False])
 def test_deleted_segment_is_a_loss_when_it_may_have_had_more(stream, sealed_before):
     stream.events[B] = [10, 10]
-    planner = StreamPlanner(replace(OPTIONS, max_events=1 if sealed_before else 5), stream)
+    planner = planner_of(limited(OPTIONS, max_events=1 if sealed_before else 5), stream)
     start = planner.initial()
     if sealed_before:
         stream.split_b()
@@ -108,10 +111,9 @@ def test_deleted_segment_is_a_loss_when_it_may_have_had_more(stream, sealed_befo
     if not sealed_before:
         stream.split_b()
     del stream.events[B]
-    again = StreamPlanner(OPTIONS, stream)
-    again.planned(at)
+    again = planner_of(OPTIONS, stream)
     with pytest.raises(NotFound, match="was deleted, with any unread events: .*failOnDataLoss"):
-        again.latest()
+        take(again, at)
 
 
 def test_batch_read_raises_for_a_deleted_segment(stream):
@@ -161,12 +163,12 @@ def test_task_errors_name_the_option_for_truncations(stream, monkeypatch):
 
 def test_truncation_while_measuring_a_limit(stream, monkeypatch):
     stream.events[A] = [10] * 12
-    planner = StreamPlanner(replace(LENIENT, max_events=5), stream)
-    read_before = stream.batches
+    planner = planner_of(limited(LENIENT, max_events=5), stream)
+    read_before = stream.event_ends
 
-    def truncated_before(segment, start, end):
+    def truncated_before(*arguments):
         stream.starts[A] = 30
-        return read_before(segment, start, end)
+        return read_before(*arguments)
 
-    monkeypatch.setattr(stream, "batches", truncated_before)
+    monkeypatch.setattr(stream, "event_ends", truncated_before)
     assert take(planner, planner.initial())[1] == [Range(S, A, 30, 80)]

@@ -1,4 +1,4 @@
-"""The port of the connector to one stream, so that planning is tested without a store."""
+"""The ports of the connector to streams, so that planning is tested without a store."""
 
 from __future__ import annotations
 
@@ -29,6 +29,28 @@ class StreamAccess(Protocol):
 
     def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Events between two byte offsets, as (events binary, offsets int64)."""
+
+    def boundaries(self, segment: SegmentId, start: int, end: int, step_bytes: int) -> list[int]:
+        """Event boundaries strictly between two offsets that the store knows, ascending, about `step_bytes` apart."""
+
+    def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
+        """Where the events between two boundaries end, as far as a read of at most `max_bytes` shows."""
+
+    def close(self) -> None:
+        """Release the connections."""
+
+
+class SourceAccess(Protocol):
+    """The streams of one query, for its driver.  Calls block; they raise the kinds of `core.errors`."""
+
+    def stream(self, name: StreamName) -> StreamAccess:
+        """One stream; nothing is asked yet.  It is released with the others."""
+
+    def list_streams(self, scope: str) -> Iterable[StreamName]:
+        """The streams of a scope."""
+
+    def monotonic(self) -> float:
+        """Seconds, of a clock that never goes back."""
 
     def close(self) -> None:
         """Release the connections."""

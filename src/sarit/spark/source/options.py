@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.names import StreamName, is_internal_name
 from sarit.spark.formats import options as formats
-from sarit.spark.options import BATCH_READ, DEFAULT_CONTROLLER, READ, STREAMING_READ, Given, Option
+from sarit.spark.options import BATCH_READ, DEFAULT_CONTROLLER, READ, Given, Option
+from sarit.spark.source import streaming_options
+from sarit.spark.source.streaming_options import StreamingOptions, parse_streaming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,16 +39,6 @@ OPTIONS: Final = (
         "minimum number of partitions, approximately. With more than one per segment the driver reads the stream once "
         "to find event boundaries",
         "one per segment",
-    ),
-    Option(
-        "maxEventsPerTrigger", STREAMING_READ,
-        "hard bound of a micro-batch. The driver reads that much to find its end", "none",
-    ),
-    Option(
-        "maxBytesPerTrigger", STREAMING_READ,
-        "bound of a micro-batch in bytes; a single larger event is read nevertheless, each segment in its turn. The "
-        "driver reads that much to find its end",
-        "none",
     ),
     Option(
         "failOnDataLoss", READ,
@@ -88,7 +80,7 @@ class StreamSelection:
 class ReadOptions:
     """How to read.  `start` and `end`: "head", "tail" or the text of a stream cut.
 
-    `max_events` and `max_bytes` bound a micro-batch; None: no bound.  `splits` is the minimum number of partitions of a
+    `splits` is the minimum number of partitions of a
     batch read.
     """
 
@@ -97,9 +89,8 @@ class ReadOptions:
     start: str
     end: str
     splits: int
-    max_events: int | None
-    max_bytes: int | None
     fail_on_data_loss: bool
+    streaming: StreamingOptions
 
     @property
     def stream(self) -> StreamName:
@@ -111,16 +102,15 @@ class ReadOptions:
 
 def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> ReadOptions:
     """Read options; unknown ones are refused.  Raises Invalid."""
-    given = Given(options, [OPTIONS, formats.OPTIONS])
+    given = Given(options, [OPTIONS, streaming_options.OPTIONS, formats.OPTIONS])
     return ReadOptions(
         target=given.target(default_controller),
         selection=_selection(given),
         start=given.text("start") or "head",
         end=given.text("end") or "tail",
         splits=given.positive("splits") or 1,
-        max_events=given.positive("maxEventsPerTrigger"),
-        max_bytes=given.positive("maxBytesPerTrigger"),
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+        streaming=parse_streaming(given),
     )
 
 

@@ -17,14 +17,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
 from sarit.core.errors import Invalid
-from sarit.core.names import SegmentId
+from sarit.core.names import SegmentId, StreamName
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Position = dict[SegmentId, int]
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +51,69 @@ def from_name(name: str) -> SegmentId:
     return SegmentId(int(epoch), int(number))
 
 
-def to_offset(stream: str, position: Mapping[SegmentId, int]) -> dict[str, object]:
-    """The form in Spark's checkpoint; segments are named as in `to_name`."""
-    segments = {to_name(segment): position[segment] for segment in sorted(position)}
-    return {"version": _VERSION, "stream": stream, "segments": segments}
+@dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """A position in one stream.  `ended`: those of its segments that are left at their sealed ends."""
+
+    segments: Position
+    ended: frozenset[SegmentId] = frozenset()
 
 
-def from_offset(stream: str, offset: Mapping[str, object]) -> Position:
-    """The inverse.  Raises Invalid when the checkpoint is of another stream or a newer version."""
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """A position in every stream of a query.
+
+    `entered`: where streams began that have their first events in the micro-batch that ends here.  `initial`: nothing
+    was read yet."""
+
+    streams: dict[StreamName, StreamPosition]
+    entered: dict[StreamName, Position] = field(default_factory=dict)
+    initial: bool = False
+
+
+def to_json(offset: Offset) -> dict[str, object]:
+    """The form in Spark's checkpoint: a cut for each stream; segments are named as in `to_name`."""
+    streams = sorted(offset.streams.items())
+    written: dict[str, object] = {
+        "version": _VERSION,
+        "streams": {str(stream): _cut(at.segments) for stream, at in streams},
+    }
+    ended = {str(stream): [to_name(segment) for segment in sorted(at.ended)] for stream, at in streams if at.ended}
+    if ended:
+        written["ended"] = ended
+    if offset.entered:
+        written["entered"] = {str(stream): _cut(at) for stream, at in sorted(offset.entered.items())}
+    if offset.initial:
+        written["initial"] = True
+    return written
+
+
+def from_json(offset: Mapping[str, object]) -> Offset:
+    """The inverse.  Raises Invalid for another version, or what is no offset of Sarit."""
     if offset.get("version") != _VERSION:
-        raise Invalid(f"the checkpoint's offset has version {offset.get('version')}; this Sarit knows {_VERSION}")
-    if offset.get("stream") != stream:
         raise Invalid(
-            f"the checkpoint belongs to stream {offset.get('stream')}, the query reads {stream}: "
-            "use another checkpointLocation for another stream"
+            f"the checkpoint's offset has version {offset.get('version')}; this Sarit knows {_VERSION}: "
+            "use another checkpointLocation, or the Sarit that wrote it"
         )
-    segments = offset.get("segments")
-    if not isinstance(segments, Mapping):
+    streams, ended, entered = (offset.get(name, {}) for name in ("streams", "ended", "entered"))
+    if not isinstance(streams, Mapping) or not isinstance(ended, Mapping) or not isinstance(entered, Mapping):
         raise Invalid(f"not an offset of Sarit: {json.dumps(dict(offset))}")
-    return {from_name(name): int(at) for name, at in segments.items()}
+    return Offset(
+        {
+            StreamName.parse(name): StreamPosition(_from_cut(cut), frozenset(map(from_name, ended.get(name, ()))))
+            for name, cut in streams.items()
+        },
+        {StreamName.parse(name): _from_cut(cut) for name, cut in entered.items()},
+        offset.get("initial") is True,
+    )
+
+
+def _cut(position: Mapping[SegmentId, int]) -> dict[str, int]:
+    return {to_name(segment): position[segment] for segment in sorted(position)}
+
+
+def _from_cut(cut: Mapping[str, int]) -> Position:
+    return {from_name(name): int(at) for name, at in cut.items()}
 
 
 def finished(position: Mapping[SegmentId, int], states: Mapping[SegmentId, SegmentState]) -> set[SegmentId]:
@@ -75,6 +123,14 @@ def finished(position: Mapping[SegmentId, int], states: Mapping[SegmentId, Segme
         for segment, at in position.items()
         if segment in states and states[segment].sealed and at >= states[segment].end
     }
+
+
+def after(position: Iterable[SegmentId], target: Mapping[SegmentId, int]) -> set[SegmentId]:
+    """The segments of a position that were created after the cut `target` was the tail of its stream.
+
+    The newest segments of a stream are in its tail, and the epochs of later ones are higher."""
+    newest = max(segment.epoch for segment in target)
+    return {segment for segment in position if segment.epoch > newest}
 
 
 def advance(
@@ -116,21 +172,24 @@ def _replacement_group(
     return leaving, entering
 
 
-def split_budget(backlog: Mapping[SegmentId, int], budget: int) -> dict[SegmentId, int]:
-    """Divide `budget` (events or bytes) in proportion to each segment's backlog (bytes); the allowances add up to it.
+Key = TypeVar("Key")
+
+
+def split_budget(backlog: Mapping[Key, int], budget: int) -> dict[Key, int]:
+    """Divide `budget` (events, bytes, parts) in proportion to each segment's backlog; the allowances add up to it.
 
     With proportional allowances the segments advance at about the same age while a backlog is read.  Every segment with
     a backlog gets at least one unit when the budget allows, so none starves.
     """
-    waiting = {segment: size for segment, size in sorted(backlog.items()) if size > 0}
+    waiting = {key: size for key, size in backlog.items() if size > 0}
     total = sum(waiting.values())
-    allowances: dict[SegmentId, int] = {}
+    allowances: dict[Key, int] = {}
     left_budget, left_total = budget, total
-    for index, (segment, size) in enumerate(waiting.items()):
+    for index, (key, size) in enumerate(waiting.items()):
         others = len(waiting) - index - 1
         # Rounded up; at least one unit stays for each of the others while the budget allows.
         fair = -(-left_budget * size // left_total)
-        allowances[segment] = max(min(fair, left_budget - others), min(1, left_budget))
-        left_budget -= allowances[segment]
+        allowances[key] = max(min(fair, left_budget - others), min(1, left_budget))
+        left_budget -= allowances[key]
         left_total -= size
     return allowances

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _DATA_LOSS_ADVICE: Final = (
     'the stream was truncated or deleted; .option("failOnDataLoss", "false") continues with the remaining data'
 )
+# Beyond all offsets.
+_NOWHERE: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,17 @@ class TruncationGuard:
         self.cut = access.cut
         self.states = access.states
         self.successors = access.successors
+        self.boundaries = access.boundaries
         self.close = access.close
+
+    def event_ends(self, segment: SegmentId, start: int, end: int, max_bytes: int) -> list[int]:
+        """Ends of the first events; of those that remain when data loss is allowed.  Raises NotFound, Truncated."""
+        while start < end:
+            try:
+                return self._access.event_ends(segment, start, end, max_bytes)
+            except (NotFound, Truncated) as error:
+                start = self._begins_after(segment, start, error)
+        return []
 
     def batches(self, segment: SegmentId, start: int, end: int) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Events between two byte offsets; the remaining ones when data loss is allowed.  Raises NotFound, Truncated.
@@ -122,10 +134,15 @@ class TruncationGuard:
                 yield from self._access.batches(segment, start, end)
                 return
             except (NotFound, Truncated) as error:
-                begins = error.start_offset if isinstance(error, Truncated) else None
-                if self._fail:
-                    raise data_loss_error(segment, start, begins) from error
-                # Deleted: nothing is left to read.  The other case cannot make progress.
-                if begins is None or begins <= start:
+                begins = self._begins_after(segment, start, error)
+                if begins >= end:
                     return
                 start = begins
+
+    def _begins_after(self, segment: SegmentId, start: int, error: SaritError) -> int:
+        """Where to continue after an error, beyond all offsets for nowhere.  Raises it with advice."""
+        begins = error.start_offset if isinstance(error, Truncated) else None
+        if self._fail:
+            raise data_loss_error(segment, start, begins) from error
+        # Deleted: nothing is left to read.  The other case cannot make progress.
+        return begins if begins is not None and begins > start else _NOWHERE

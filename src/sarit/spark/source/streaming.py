@@ -1,13 +1,20 @@
-"""Streaming reads: Spark's reader over the planner of micro-batches."""
+"""Streaming reads: Spark's readers over the planner of micro-batches.
+
+There are two, by what Spark passes to a Python source.  From PySpark 4.2 on it passes the start of a micro-batch, the
+limit and the trigger (`StreamReader`); 4.1 asks for the end of the next micro-batch only (`PlainStreamReader`), which
+then must remember where it begins.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from sarit.spark.client import ConnectedStream
-from sarit.spark.source.planner import StreamPlanner
+from sarit.spark import versions
+from sarit.spark.client import ConnectedSource
+from sarit.spark.source.planner import QueryPlanner, unlimited
 from sarit.spark.source.task import RangePartition, read_range
 
 if TYPE_CHECKING:
@@ -16,51 +23,128 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.spark.formats.columns import Projection
-    from sarit.spark.source.access import StreamAccess
+    from sarit.spark.source.access import SourceAccess
     from sarit.spark.source.options import ReadOptions
+    from sarit.spark.source.planner import JsonOffset
+
+log = logging.getLogger(__name__)
 
 
-class StreamReader(DataSourceStreamReader):
-    """A stream as an unbounded table.  Spark plans with one on the driver and pickles others to tasks."""
+class DriverState:
+    """What the driver of a query holds: connections and the planner, made on first use, and never pickled."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._source: SourceAccess | None = None
+        self._planner: QueryPlanner | None = None
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Connections belong to the driver: a task opens its own.
+        return DriverState, (self._options,)
+
+    @property
+    def planner(self) -> QueryPlanner:
+        """The planner.  Raises Unavailable (no controller)."""
+        if self._planner is None:
+            self._source = ConnectedSource(self._options.target)
+            self._planner = QueryPlanner(self._options, self._source)
+        return self._planner
+
+    def close(self) -> None:
+        """Release the connections."""
+        if self._source is not None:
+            self._source.close()
+        self._source = self._planner = None
+
+
+class _Reader(DataSourceStreamReader):
+    """What both readers share with Spark: it plans with one on the driver and pickles others to tasks."""
 
     def __init__(self, options: ReadOptions, projection: Projection) -> None:
         self._options = options
         self._projection = projection
-        self._access: StreamAccess | None = None
-        self._planner: StreamPlanner | None = None
+        self._driver = DriverState(options)
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Connections belong to the driver: a task opens its own.
-        return {**self.__dict__, "_access": None, "_planner": None}
-
-    def initialOffset(self) -> dict[str, object]:
+    def initialOffset(self) -> JsonOffset:
         """Where the query begins."""
-        return self._plan().initial()
+        return self._driver.planner.initial()
 
-    def latestOffset(self) -> dict[str, object]:  # type: ignore[override]  # the form of Spark 4.1
-        """The end of the next micro-batch."""
-        return self._plan().latest()
-
-    def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
+    def partitions(self, start: JsonOffset, end: JsonOffset) -> Sequence[InputPartition]:
         """The ranges between two offsets."""
-        planner = self._plan()
-        # Spark asks for partitions of an offset that it has stored; after a restart this is how the planner learns it.
-        planner.planned(end)
-        return [RangePartition(part) for part in planner.ranges(start, end)]
+        return [RangePartition(part) for part in self._driver.planner.ranges(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of one partition."""
-        assert isinstance(partition, RangePartition)
-        return read_range(self._options, partition.part, self._projection)
+        """The events of one partition; none when there was nothing to plan."""
+        if isinstance(partition, RangePartition):
+            yield from read_range(self._options, partition.part, self._projection)
 
     def stop(self) -> None:
         """Release the driver's connections."""
-        if self._access is not None:
-            self._access.close()
-        self._access = self._planner = None
+        self._driver.close()
 
-    def _plan(self) -> StreamPlanner:
-        if self._planner is None:
-            self._access = ConnectedStream(self._options.target, self._options.stream)
-            self._planner = StreamPlanner(self._options, self._access)
-        return self._planner
+
+class PlainStreamReader(_Reader):
+    """A stream as an unbounded table, for PySpark 4.1."""
+
+    def __init__(self, options: ReadOptions, projection: Projection) -> None:
+        super().__init__(options, projection)
+        self._position: JsonOffset | None = None
+        log.warning(versions.MISSING_IN_4_1.format(version=versions.version()))
+
+    def latestOffset(self) -> JsonOffset:  # type: ignore[override]  # the form of Spark 4.1
+        """The end of the next micro-batch."""
+        planner = self._driver.planner
+        if self._position is None:
+            self._position = planner.initial()
+        return planner.latest(self._position, self._options.streaming.limits)
+
+    def partitions(self, start: JsonOffset, end: JsonOffset) -> Sequence[InputPartition]:
+        """The ranges between two offsets."""
+        # Spark has stored `end`: the next micro-batch begins there.  After a restart this is how the reader learns it.
+        self._position = end
+        return super().partitions(start, end)
+
+
+if versions.has_admission_control(versions.version()):
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    class StreamReader(_Reader, SupportsTriggerAvailableNow):
+        """A stream as an unbounded table, for PySpark 4.2 and newer."""
+
+        def getDefaultReadLimit(self) -> ReadLimit:
+            """The limit of the options that Spark can name; all of them are kept to."""
+            limits = self._options.streaming.limits
+            if limits.max_bytes is not None:
+                return ReadMaxBytes(limits.max_bytes)
+            if limits.max_events is not None:
+                return ReadMaxRows(limits.max_events)
+            return ReadAllAvailable() if limits.min_events is None else ReadMinRows(limits.min_events)
+
+        def latestOffset(self, start: JsonOffset, limit: ReadLimit) -> JsonOffset:
+            """The end of the micro-batch that begins at `start`."""
+            limits = self._options.streaming.limits
+            return self._driver.planner.latest(
+                start, unlimited(limits) if isinstance(limit, ReadAllAvailable) else limits
+            )
+
+        def reportLatestOffset(self) -> JsonOffset | None:
+            """The tails of the streams, with what is unread (`lag.py`), for the query's progress."""
+            return self._driver.planner.tail()
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """Read what is there now, and nothing beyond it."""
+            self._driver.planner.prepare_available_now()
+
+
+def stream_reader(options: ReadOptions, projection: Projection) -> DataSourceStreamReader:
+    """The reader for the PySpark that is installed."""
+    if versions.has_admission_control(versions.version()):
+        return StreamReader(options, projection)
+    return PlainStreamReader(options, projection)

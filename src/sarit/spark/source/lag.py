@@ -1,0 +1,127 @@
+"""How far a query is behind its streams: unread bytes and events, in the progress that Spark reports.
+
+Spark shows the newest offset of a source in the query's progress (`latestOffset`), from PySpark 4.2 on.  There it has,
+next to the tails, what was unread after the end of the micro-batch (`behind`).  Events are estimated by their mean
+size.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Invalid
+from sarit.core.names import StreamName
+from sarit.spark.source.position import from_name, to_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.core.names import SegmentId
+    from sarit.spark.source.access import StreamAccess
+    from sarit.spark.source.position import Position, SegmentState
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLag:
+    """What is unread in one stream; `events` is an estimate, `segments` has bytes."""
+
+    bytes: int
+    events: int
+    segments: Mapping[SegmentId, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What a query has not read yet, in all its streams; `events` is an estimate."""
+
+    bytes: int
+    events: int
+    streams: Mapping[StreamName, StreamLag] = field(default_factory=dict)
+
+
+def unread(
+    access: StreamAccess, position: Position, states: Mapping[SegmentId, SegmentState]
+) -> tuple[Position, dict[SegmentId, tuple[int, int]]]:
+    """The tail of a stream as a position, and what is unread of each segment from a position to there: (start, end).
+
+    `states`: those of the segments of the position.  Segments that replaced sealed ones are asked for."""
+    known = dict(states)
+    todo = [segment for segment in position if segment in states and states[segment].sealed]
+    seen = set(position)
+    tail = {segment: state.end for segment, state in states.items()}
+    while todo:
+        # A generation of successors at once.
+        entering: set[SegmentId] = set()
+        for segment in todo:
+            following = access.successors(segment).keys()
+            if following:
+                tail.pop(segment, None)
+            entering |= following - seen
+        seen |= entering
+        new = access.states(entering) if entering else {}
+        known |= new
+        tail |= {segment: state.end for segment, state in new.items()}
+        todo = [segment for segment, state in new.items() if state.sealed]
+    spans = {segment: (max(position.get(segment, 0), state.start), state.end) for segment, state in known.items()}
+    behind = {segment: (start, end) for segment, (start, end) in spans.items() if start < end}
+    return tail, behind
+
+
+def to_behind(lags: Mapping[StreamName, StreamLag]) -> dict[str, object]:
+    """The form in the progress."""
+    return {
+        "bytes": sum(lag.bytes for lag in lags.values()),
+        "events": sum(lag.events for lag in lags.values()),
+        "streams": {
+            str(stream): {
+                "bytes": lag.bytes,
+                "events": lag.events,
+                "segments": {to_name(segment): lag.segments[segment] for segment in sorted(lag.segments)},
+            }
+            for stream, lag in sorted(lags.items())
+        },
+    }
+
+
+def lag(progress: Mapping[str, object]) -> Lag:
+    """What a query has not read yet, by `query.lastProgress`.
+
+    Sources of one query that read the same stream are added up.  Raises Invalid: no source of the progress has a lag
+    (no Sarit source, PySpark 4.1, or no micro-batch yet)."""
+    sources = progress.get("sources")
+    parts = [part for source in sources or () if (part := _behind(source)) is not None]  # type: ignore[attr-defined]
+    if not parts:
+        raise Invalid(
+            "this progress has no lag of a Sarit source: give query.lastProgress of a query that reads "
+            'format("sarit") by PySpark 4.2 or newer, once it has had a micro-batch'
+        )
+    streams: dict[StreamName, StreamLag] = {}
+    for stream, one in (item for part in parts for item in part.items()):
+        other = streams.get(stream, StreamLag(0, 0))
+        segments = {
+            segment: one.segments.get(segment, 0) + other.segments.get(segment, 0)
+            for segment in sorted(one.segments.keys() | other.segments.keys())
+        }
+        streams[stream] = StreamLag(one.bytes + other.bytes, one.events + other.events, segments)
+    return Lag(sum(part.bytes for part in streams.values()), sum(part.events for part in streams.values()), streams)
+
+
+def _behind(source: Mapping[str, object]) -> dict[StreamName, StreamLag] | None:
+    """The lag in the progress of one source; None when it has none."""
+    latest = source.get("latestOffset")
+    try:
+        latest = json.loads(latest) if isinstance(latest, str) else latest
+    except ValueError:
+        return None
+    if not isinstance(latest, dict) or "behind" not in latest:
+        return None
+    return {
+        StreamName.parse(name): StreamLag(
+            behind["bytes"],
+            behind["events"],
+            {from_name(segment): unread for segment, unread in behind["segments"].items()},
+        )
+        for name, behind in latest["behind"]["streams"].items()
+    }

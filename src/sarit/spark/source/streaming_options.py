@@ -1,0 +1,86 @@
+"""The options of a streaming read alone.  Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Invalid
+from sarit.core.limits import SPARK_DISCOVERY_SECONDS, SPARK_TRIGGER_DELAY_MS
+from sarit.spark.options import STREAMING_READ, Option
+from sarit.spark.source.admission import Limits
+
+if TYPE_CHECKING:
+    from sarit.spark.options import Given
+
+OPTIONS: Final = (
+    Option(
+        "maxEventsPerTrigger", STREAMING_READ,
+        "bound of a micro-batch in events: exact while it is small, else by the mean size of the next events", "none",
+    ),
+    Option(
+        "maxBytesPerTrigger", STREAMING_READ,
+        "bound of a micro-batch in bytes; a single larger event is read nevertheless, each segment in its turn", "none",
+    ),
+    Option(
+        "minEventsPerTrigger", STREAMING_READ,
+        "wait until about so many events are there, or for `maxTriggerDelay`. `availableNow` does not wait", "none",
+    ),
+    Option(
+        "maxTriggerDelay", STREAMING_READ,
+        "with `minEventsPerTrigger`: the longest time between two micro-batches, as `500ms`, `10s`, `15m`, `1h`",
+        "`15m`",
+    ),
+    Option(
+        "minPartitions", STREAMING_READ,
+        "about the least number of partitions of a micro-batch: larger segments are cut at event boundaries. Events of "
+        "one key are then ordered by `offset` within a micro-batch, not by partition",
+        "one per segment",
+    ),
+    Option(
+        "discoverySeconds", STREAMING_READ,
+        "how often the streams of `streamPattern` are listed again; a new one is read from its head",
+        f"`{SPARK_DISCOVERY_SECONDS}`",
+    ),
+)  # fmt: skip
+
+_UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_DURATION: Final = re.compile(r"(\d{1,9})\s*(ms|s|m|h)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingOptions:
+    """What bounds and divides micro-batches.  `min_partitions`: about; `discovery_seconds`: of a pattern."""
+
+    limits: Limits
+    min_partitions: int
+    discovery_seconds: int
+
+
+def parse_streaming(given: Given) -> StreamingOptions:
+    """The part of a read's options.  Raises Invalid."""
+    limits = Limits(
+        max_events=given.positive("maxEventsPerTrigger"),
+        max_bytes=given.positive("maxBytesPerTrigger"),
+        min_events=given.positive("minEventsPerTrigger"),
+        max_delay_ms=_duration_ms(given.text("maxTriggerDelay")),
+    )
+    if limits.min_events is None and given.text("maxTriggerDelay") is not None:
+        raise Invalid("option maxTriggerDelay has no effect without minEventsPerTrigger: give both, or neither")
+    if limits.min_events is not None and limits.max_events is not None and limits.min_events > limits.max_events:
+        raise Invalid(f"minEventsPerTrigger {limits.min_events} is above maxEventsPerTrigger {limits.max_events}")
+    return StreamingOptions(
+        limits,
+        given.positive("minPartitions") or 1,
+        given.positive("discoverySeconds") or SPARK_DISCOVERY_SECONDS,
+    )
+
+
+def _duration_ms(text: str | None) -> int:
+    if text is None:
+        return SPARK_TRIGGER_DELAY_MS
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise Invalid(f"option maxTriggerDelay is {text!r}: give a number and a unit, as 500ms, 10s, 15m or 1h")
+    return int(found[1]) * _UNITS_MS[found[2]]

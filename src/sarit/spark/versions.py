@@ -1,0 +1,40 @@
+"""Which PySpark is installed, and what its Python data sources can do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyspark
+
+from sarit.core.errors import Invalid
+
+_OLDEST: Final = (4, 1)
+_ADMISSION_CONTROL: Final = (4, 2)
+
+MISSING_IN_4_1: Final = (
+    "PySpark {version} does not pass trigger and limits to Python sources: availableNow reads one micro-batch, bounded "
+    "by the limits of the options alone, and the query's progress has no latest offset (lag). Use PySpark 4.2 or newer "
+    "for these"
+)
+
+
+def version() -> str:
+    """The version of PySpark, as "4.2.1"."""
+    return str(pyspark.__version__)
+
+
+def parse(text: str) -> tuple[int, int]:
+    """Major and minor version; (0, 0) for what is none."""
+    parts = text.split(".")
+    return (int(parts[0]), int(parts[1])) if len(parts) > 1 and all(map(str.isdecimal, parts[:2])) else (0, 0)
+
+
+def check(text: str) -> None:
+    """Raises Invalid for a PySpark that is too old."""
+    if parse(text) < _OLDEST:
+        raise Invalid(f'format("sarit") needs PySpark 4.1 or newer; found {text}')
+
+
+def has_admission_control(text: str) -> bool:
+    """Whether Spark passes start, limit and trigger to a Python streaming source."""
+    return parse(text) >= _ADMISSION_CONTROL

@@ -1,0 +1,178 @@
+"""Streaming reads in a real Spark against a real node: scaling, available now, several streams, lag, minimum."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+import sarit
+from sarit.spark import lag
+from sarit.spark.versions import has_admission_control, version
+from tests.nodes import RunningNode
+from tests.spark.slow import SPARK_MAY_BE_SLOW
+
+pytestmark = [pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
+NEEDS_4_2 = pytest.mark.skipif(not has_admission_control(version()), reason="PySpark 4.1 passes no trigger or limit")
+KEYS = 11
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with RunningNode(tmp_path_factory.mktemp("node") / "data") as node:
+        yield node
+
+
+@pytest.fixture(scope="module")
+def client(node):
+    with sarit.connect(node.controller) as client:
+        client.create_scope("s")
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def _empty_scope(client):
+    """Each run of a test, a repeated one too, has streams of its own."""
+    client.delete_scope("s", recursive=True)
+    client.create_scope("s")
+
+
+def fill(client, stream, numbers):
+    """Events "key:number"."""
+    with client.writer(stream) as writer:
+        for n in numbers:
+            writer.write(f"{n % KEYS}:{n}", key=str(n % KEYS))
+
+
+def frame(spark, node, **options):
+    return spark.readStream.format("sarit").options(controller=node.controller, **options).load()
+
+
+class Seen:
+    """What each micro-batch had: its rows by (stream, segment, offset), and its number of partitions."""
+
+    def __init__(self):
+        self.batches = []
+
+    def __call__(self, batch, _number):
+        rows = batch.selectExpr("cast(event as string) event", "stream", "segment_id", "offset").collect()
+        self.batches.append((batch.rdd.getNumPartitions(), rows))
+
+    def events(self):
+        return [row.event for _, rows in self.batches for row in rows]
+
+    def check_once_and_in_order(self, numbers):
+        """Every event once; each key in order over the micro-batches, and within one by segment and offset."""
+        events = Counter(self.events())
+        assert events == Counter(f"{n % KEYS}:{n}" for n in numbers)
+        last = {}
+        for _, rows in self.batches:
+            for row in sorted(rows, key=lambda row: (row.segment_id, row.offset)):
+                key, number = map(int, row.event.split(":"))
+                assert last.get(key, -1) < number
+                last[key] = number
+
+
+def run(source, seen, directory, **trigger):
+    writer = source.writeStream.foreachBatch(seen).option("checkpointLocation", str(directory / "checkpoint"))
+    return (writer.trigger(**trigger) if trigger else writer).start()
+
+
+def wait_rows(query, seen, count):
+    """Wait until the query has read so many rows."""
+    while len(seen.events()) < count and query.isActive:
+        query.awaitTermination(0.05)
+    assert query.exception() is None
+
+
+def test_running_query_follows_scales_with_its_partitions(spark, node, client, tmp_path):
+    client.create_stream("s/scaled", segments=1)
+    seen = Seen()
+    query = run(frame(spark, node, stream="s/scaled"), seen, tmp_path)
+    try:
+        total = 0
+        for segments in (1, 8, 2):
+            client.stream("s/scaled").scale(segments)
+            for _ in range(2):
+                fill(client, "s/scaled", range(total, total + 1000))
+                total += 1000
+                wait_rows(query, seen, total)
+                # Read in one micro-batch or more: keys are spread over all segments.
+                partitions = max(count for count, rows in seen.batches[-3:] if rows)
+            assert (partitions == segments) if segments == 1 else (1 < partitions <= segments)
+    finally:
+        query.stop()
+    seen.check_once_and_in_order(range(total))
+
+
+@NEEDS_4_2
+def test_available_now_with_limits_reads_all_through_scales_and_ends(spark, node, client, tmp_path):
+    client.create_stream("s/now", segments=2)
+    fill(client, "s/now", range(3000))
+    client.stream("s/now").scale(4)
+    fill(client, "s/now", range(3000, 5000))
+    client.stream("s/now").scale(1)
+    fill(client, "s/now", range(5000, 6000))
+    source = frame(spark, node, stream="s/now", maxEventsPerTrigger="700")
+    seen = Seen()
+    query = run(source, seen, tmp_path, availableNow=True)
+    assert query.awaitTermination(600)
+    seen.check_once_and_in_order(range(6000))
+    assert max(len(rows) for _, rows in seen.batches) <= 700
+    # A second run reads what came since.
+    fill(client, "s/now", range(6000, 6100))
+    query = run(source, seen, tmp_path, availableNow=True)
+    assert query.awaitTermination(600)
+    seen.check_once_and_in_order(range(6100))
+
+
+@NEEDS_4_2
+def test_lag_is_in_the_progress(spark, node, client, tmp_path):
+    client.create_stream("s/lag", segments=2)
+    with client.writer("s/lag") as writer:
+        for n in range(1000):
+            writer.write(f"{n:092}", key=str(n % 7))  # 100 bytes with its header
+    source = frame(spark, node, stream="s/lag", maxEventsPerTrigger="400")
+    query = run(source, Seen(), tmp_path, availableNow=True)
+    assert query.awaitTermination(600)
+    found = [lag(progress) for progress in query.recentProgress if progress["numInputRows"]]
+    assert [(part.bytes, part.events) for part in found] == [(60_000, 600), (20_000, 200), (0, 0)]
+    last = query.recentProgress[-1]["sources"][0]
+    ends = {json.dumps(last[name], sort_keys=True) for name in ("endOffset", "latestOffset")}
+    assert "behind" in json.loads(last["latestOffset"]) if isinstance(last["latestOffset"], str) else ends
+
+
+def test_several_streams_and_later_ones_of_a_pattern(spark, node, client, tmp_path):
+    for name in ("s/logs-1", "s/logs-2", "s/other"):
+        client.create_stream(name, segments=2)
+        fill(client, name, range(100))
+    seen = Seen()
+    query = run(frame(spark, node, streamPattern="s/logs-.*", discoverySeconds="1"), seen, tmp_path)
+    try:
+        wait_rows(query, seen, 200)
+        client.create_stream("s/logs-3")
+        fill(client, "s/logs-3", range(50))
+        wait_rows(query, seen, 250)
+    finally:
+        query.stop()
+    assert Counter(row.stream for _, rows in seen.batches for row in rows) == {
+        "logs-1": 100,
+        "logs-2": 100,
+        "logs-3": 50,
+    }
+
+
+def test_query_awaits_its_minimum_of_events(spark, node, client, tmp_path):
+    client.create_stream("s/least", segments=2)
+    seen = Seen()
+    source = frame(spark, node, stream="s/least", minEventsPerTrigger="100", maxTriggerDelay="1h")
+    query = run(source, seen, tmp_path)
+    try:
+        for start in range(0, 90, 10):
+            fill(client, "s/least", range(start, start + 10))
+        fill(client, "s/least", range(90, 100))
+        wait_rows(query, seen, 100)
+    finally:
+        query.stop()
+    assert [len(rows) for _, rows in seen.batches if rows] == [100]
