@@ -68,15 +68,20 @@ async def event_ends(
     data = b""
     wanted = min(max_bytes, end - start)
     while len(data) < wanted:
-        offset, length = start + len(data), wanted - len(data)
-        reply = await ask_store(
-            session, stream, segment, lambda i, name, token, at=offset, n=length: ReadSegment(name, at, n, token, i)
-        )
-        read = expect(reply, SegmentRead, stream.segment(segment))
-        data += bytes(read.data[:length])
+        read = await _read(session, stream, segment, start + len(data), wanted - len(data))
+        data += bytes(read.data[: wanted - len(data)])
         if read.end_of_segment:
             break
     return [start + at for at in _ends(data)]
+
+
+async def _read(session: Session, stream: StreamName, segment: SegmentId, offset: int, length: int) -> SegmentRead:
+    reply = await ask_store(
+        session, stream, segment, lambda i, name, token: ReadSegment(name, offset, length, token, i)
+    )
+    read = expect(reply, SegmentRead, stream.segment(segment))
+    assert isinstance(read, SegmentRead)
+    return read
 
 
 def _ends(data: bytes) -> list[int]:
