@@ -18,8 +18,13 @@ from sarit.spark.sink.options import parse_write
 from sarit.spark.source.batch import BatchReader
 from sarit.spark.source.options import parse_read
 from sarit.spark.source.streaming import stream_reader
+from sarit.spark.tables.key_value import TableReader, TableStreamWriter, TableWriter, check_table_write, table_schema
+from sarit.spark.tables.metadata import MetadataReader, schema_of
+from sarit.spark.tables.options import is_metadata, is_table, parse_metadata, parse_table_read, parse_table_write
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql.datasource import (
         DataSourceReader,
         DataSourceStreamReader,
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
     from pyspark.sql.types import StructType
+
+    from sarit.spark.tables.options import TableWriteOptions
 
 
 versions.check(versions.version())
@@ -42,25 +49,41 @@ class SaritSource(DataSource):
         """The name to give to `format`."""
         return "sarit"
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
         """The columns of a read that names none."""
+        if is_metadata(self.options):
+            return schema_of(parse_metadata(self.options, default_address()).kind)
+        if is_table(self.options):
+            return table_schema(parse_table_read(self.options, default_address()))
         return read_schema(parse_formats(self.options), self._first_event)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
+        if is_metadata(self.options):
+            return MetadataReader(parse_metadata(self.options, default_address()), schema)
+        if is_table(self.options):
+            return TableReader(parse_table_read(self.options, default_address()), schema)
         return BatchReader(parse_read(self.options, default_address()), self._projection(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A streaming read."""
+        _refuse_tables(self.options, "is read in batches, by spark.read", written=False)
         return stream_reader(parse_read(self.options, default_address()), self._projection(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch append."""
+        """A batch append, or changes of a table."""
+        _refuse_tables(self.options, "cannot be written", written=True)
+        if is_table(self.options):
+            return TableWriter(self._table_write(schema, overwrite))
         _refuse_overwrite(overwrite)
         return BatchWriter(parse_write(self.options, default_address()), keyed=check_write(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A streaming append."""
+        """A streaming append, or changes of a table."""
+        _refuse_tables(self.options, "cannot be written", written=True)
+        if is_table(self.options):
+            # outputMode("complete") has all rows each time: setting them again is what it means.
+            return TableStreamWriter(self._table_write(schema, overwrite=False))
         _refuse_overwrite(overwrite)
         return StreamWriter(parse_write(self.options, default_address()), keyed=check_write(schema))
 
@@ -69,6 +92,20 @@ class SaritSource(DataSource):
 
     def _first_event(self) -> bytes | None:
         return first_event(parse_read(self.options, default_address()))
+
+    def _table_write(self, schema: StructType, overwrite: bool) -> TableWriteOptions:
+        if overwrite:
+            raise Invalid('a table is changed key by key: use .mode("append"), which replaces the values of its keys')
+        options = parse_table_write(self.options, default_address())
+        check_table_write(options, schema)
+        return options
+
+
+def _refuse_tables(options: Mapping[str, str], rule: str, *, written: bool) -> None:
+    if is_metadata(options):
+        raise Invalid(f"metadata {rule}")
+    if is_table(options) and not written:
+        raise Invalid(f"a table {rule}")
 
 
 def _refuse_overwrite(overwrite: bool) -> None:

@@ -1,0 +1,124 @@
+"""Spark sessions whose Python workers find Sarit, and a check that they do.
+
+Spark asks its Python workers which data sources there are.  Workers are the program that `PYSPARK_PYTHON` names where
+the driver (or the Connect server) starts, else `python3` of PATH.  If that one has no Sarit, Spark says
+`DATA_SOURCE_NOT_FOUND` and nothing of the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableMapping
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+WORKER_PYTHON: Final = "PYSPARK_PYTHON"
+DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
+
+DEFAULTS: Final[Mapping[str, object]] = {
+    # Without it Spark hands no filters to Python sources.
+    "spark.sql.python.filterPushdown.enabled": True,
+}
+
+_ADVICE: Final = (
+    "install Sarit there, at the same path on all machines, and set PYSPARK_PYTHON to that Python before Spark starts "
+    "(for Spark Connect: before its server starts)"
+)
+
+
+def session(
+    name: str = "sarit",
+    settings: Mapping[str, object] | None = None,
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+) -> SparkSession:
+    """A Spark session whose Python workers run this interpreter, so that they find Sarit; one per process.
+
+    Spark starts its workers as `python3` of PATH.  Outside an activated environment that is another Python, without
+    Sarit, and Spark says `DATA_SOURCE_NOT_FOUND`.  A `PYSPARK_PYTHON` of the environment is left as it is, if Sarit is
+    found there.
+
+    `settings`: options of Spark, as `{"spark.sql.shuffle.partitions": 2}`; filters are pushed down unless they say
+    otherwise.  `master`: a cluster, as `spark://host:7077`; `remote`: a Spark Connect server, as `sc://host:15002`,
+    whose workers are of the server's choice.  Raises ImportError (no PySpark here; no Sarit in the Python of
+    `PYSPARK_PYTHON`), ValueError (both a master and a remote).
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise ImportError("PySpark is not installed: install Sarit with its extra [spark], or pyspark 4.1") from error
+    if master is not None and remote is not None:
+        raise ValueError("give a master or a remote, not both: a Connect server has a master of its own")
+    builder = SparkSession.builder.appName(name)
+    if remote is not None:
+        builder = builder.remote(remote)
+    else:
+        choose_python(os.environ)
+    if master is not None:
+        builder = builder.master(master)
+    for option, value in {**DEFAULTS, **(settings or {})}.items():
+        builder = builder.config(option, str(value).lower() if isinstance(value, bool) else str(value))
+    return builder.getOrCreate()
+
+
+def choose_python(environment: MutableMapping[str, str]) -> None:
+    """Set `PYSPARK_PYTHON` to this interpreter if it is not set.  Raises ImportError: that Python has no Sarit.
+
+    Spark prefers `PYSPARK_DRIVER_PYTHON` for data sources, in executors, too.  Where it names no Python with Sarit, as
+    `jupyter` does, it is replaced: it has done its work when a driver runs."""
+    python = environment.setdefault(WORKER_PYTHON, sys.executable)
+    reason = _why_not(python, environment)
+    if reason:
+        raise ImportError(
+            f"{WORKER_PYTHON} is {python}, which cannot import Sarit's connector ({reason}): unset it, or set it to a "
+            f"Python with Sarit, as {sys.executable}"
+        )
+    driver = environment.get(DRIVER_PYTHON)
+    if driver is not None and _why_not(driver, environment):
+        environment[DRIVER_PYTHON] = python
+
+
+def _why_not(python: str, environment: Mapping[str, str]) -> str:
+    """Why a program is no Python with the connector; "" when it is one."""
+    if python == sys.executable:
+        return ""
+    try:
+        probe = [python, "-c", "import pyspark_sarit"]
+        done = subprocess.run(probe, capture_output=True, text=True, env=dict(environment), check=False)
+    except OSError as error:
+        return str(error)
+    return "" if done.returncode == 0 else done.stderr.strip().rpartition("\n")[2] or f"it ended with {done.returncode}"
+
+
+def check(spark: SparkSession, tasks: int = 2) -> None:
+    """Check that the driver's and the executors' Python find Sarit, by a job of so many tasks.
+
+    Works with Spark Connect, too; needs no node.  Raises ImportError with what to do."""
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.read.format("sarit").option("metadata", "streams").load()
+    except PySparkException as error:
+        if error.getCondition() != "DATA_SOURCE_NOT_FOUND":
+            raise
+        raise ImportError(f"the Python of Spark's driver does not find Sarit: {_ADVICE}") from error
+    try:
+        spark.range(0, tasks, 1, tasks).mapInArrow(_import_sarit, "id long").collect()
+    except PySparkException as error:
+        if "ModuleNotFoundError" not in str(error):
+            raise
+        raise ImportError(f"the Python of Spark's executors does not find Sarit: {_ADVICE}") from error
+
+
+def _import_sarit(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyspark_sarit
+
+    assert pyspark_sarit.__all__
+    yield from batches

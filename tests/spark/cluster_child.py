@@ -1,0 +1,102 @@
+"""Drivers in processes of their own: of a standalone cluster, of a Connect server.
+
+`python -m tests.spark.cluster_child WHAT URL CONTROLLER DIRECTORY` prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import sarit.spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+EVENTS = 2_000
+# A driver's settings for a cluster whose executors come and go, and whose slow tasks run twice.
+CLUSTER = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.initialExecutors": "2",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation.quantile": "0.25",
+}
+
+
+def with_place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Add where the task runs and its attempt; the first attempt of the first task hangs, so that it is run twice."""
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    assert task is not None
+    for batch in batches:
+        if task.partitionId() == 0 and task.attemptNumber() == 0:
+            threading.Event().wait(120)
+        place = pa.array([os.getcwd()] * batch.num_rows)
+        attempt = pa.array([task.attemptNumber()] * batch.num_rows, pa.int32())
+        yield pa.RecordBatch.from_arrays([*batch.columns, place, attempt], names=["event", "place", "attempt"])
+
+
+def on_cluster(url: str, directory: str) -> dict[str, Any]:
+    """Write, read with speculation, and copy by a streaming query, all in executors; no address is given."""
+    spark = sarit.spark.session("cluster", CLUSTER, master=url)
+    rows = spark.range(0, EVENTS, 1, 4).selectExpr("cast(id as string) event", "cast(id % 7 as string) routing_key")
+    rows.write.format("sarit").option("stream", "s/in").mode("append").save()
+    source = spark.read.format("sarit").option("stream", "s/in").schema("event string").load()
+    placed = source.mapInArrow(with_place, "event string, place string, attempt int").collect()
+    copy = spark.readStream.format("sarit").option("stream", "s/in").load().selectExpr("event")
+    sink = copy.writeStream.format("sarit").option("stream", "s/out").option("checkpointLocation", f"{directory}/c")
+    query = sink.start()
+    query.processAllAvailable()
+    query.stop()
+    spark.stop()
+    return {
+        "events": sorted(int(row.event) for row in placed),
+        "places": sorted({row.place for row in placed}),
+        "attempts": sorted({row.attempt for row in placed}),
+    }
+
+
+def on_connect(url: str, controller: str, directory: str) -> dict[str, Any]:
+    """Write, read, copy by a streaming query, and make views, all by a Connect server."""
+    spark = sarit.spark.session(remote=url)
+    options = {"controller": controller}
+    rows = spark.range(EVENTS).selectExpr("cast(id as string) event", "cast(id % 7 as string) routing_key")
+    rows.write.format("sarit").options(**options, stream="s/in").mode("append").save()
+    copy = spark.readStream.format("sarit").options(**options, stream="s/in").load().selectExpr("event")
+    sink = copy.writeStream.format("sarit").options(**options, stream="s/out")
+    query = sink.option("checkpointLocation", f"{directory}/c").start()
+    query.processAllAvailable()
+    query.stop()
+    views = sarit.spark.register(spark, "s", options)
+    totals = spark.sql("SELECT count(*) n, sum(cast(cast(event as string) as long)) total FROM s_out").collect()
+    columns = [row.col_name for row in spark.sql("DESCRIBE s_in").collect()]
+    spark.stop()
+    return {"views": views, "count": totals[0].n, "total": totals[0].total, "columns": columns}
+
+
+def main(what: str, url: str, controller: str, directory: str) -> None:
+    """Run one of them."""
+    found = on_cluster(url, directory) if what == "cluster" else on_connect(url, controller, directory)
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
