@@ -17,6 +17,7 @@
                                           e/<epoch, 8 hex>           epochs from that one on, moved out of the record
                                           b/<subscriber>             SubscriberRecord
                                           c/<ms, 12 hex>             CutRecord, for retention
+                                          t/<ms, 12 hex>             CutRecord of the timeline, its size 0
                                           w/<writer>                 WriterRecord
                                           x/<transaction, 32 hex>    TransactionRecord, until it ends
                                           z/<transaction>            CompletedRecord
@@ -60,6 +61,7 @@ WRITERS: Final = b"w/"
 LIVE: Final = b"x/"
 COMPLETED_BY_TIME: Final = b"y/"
 CUTS: Final = b"c/"
+TIMELINE: Final = b"t/"
 RETENTION_INDEX: Final = b"r/"
 WATERMARK_INDEX: Final = b"w/"
 _TXN_DIGITS: Final = 32
@@ -123,6 +125,11 @@ def writer_key(stream: str, writer: str) -> bytes:
 def cut_key(stream: str, time_ms: int) -> bytes:
     """A cut taken for retention."""
     return of_stream(stream, CUTS) + f"{time_ms:012x}".encode()
+
+
+def timeline_key(stream: str, time_ms: int) -> bytes:
+    """A cut that says when the stream reached it."""
+    return of_stream(stream, TIMELINE) + f"{time_ms:012x}".encode()
 
 
 def transaction_key(stream: str, transaction: int) -> bytes:

@@ -106,6 +106,11 @@ class Segments(Protocol):
     async def rates(self, segments: Sequence[str]) -> list[Rates]:
         """The rates of each segment as its store measured them; zero for a missing segment."""
 
+    async def grown(self) -> list[str]:
+        """Segments that may have grown since the last call; tables and segments that are merged later left out.
+
+        A segment that has left memory since may be missing."""
+
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`, possibly fewer; none only at the end.
 

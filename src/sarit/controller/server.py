@@ -10,7 +10,9 @@ from sarit.controller.background.autoscale import AutoScale
 from sarit.controller.background.maintenance import MaintenanceLoop
 from sarit.controller.background.recovery_sweeper import RecoverySweeper
 from sarit.controller.background.retention import Retention
+from sarit.controller.background.timeline import Timeline
 from sarit.controller.background.watermarks import Watermarks
+from sarit.controller.calls.cuts import CutCalls
 from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.calls.scopes import ScopeCalls
 from sarit.controller.calls.streams import SegmentCalls, StreamCalls
@@ -21,13 +23,14 @@ from sarit.controller.groups import Groups
 from sarit.controller.key_value_tables import KeyValueTables
 from sarit.controller.runner import EffectRunner
 from sarit.controller.scopes import Scopes
-from sarit.controller.service import ControllerService
+from sarit.controller.service import PRAVEGA, SARIT, Service
 from sarit.controller.streams import Streams
 from sarit.controller.times import Times
 from sarit.controller.transactions.transactions import Transactions
 from sarit.controller.writers import Writers
 from sarit.core.errors import Corrupt, Exists
 from sarit.core.names import SYSTEM_SCOPE
+from sarit.rpc.grpc_server import RequestLimiter
 
 if TYPE_CHECKING:
     from sarit.controller.ports import Segments, Tables
@@ -63,6 +66,7 @@ class Controller:
         self.maintenance = MaintenanceLoop(
             self.catalog, self.retention, self.watermarks, times.retention, times.watermarks, env
         )
+        self.timeline = Timeline(self.catalog, segments, times.timeline_interval, env)
         self.recovery_sweeper = RecoverySweeper(
             self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env
         )
@@ -82,7 +86,7 @@ class Controller:
             pass
         except Corrupt as error:
             _log.error("the record of scope %s is damaged: %s", SYSTEM_SCOPE, error)
-        work = (self.recovery_sweeper.run(), self.autoscale.run(), self.maintenance.run())
+        work = (self.recovery_sweeper.run(), self.autoscale.run(), self.maintenance.run(), self.timeline.run())
         self._background = [asyncio.ensure_future(each) for each in work]
         for task in self._background:
             task.add_done_callback(_log_background_failure)
@@ -104,7 +108,8 @@ class Controller:
             GroupCalls(self.groups),
             TableCalls(self.catalog, self.tables),
         )
-        return [ControllerService(families)]
+        limiter = RequestLimiter()
+        return [Service(PRAVEGA, families, limiter), Service(SARIT, (CutCalls(self.timeline),), limiter)]
 
 
 def _log_background_failure(task: asyncio.Task[None]) -> None:

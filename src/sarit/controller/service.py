@@ -1,6 +1,6 @@
-"""The controller API as a grpclib service, composed of families of calls.
+"""The services of the controller for grpclib, each composed of families of calls.
 
-Every rpc of controller.proto is served by the method of that name in exactly one family.
+Every rpc of controller.proto and sarit.proto is served by the method of that name in exactly one family.
 """
 
 from __future__ import annotations
@@ -10,28 +10,30 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message_factory import GetMessageClass
 from grpclib.const import Cardinality, Handler
 
-from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.generated import controller_pb2, sarit_pb2
 from sarit.rpc.grpc_server import RequestLimiter, rpc_handler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SERVICE: Final = pb.DESCRIPTOR.services_by_name["ControllerService"]
+    from google.protobuf.descriptor import ServiceDescriptor
+
+PRAVEGA: Final = controller_pb2.DESCRIPTOR.services_by_name["ControllerService"]
+SARIT: Final = sarit_pb2.DESCRIPTOR.services_by_name["SaritService"]
 
 
-class ControllerService:
-    """The service object of a grpclib server."""
+class Service:
+    """A service object of a grpclib server: `service` describes it."""
 
-    def __init__(self, families: Sequence[object]) -> None:
-        limiter = RequestLimiter()
+    def __init__(self, service: ServiceDescriptor, families: Sequence[object], limiter: RequestLimiter) -> None:
         self._mapping = {
-            f"/{_SERVICE.full_name}/{method.name}": Handler(
+            f"/{service.full_name}/{method.name}": Handler(
                 rpc_handler(_method(families, method.name), limiter),
                 Cardinality.UNARY_UNARY,
                 GetMessageClass(method.input_type),
                 GetMessageClass(method.output_type),
             )
-            for method in _SERVICE.methods
+            for method in service.methods
         }
 
     def __mapping__(self) -> dict[str, Handler]:

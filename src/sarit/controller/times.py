@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from sarit.controller.model.retention import RetentionTimes
 from sarit.controller.model.watermarks import WatermarkTimes
 from sarit.core.errors import Invalid
+from sarit.core.limits import TIMELINE_INTERVAL_SECONDS
 from sarit.core.metering import ScalingTimes
 
 __all__ = ["RetentionTimes", "ScalingTimes", "Times", "WatermarkTimes"]
@@ -14,11 +15,12 @@ __all__ = ["RetentionTimes", "ScalingTimes", "Times", "WatermarkTimes"]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Intervals of automatic scaling, retention and watermarks."""
+    """Intervals of automatic scaling, retention and watermarks; `timeline_interval`: seconds between recorded cuts."""
 
     scaling: ScalingTimes = field(default_factory=ScalingTimes)
     retention: RetentionTimes = field(default_factory=RetentionTimes)
     watermarks: WatermarkTimes = field(default_factory=WatermarkTimes)
+    timeline_interval: float = TIMELINE_INTERVAL_SECONDS
 
     def check(self) -> None:
         """Raises Invalid."""

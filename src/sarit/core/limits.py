@@ -290,6 +290,16 @@ RECOVERY_SWEEP_SECONDS: Final = 1.0
 # Pending work younger than that belongs to the controller that began it.
 RECOVERY_GRACE_SECONDS: Final = 5.0
 WATERMARK_READ_BYTES: Final = MIB
+# Cuts that say when a stream reached which offsets: one for each interval in which it grew.
+TIMELINE_INTERVAL_SECONDS: Final = 60.0
+# Up to an age, one of each span is retained, both in ms: 60, 138 and 144 of a stream that grows all the time.
+TIMELINE_AGES_MS: Final = ((3_600_000, 60_000), (24 * 3_600_000, 600_000), (7 * 24 * 3_600_000, 3_600_000))
+TIMELINE_OLDEST_SPAN_MS: Final = 24 * 3_600_000
+# Of one stream: that many days, beyond the first week, are 58.
+MAX_TIMELINE_CUTS: Final = 400
+MAX_TIMELINE_STREAMS: Final = 100_000
+# A segment that comes into memory counts as grown if it was changed that shortly before the last look.
+GROWTH_SLACK_MS: Final = 60_000
 # Part of a table key.
 MAX_TAG_BYTES: Final = 1024
 

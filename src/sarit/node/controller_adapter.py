@@ -10,6 +10,7 @@ from sarit.core.errors import NotFound, Sealed, Truncated
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES
 from sarit.store.container.writer_session import WriterSession
+from sarit.store.flow_control.growth import GrowthMonitor
 from sarit.store.server.control_handler import merge_batch
 from sarit.wire.frames import Append
 
@@ -66,6 +67,7 @@ class InProcessSegments:
         self._store = store
         self._host = host
         self._meters = meters
+        self._growth = GrowthMonitor(store, store.env.clock)
         self.port = 0
 
     async def create(
@@ -116,6 +118,10 @@ class InProcessSegments:
     async def rates(self, segments: Sequence[str]) -> list[Rates]:
         """The rates of each segment; zero without a meter."""
         return [NO_RATES if self._meters is None else self._meters.rates(segment) for segment in segments]
+
+    async def grown(self) -> list[str]:
+        """Segments that may have grown since the last call."""
+        return await self._growth.grown()
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         """Up to `limit` bytes from `offset`; NotFound, Truncated, Invalid."""

@@ -217,6 +217,7 @@ class FakeSegments:
         self.created: list[str] = []
         self.measured: dict[str, Rates] = {}  # what stores would have measured
         self.read_bytes = 1 << 30  # the most that one read gives
+        self.compared: dict[str, int] = {}  # lengths at the last call of `grown`
         self.moved: list[str] = []  # sources of merges, once for each merge
 
     def append(self, segment: str, what: str, length: int = 10) -> None:
@@ -292,6 +293,12 @@ class FakeSegments:
         out = [self.measured.get(segment, NO_RATES) for segment in segments]
         await self.faults.leave(at, "segments.rates")
         return out
+
+    async def grown(self) -> list[str]:
+        at = await self.faults.enter("segments.grown")
+        before, self.compared = self.compared, {name: one.length for name, one in self.segments.items()}
+        await self.faults.leave(at, "segments.grown")
+        return [name for name, length in self.compared.items() if length > before.get(name, 0)]
 
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         at = await self.faults.enter(f"segments.read {segment} {offset}")

@@ -58,8 +58,9 @@ def txn_request(txn, info=INFO, **fields):
 def test_every_rpc_of_the_proto_is_served():
     async def main():
         async with api() as c:
-            (service,) = c.controller.services()
+            service, own = c.controller.services()
             assert len(service.__mapping__()) == len(pb.DESCRIPTOR.services_by_name["ControllerService"].methods) == 47
+            assert list(own.__mapping__()) == ["/sarit.v1.SaritService/cutAt"]
             bucket = c.getControllerToBucketMapping(pb.ControllerToBucketMappingRequest())
             assert await status_of(bucket) is Status.UNIMPLEMENTED
             (server,) = (await c.getControllerServerList(pb.ServerRequest())).nodeURI

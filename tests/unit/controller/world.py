@@ -35,6 +35,7 @@ DECODERS: dict[bytes, Callable[[bytes], Any]] = {
     b"o/e": codec.decode_chunk,
     b"o/b": codec.decode_subscriber,
     b"o/c": codec.decode_cut,
+    b"o/t": codec.decode_cut,
     b"o/w": codec.decode_writer,
     b"o/x": codec.decode_transaction,
     b"o/z": codec.decode_completed,

@@ -118,7 +118,11 @@ class Stream:
     def cut_at(self, time_ms: int) -> StreamCut:
         """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.
 
-        It may be earlier than needed.  Raises NotFound, Invalid (a server that records no cuts)."""
+        The node records a cut of each stream that grows once a minute, and retains fewer of older ones: the cut is
+        earlier than the time by up to a minute in the last hour, ten minutes in the last day, an hour in the last week,
+        and a day before that.  When nothing of that time is known or retained, it is the head.
+
+        Raises NotFound, Invalid (the server is not Sarit)."""
         return self._run(self._inner.cut_at(time_ms))
 
     def fetch_event(self, pointer: EventPointer) -> bytes:

@@ -22,7 +22,9 @@ from sarit.core.limits import CONTROLLER_CALL_SECONDS, CONTROLLER_PING_SECONDS, 
 from sarit.core.names import SYSTEM_SCOPE, SegmentId, StreamName
 from sarit.rpc import convert
 from sarit.rpc.generated import controller_pb2 as pb
+from sarit.rpc.generated import sarit_pb2
 from sarit.rpc.generated.controller_grpc import ControllerServiceStub
+from sarit.rpc.generated.sarit_grpc import SaritServiceStub
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -43,7 +45,6 @@ _KINDS: Final[dict[Status, type[SaritError]]] = {
     Status.OUT_OF_RANGE: Invalid,
     Status.PERMISSION_DENIED: Invalid,
     Status.UNAUTHENTICATED: Invalid,
-    Status.UNIMPLEMENTED: Invalid,
     Status.FAILED_PRECONDITION: Conflict,
 }
 
@@ -77,6 +78,7 @@ class ControllerClient:
     def _connect(self) -> None:
         self._channel = _CountingChannel(self._host, self._port)
         self.stub = ControllerServiceStub(self._channel)
+        self.sarit_stub = SaritServiceStub(self._channel)
 
     def __repr__(self) -> str:
         return f"ControllerClient({self.address})"
@@ -91,6 +93,10 @@ class ControllerClient:
         try:
             return await _in_own_task(channel.call(method, request, seconds))
         except GRPCError as error:
+            if error.status is Status.UNIMPLEMENTED:
+                raise Invalid(
+                    f"the server at {self.address} has no call {method.name}: it is no Sarit, or an older one"
+                ) from None
             # A status that is not listed may pass: callers retry Unavailable.
             kind = _KINDS.get(error.status, Unavailable)
             raise kind(f"controller {self.address}: {error.message or error.status.name}") from None
@@ -243,6 +249,12 @@ class ControllerClient:
         request = pb.GetSegmentsRequest(streamInfo=convert.stream_info(stream), timestamp=0)
         reply = await self.named(stream, self.stub.getSegments, request)
         return {SegmentId.unpack(found.segmentId.segmentId): found.offset for found in reply.segments}
+
+    async def cut_at(self, stream: StreamName, time_ms: int) -> dict[SegmentId, int]:
+        """A cut that every event appended at or after a time is behind.  Raises NotFound, Invalid (not Sarit)."""
+        request = sarit_pb2.CutAtRequest(scope=stream.scope, stream=stream.stream, timeMs=time_ms)
+        reply = await self.named(stream, self.sarit_stub.cutAt, request)
+        return {SegmentId.unpack(segment): offset for segment, offset in reply.cut.items()}
 
     async def successors(self, stream: StreamName, segment: SegmentId) -> list[Successor]:
         """What follows a segment; nothing while it is active and when the stream is sealed.  Raises NotFound."""

@@ -10,6 +10,7 @@ from sarit.client.core.segments import resolve_cut
 from sarit.client.reader import batch, boundaries, pointers
 from sarit.client.streams import history, scaling
 from sarit.client.streams.event_time import TimeWindows
+from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from sarit.client.reader.batch import BatchReader, Slice
     from sarit.client.reader.pointers import EventPointer
     from sarit.client.streams.history import Epoch
-    from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
 
 
@@ -124,8 +124,13 @@ class Stream:
     async def cut_at(self, time_ms: int) -> StreamCut:
         """A cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's clock.
 
-        It may be earlier than needed.  Raises NotFound, Invalid (a server that records no cuts)."""
-        return await self._cut("head")
+        The node records a cut of each stream that grows once a minute, and retains fewer of older ones: the cut is
+        earlier than the time by up to a minute in the last hour, ten minutes in the last day, an hour in the last week,
+        and a day before that.  When nothing of that time is known or retained, it is the head.
+
+        Raises NotFound, Invalid (the server is not Sarit)."""
+        session = self._session
+        return StreamCut(self.name, await session.with_retry(lambda: session.controller.cut_at(self.name, time_ms)))
 
     async def _cut(self, which: Cut) -> StreamCut:
         found = await resolve_cut(self._session, self.name, which)

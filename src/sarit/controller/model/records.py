@@ -144,7 +144,9 @@ class WriterRecord:
 
 @dataclass(frozen=True, slots=True)
 class CutRecord:
-    """A cut at the tail of a stream, recorded for retention: ms since 1970, bytes written before it."""
+    """A cut at the tail of a stream: ms since 1970, bytes written before it.
+
+    Recorded for retention, and as part of the timeline, where the bytes are 0."""
 
     time_ms: int
     size: int

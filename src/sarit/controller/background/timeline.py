@@ -1,0 +1,150 @@
+"""Records when streams reached which cuts, and answers which cut a stream had reached at a time.
+
+Theory of operation.  At intervals the stores report which segments grew.  For each stream of a user among them, the
+lengths of its active segments are read, and after them the clock: every event appended at or after that time is behind
+the cut.  The cut is stored, and about once an hour the records of the stream are thinned (`model/timeline.py`).  A
+stream that does not grow costs nothing.
+
+Nothing else depends on these records.  Retention has its own, whose number and times follow from the policy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections import OrderedDict
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sarit.controller import keys
+from sarit.controller.model import codec, streams, timeline
+from sarit.controller.model.cuts import follows, is_cut
+from sarit.controller.model.epochs import known_segments
+from sarit.controller.model.records import CutRecord, State
+from sarit.controller.ports import TableUpdate
+from sarit.controller.runner import for_each_bounded, gather_all
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError
+from sarit.core.limits import MAX_TIMELINE_STREAMS, MIN_ROUND_PAUSE_SECONDS, NOT_EXISTS
+from sarit.core.names import SegmentId, is_user_name, parse_segment_name
+from sarit.core.repeated_log import RepeatedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.model.cuts import Cut
+    from sarit.controller.ports import Segments, TableValue
+    from sarit.core.names import StreamName
+    from sarit.env.ports import Env
+
+_log = logging.getLogger("sarit.controller")
+
+
+class Timeline:
+    """The recorded cuts of all streams."""
+
+    def __init__(self, catalog: Catalog, segments: Segments, interval: float, env: Env) -> None:
+        self._catalog = catalog
+        self._segments = segments
+        self._interval = interval
+        self._env = env
+        self._repeated = RepeatedLog(_log, env.clock.monotonic)
+        self._began_ms = env.clock.wall_ms()
+        # Streams that grew and have no record of it yet.
+        self._due: dict[StreamName, None] = {}
+        # When a stream was recorded last: from one record to the next, its thinning may have become due.
+        self._recorded: OrderedDict[StreamName, int] = OrderedDict()
+
+    def __repr__(self) -> str:
+        return f"<Timeline of {len(self._recorded)} streams, {len(self._due)} due>"
+
+    async def run(self) -> None:
+        """Record at each interval, for ever."""
+        while True:
+            await asyncio.sleep(max(self._interval, MIN_ROUND_PAUSE_SECONDS))
+            try:
+                await self.run_round()
+            except SaritError as error:
+                self._repeated.info(str(error), f"recording cuts is postponed: {error}")
+
+    async def run_round(self) -> None:
+        """Record the cut of each stream that grew.  Raises what the stores raise."""
+        for segment in await self._segments.grown():
+            with suppress(Invalid):  # not the segment of a stream
+                name, _ = parse_segment_name(segment)
+                if is_user_name(name.stream) and len(self._due) < MAX_TIMELINE_STREAMS:
+                    self._due[name] = None
+        await for_each_bounded(list(self._due), self._record_due)
+
+    async def _record_due(self, name: StreamName) -> None:
+        try:
+            await self.record(name)
+        except NotFound:  # it was deleted meanwhile
+            pass
+        except SaritError as error:  # it stays due
+            self._repeated.info(str(error), f"recording a cut of {name} is postponed: {error}")
+            return
+        except Exception:  # the other streams go on
+            _log.exception("a cut of %s is not recorded: unexpected error", name)
+        self._due.pop(name, None)
+
+    async def record(self, name: StreamName) -> None:
+        """Record where a stream ends now.  Raises Unavailable, NotFound."""
+        found = await self._catalog.find(name)
+        if found is None or found.record.state is not State.ACTIVE:
+            return
+        active = [s.segment for s in found.record.current.segments]
+        lengths = await gather_all([self._segments.info(name.segment(SegmentId.unpack(s))) for s in active])
+        # After the lengths, and rounded up: what is appended from then on is behind them.  By the wall clock, as who
+        # asks for a time has it; `timeline.newest_at` copes with one that is set back.
+        now = self._env.clock.wall_ms() + 1
+        cut = {segment: info.length for segment, info in zip(active, lengths, strict=True)}
+        updates = [
+            # The number exists only while the stream does not: no cut is stored for a deleted stream.
+            TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS),
+            TableUpdate(keys.timeline_key(name.stream, now), codec.encode_cut(CutRecord(now, 0, cut)), NOT_EXISTS),
+        ]
+        with suppress(Conflict):  # another controller recorded one in the same millisecond
+            await self._catalog.update(name.scope, updates)
+        last = self._recorded.pop(name, self._began_ms)
+        self._recorded[name] = now
+        if len(self._recorded) > MAX_TIMELINE_STREAMS:
+            self._recorded.popitem(last=False)
+        # Each stream at its own time in the hour, the same for all controllers.
+        phase = zlib.crc32(str(name).encode()) % timeline.THINNING_INTERVAL_MS
+        if timeline.is_thinning_due(phase, last, now):
+            await self._thin(name, now)
+
+    async def _thin(self, name: StreamName, now_ms: int) -> None:
+        versions = {time: value.version for time, value in await self._stored(name)}
+        surplus = timeline.surplus(list(versions), now_ms)
+        if surplus:
+            with suppress(Conflict):  # another controller does the same
+                await self._catalog.update(
+                    name.scope,
+                    [TableUpdate(keys.timeline_key(name.stream, time), None, versions[time]) for time in surplus],
+                )
+
+    async def at(self, name: StreamName, time_ms: int) -> tuple[Cut, int | None]:
+        """A cut that every event appended at or after a time is behind, and when it was recorded.
+
+        The newest record at or before the time.  Without one, or when it lies before the head: the head, and None.
+        Raises NotFound, Unavailable."""
+        # Cuts first, then the record: so the record has every segment that a cut names.
+        stored = await self._stored(name)
+        record = (await self._catalog.require(name)).record
+        head = streams.head(record)
+        place = timeline.newest_at([(time, value.version) for time, value in stored], time_ms)
+        if place is None:
+            return head, None
+        found = codec.decode_cut(stored[place][1].value)
+        known = known_segments(await self._catalog.epochs_of(name, record, [*head, *found.cut]))
+        if not is_cut(known, found.cut) or not follows(known, head, found.cut):
+            return head, None
+        return found.cut, found.time_ms
+
+    async def _stored(self, name: StreamName) -> Sequence[tuple[int, TableValue]]:
+        """The records by time, undecoded."""
+        rows = await self._catalog.stream_records(name, keys.TIMELINE)
+        return [(int(keys.last_part(key), 16), value) for key, value in rows]
