@@ -428,6 +428,17 @@ SPARK_SAMPLE_BYTES: Final = 64 * KIB  # what a driver reads of a segment to esti
 SPARK_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000  # the default of the connector's option maxTriggerDelay
 SPARK_DISCOVERY_SECONDS: Final = 30  # the default of the connector's option discoverySeconds
 SPARK_PUBLISH_SECONDS: Final = 5.0  # the position of a reader group is published at most that often
+# The sink retains the outcomes of as many micro-batches as Spark can run again (minBatchesToRetain), and drops older
+# ones at every 20th batch.
+SPARK_BATCHES_KEPT: Final = 100
+SPARK_BATCHES_PER_PRUNE: Final = 20
+SPARK_LEASE_SECONDS: Final = 600  # the most that a controller allows by default
+# The lease of a transaction until it is registered: enough for a busy table, short enough for an attempt that dies.
+SPARK_FIRST_LEASE_SECONDS: Final = 30
+# Requests of one batch that are under way at the same time.
+SPARK_REQUESTS_AT_ONCE: Final = 64
+SPARK_TABLE_PARTITIONS: Final = 4
+SPARK_QUERY_ID_BYTES: Final = 16
 
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from sarit.client.blocking.client import Client
     from sarit.core.names import SegmentId, StreamName
     from sarit.spark.options import Target
-    from sarit.spark.sink.options import WriteOptions
     from sarit.spark.source.options import ReadOptions
     from sarit.spark.source.position import Position
 
@@ -104,17 +103,3 @@ class ConnectedSource:
     def close(self) -> None:
         """Release the connections."""
         self._client.close()
-
-
-def append(options: WriteOptions, batches: Iterator[pa.RecordBatch], *, keyed: bool) -> int:
-    """Append the rows of a task; their number, once all are durable.
-
-    The columns are `event` and, when `keyed`, `routing_key`."""
-    rows = 0
-    with connect(options.target) as client, client.writer(options.stream) as writer:
-        for batch in batches:
-            keys = batch.column("routing_key") if keyed else None
-            writer.write_many(batch.column("event"), keys)
-            rows += batch.num_rows
-        writer.flush()
-    return rows

@@ -12,8 +12,8 @@ from sarit.spark import versions
 from sarit.spark.client import first_event
 from sarit.spark.formats.columns import Projection, read_schema
 from sarit.spark.formats.options import parse_formats
-from sarit.spark.sink.at_least_once import BatchWriter, StreamWriter
-from sarit.spark.sink.columns import check_write
+from sarit.spark.sink import at_least_once, exactly_once
+from sarit.spark.sink.columns import RowsToEvents
 from sarit.spark.sink.options import parse_write
 from sarit.spark.source.batch import BatchReader
 from sarit.spark.source.options import parse_read
@@ -76,7 +76,11 @@ class SaritSource(DataSource):
         if is_table(self.options):
             return TableWriter(self._table_write(schema, overwrite))
         _refuse_overwrite(overwrite)
-        return BatchWriter(parse_write(self.options, default_address()), keyed=check_write(schema))
+        options = parse_write(self.options, default_address())
+        rows = RowsToEvents(schema, options, parse_formats(self.options))
+        if options.exactly_once:
+            return exactly_once.BatchWriter(options, rows)
+        return at_least_once.BatchWriter(options, rows)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A streaming append, or changes of a table."""
@@ -85,7 +89,11 @@ class SaritSource(DataSource):
             # outputMode("complete") has all rows each time: setting them again is what it means.
             return TableStreamWriter(self._table_write(schema, overwrite=False))
         _refuse_overwrite(overwrite)
-        return StreamWriter(parse_write(self.options, default_address()), keyed=check_write(schema))
+        options = parse_write(self.options, default_address())
+        rows = RowsToEvents(schema, options, parse_formats(self.options))
+        if options.exactly_once:
+            return exactly_once.StreamWriter(options, rows)
+        return at_least_once.StreamWriter(options, rows)
 
     def _projection(self, schema: StructType) -> Projection:
         return Projection(schema, parse_formats(self.options))

@@ -311,7 +311,7 @@ async def insert_many(world: World, _: str) -> Any:
 
 @case(
     *("TransactionalWriter.begin", "TransactionalWriter.take_up", "TransactionalWriter.status"),
-    *("TransactionalWriter.commit", "TransactionalWriter.abort", "TransactionalWriter.completed"),
+    *(f"TransactionalWriter.{name}" for name in ("renew", "commit", "abort", "completed")),
 )
 async def transactional_writer(world: World, method: str) -> Any:
     await world.with_stream()

@@ -61,6 +61,13 @@ class TransactionalWriter:
         Raises NotFound, Conflict (it was committed)."""
         self._run(self._inner.abort(transaction, wait=wait))
 
+    def renew(self, transaction: UUID | str) -> None:
+        """Renew the lease of an open transaction, as its own writer does while it lives: it ends `lease_seconds` from
+        now.
+
+        Raises NotFound, Conflict (it has ended), Invalid (it was open for too long)."""
+        self._run(self._inner.renew(transaction))
+
     def completed(self) -> Iterator[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
         for number, status in self._run(self._inner._session.with_retry(self._inner._calls.completed)):

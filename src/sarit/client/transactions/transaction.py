@@ -179,6 +179,18 @@ class TransactionalWriter:
         if wait:
             await self._ended(number, status, TransactionStatus.ABORTED)
 
+    async def renew(self, transaction: UUID | str) -> None:
+        """Renew the lease of an open transaction, as its own writer does while it lives: it ends `lease_seconds` from
+        now.
+
+        Raises NotFound, Conflict (it has ended), Invalid (it was open for too long)."""
+        number = transaction_number(transaction)
+        status = await self._session.with_retry(lambda: self._calls.ping(number, self._lease_ms))
+        if status is TransactionStatus.UNKNOWN:
+            raise NotFound(f"stream {self.stream} has no transaction {number:032x}")
+        if status is not TransactionStatus.OPEN:
+            raise Conflict(f"transaction {number:032x} is {status.name.lower()}", actual=status)
+
     async def completed(self) -> AsyncIterator[tuple[UUID, TransactionStatus]]:
         """The transactions that ended last (some hundreds), each with its outcome.  Raises NotFound (stream)."""
         for number, status in await self._session.with_retry(self._calls.completed):

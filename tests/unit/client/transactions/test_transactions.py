@@ -144,6 +144,31 @@ async def test_lease_expires_unless_renewed(made) -> None:
 
 
 @on_node
+async def test_renew_by_id_keeps_a_released_transaction(made) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sarit.controller.model.transactions.MIN_TRANSACTION_LEASE_MS", 100)
+        patch.setattr("sarit.controller.background.recovery_sweeper.RECOVERY_SWEEP_SECONDS", 0.05)
+        await made.client.create_stream("s/t")
+        short = made.client.transactional_writer("s/t", lease_seconds=0.5, keep_alive=False)
+        kept, left = await short.begin(), await short.begin()
+        kept.write("one", key="k")
+        await kept.flush()
+        await made.client.transactional_writer("s/t", lease_seconds=500).renew(kept.id)
+        kept.release()
+        while await left.status() is not TransactionStatus.ABORTED:
+            await asyncio.sleep(0.05)
+        with pytest.raises(Conflict, match="aborted"):
+            await short.renew(left.id)
+        assert await short.status(kept.id) is TransactionStatus.OPEN
+        await short.commit(kept.id)
+        with pytest.raises(Conflict, match="committed"):
+            await short.renew(str(kept.id))
+        with pytest.raises(NotFound, match="has no transaction"):
+            await short.renew("0" * 32)
+        assert await made.read("s/t") == [b"one"]
+
+
+@on_node
 async def test_renewal_detects_a_transaction_ended_elsewhere(made) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sarit.controller.model.transactions.MIN_TRANSACTION_LEASE_MS", 100)

@@ -1,0 +1,348 @@
+"""The sink's edge: executes the requests of `protocol.py` with a client, and writes the rows of a task.
+
+The asyncio client runs on a thread of its own, so that leases are renewed while Spark's thread waits for rows, and the
+requests of many transactions are under way at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from sarit.client import aio
+from sarit.client.blocking.loop_thread import LoopThread
+from sarit.client.core.values import TransactionStatus
+from sarit.client.tables.changes import Remove
+from sarit.core.errors import Conflict, NotFound, SaritError, Unavailable
+from sarit.core.limits import SPARK_FIRST_LEASE_SECONDS, SPARK_REQUESTS_AT_ONCE, SPARK_TABLE_PARTITIONS
+from sarit.spark.sink import protocol, records
+from sarit.spark.sink.protocol import ABORTED, COMMITTED, OPEN, UNKNOWN, Found, Registration, Transaction
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+    from typing import TypeVar
+
+    import pyarrow as pa
+
+    from sarit.client.aio import Client
+    from sarit.client.tables.table import Table
+    from sarit.client.transactions.transaction import Transaction as OpenTransaction
+    from sarit.client.transactions.transaction import TransactionalWriter
+    from sarit.spark.sink.options import WriteOptions
+    from sarit.spark.sink.protocol import Work
+
+    T = TypeVar("T")
+    R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+_STATUS = {
+    TransactionStatus.OPEN: OPEN,
+    TransactionStatus.COMMITTING: COMMITTED,  # decided: it will be
+    TransactionStatus.COMMITTED: COMMITTED,
+    TransactionStatus.ABORTING: ABORTED,
+    TransactionStatus.ABORTED: ABORTED,
+    TransactionStatus.UNKNOWN: UNKNOWN,
+}
+_REMOVED_AT_ONCE = 256
+
+
+class BatchRequests:
+    """Executes requests about one batch of one query.  `writer`: (partition, attempt) of a task, for registrations."""
+
+    def __init__(
+        self, client: Client, options: WriteOptions, query: bytes, batch: int, writer: tuple[int, int] = (0, 0)
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._table: Table = client.table(options.state_table)
+        self._query = query
+        self._batch = batch
+        self._writer = writer
+        self._writers: dict[tuple[str, bool], TransactionalWriter] = {}
+        self.opened: dict[Transaction, OpenTransaction] = {}
+
+    def __repr__(self) -> str:
+        return f"BatchRequests({self._query.hex()}, {self._batch})"
+
+    async def run(self, work: Work[T]) -> T:
+        """Run a generator of the protocol to its end."""
+        answer: Any = None
+        while True:
+            try:
+                request = work.send(answer)
+            except StopIteration as done:
+                result: T = done.value
+                return result
+            answer = await self.answer(request)
+
+    async def answer(self, request: Any) -> Any:
+        """The answer to one request."""
+        match request:
+            case protocol.ReadBatch():
+                return await self._read()
+            case protocol.Store(record, version):
+                return await self._store(records.record_key(self._batch), records.encode_record(record), version)
+            case protocol.Begin(stream):
+                return await self._begin(stream)
+            case protocol.Register(transaction):
+                key = records.registration_key(self._batch, transaction)
+                await self._table.put((self._query, key), records.encode_registration(transaction, *self._writer))
+            case protocol.Renew(transactions):
+                return await self._renew(transactions)
+            case protocol.Status(transaction):
+                return _STATUS[await self._of(transaction.stream).status(transaction.id)]
+            case protocol.Commit(transactions):
+                return await self._commit(transactions)
+            case protocol.Abort(transactions):
+                await each(transactions, self._abort)
+            case protocol.ListRegistered():
+                return await self._registered()
+            case protocol.Unregister(registrations):
+                await self._remove(records.registration_key(one.batch, one.transaction) for one in registrations)
+            case protocol.Prune(oldest):
+                await self._prune(oldest)
+            case _:
+                raise AssertionError(request)
+        return None
+
+    # -- the table --------------------------------------------------------------------------------
+
+    async def create_table(self) -> None:
+        """Create the sink's table if it is missing.  Raises NotFound (its scope)."""
+        await self._client.tables.create(
+            self._table.name,
+            primary_key_bytes=records.PRIMARY_KEY_BYTES,
+            secondary_key_bytes=records.SECONDARY_KEY_BYTES,
+            partitions=SPARK_TABLE_PARTITIONS,
+        )
+
+    async def _read(self) -> Found:
+        keys = [(self._query, records.record_key(self._batch)), (self._query, records.OLDEST_KEY)]
+        try:
+            record, oldest = await self._table.get_many(keys)
+        except NotFound:
+            await self.create_table()
+            record, oldest = await self._table.get_many(keys)
+        return Found(
+            None if record is None else records.decode_record(record.value),
+            None if record is None else record.version,
+            0 if oldest is None else records.decode_oldest(oldest.value),
+        )
+
+    async def _store(self, key: bytes, value: bytes, version: int | None) -> int | None:
+        try:
+            if version is None:
+                return await self._table.insert((self._query, key), value)
+            return await self._table.replace((self._query, key), value, version)
+        except Conflict:
+            return None
+        except Unavailable as error:
+            # The change may have been applied: the caller reads the record, which raises when the node is away.
+            log.info("%s", error)
+            return None
+
+    async def _registered(self) -> tuple[Registration, ...]:
+        first, last = records.registrations_until(self._batch)
+        found = self._table.scan(self._query, first=first, last=last)
+        return tuple([records.decode_registration(entry.secondary, entry.value) async for entry in found])
+
+    async def _remove(self, keys: Iterable[bytes]) -> None:
+        changes = [Remove((self._query, key)) for key in keys]
+        for start in range(0, len(changes), _REMOVED_AT_ONCE):
+            await self._table.update(changes[start : start + _REMOVED_AT_ONCE])
+
+    async def _prune(self, oldest: int) -> None:
+        await self._table.put((self._query, records.OLDEST_KEY), records.encode_oldest(oldest))
+        first, last = records.records_before(oldest)
+        await self._remove(
+            [entry.secondary async for entry in self._table.scan_keys(self._query, first=first, last=last)]
+        )
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def _of(self, stream: str, *, first: bool = False) -> TransactionalWriter:
+        """The writer of a stream's transactions; `first`: with the short lease."""
+        found = self._writers.get((stream, first))
+        if found is None:
+            lease = self._options.lease_seconds
+            seconds = min(lease, SPARK_FIRST_LEASE_SECONDS) if first else lease
+            found = self._client.transactional_writer(stream, lease_seconds=seconds, keep_alive=False)
+            self._writers[stream, first] = found
+        return found
+
+    async def _begin(self, stream: str) -> Transaction:
+        try:
+            begun = await self._of(stream, first=True).begin()
+        except NotFound:
+            if self._options.create is None:
+                raise
+            await create_stream(self._client, stream, self._options)
+            begun = await self._of(stream, first=True).begin()
+        transaction = Transaction(stream, begun.id.hex)
+        self.opened[transaction] = begun
+        return transaction
+
+    async def _renew(self, transactions: Collection[Transaction]) -> tuple[Transaction, ...]:
+        async def ended(transaction: Transaction) -> bool:
+            try:
+                await self._of(transaction.stream).renew(transaction.id)
+            except (Conflict, NotFound):
+                return True
+            return False
+
+        found = await each(transactions, ended)
+        return tuple(one for one, gone in zip(transactions, found, strict=True) if gone)
+
+    async def _commit(self, transactions: Collection[Transaction]) -> dict[Transaction, str]:
+        if len(transactions) > SPARK_REQUESTS_AT_ONCE:
+            # All decisions first: the controller merges decided transactions together.
+            await each(transactions, lambda one: self._commit_one(one, wait=False))
+        outcomes = await each(transactions, lambda one: self._commit_one(one, wait=True))
+        return dict(zip(transactions, outcomes, strict=True))
+
+    async def _commit_one(self, transaction: Transaction, *, wait: bool) -> str:
+        try:
+            await self._of(transaction.stream).commit(transaction.id, wait=wait)
+        except Conflict:
+            return ABORTED
+        except NotFound:
+            return UNKNOWN
+        return COMMITTED
+
+    async def _abort(self, transaction: Transaction) -> None:
+        begun = self.opened.get(transaction)
+        if begun is not None:
+            begun.release()
+        try:
+            await self._of(transaction.stream).abort(transaction.id, wait=False)
+        except (Conflict, NotFound) as error:
+            log.debug("transaction %s has ended: %s", transaction.id, error)
+
+
+async def each(items: Collection[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
+    """Act on all items, many at a time; the results in order.  All have ended when the first error is raised."""
+    slots = asyncio.Semaphore(SPARK_REQUESTS_AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with slots:
+            return await act(item)
+
+    results = await asyncio.gather(*map(one, items), return_exceptions=True)
+    failed = next((result for result in results if isinstance(result, BaseException)), None)
+    if failed is not None:
+        raise failed
+    return results  # type: ignore[return-value]  # no exception is among them
+
+
+async def create_stream(client: Client, stream: str, options: WriteOptions) -> None:
+    """Create a stream unless another task was first.  Raises NotFound (its scope), Invalid."""
+    create = options.create
+    assert create is not None
+    if await client.create_stream(stream, scaling=create.scaling, retention=create.retention):
+        log.info("created stream %s", stream)
+
+
+class Connection:
+    """A client on a thread of its own, for one task or one driver."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        """Raises Unavailable when no controller replies in time."""
+        self._thread = LoopThread("sarit-sink")
+        target = options.target
+        try:
+            # One time for both: to find a node at first, and to go on trying when it goes away.
+            self.client = self._thread.run(
+                aio.connect(target.controller, wait=target.wait_seconds, retry_timeout=target.wait_seconds)
+            )
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Connection({self.client!r})"
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` beside the client, and wait for its result."""
+        return self._thread.run(work)
+
+    def close(self) -> None:
+        """End the client and its thread."""
+        try:
+            self._thread.run(self.client.close())
+        finally:
+            self._thread.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class TaskTransactions:
+    """The transactions of one attempt of a task, one for each stream, and the renewal of its batch's leases."""
+
+    def __init__(self, requests: BatchRequests, batch: int, renewal_seconds: float) -> None:
+        self._requests = requests
+        self._batch = batch
+        self._renewal_seconds = renewal_seconds
+        self._of_stream: dict[str, Transaction] = {}
+        self._renewal: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"TaskTransactions({len(self._of_stream)}, {self._requests!r})"
+
+    @property
+    def begun(self) -> tuple[Transaction, ...]:
+        """What was begun so far."""
+        return tuple(self._requests.opened)
+
+    async def start(self) -> bool:
+        """Whether the rows are to be written."""
+        return await self._requests.run(protocol.start_task(self._batch))
+
+    async def write(self, stream: str, events: pa.Array, keys: pa.Array | None) -> bool:
+        """Write rows of one stream; False when the batch was decided meanwhile.  Raises Conflict, NotFound."""
+        transaction = self._of_stream.get(stream)
+        if transaction is None:
+            transaction = await self._requests.run(protocol.open_transaction(stream))
+            if transaction is None:
+                return False
+            self._of_stream[stream] = transaction
+            if self._renewal is None:
+                self._renewal = asyncio.create_task(self._renew())
+        open_transaction = self._requests.opened[transaction]
+        open_transaction.write_many(events, keys)
+        await open_transaction.drain()
+        return True
+
+    async def finish(self) -> None:
+        """Make everything durable, and release the transactions: the driver commits them.  Raises Conflict."""
+        mine = [self._requests.opened[one] for one in self._of_stream.values()]
+        await each(mine, lambda one: one.flush())
+        for one in mine:
+            one.release()
+        self.stop()
+
+    async def give_up(self) -> None:
+        """Abort what was begun, as far as the node can be reached; leases end the rest."""
+        self.stop()
+        try:
+            await self._requests.run(protocol.give_up_task(self._batch, self.begun))
+        except SaritError as error:
+            log.warning("transactions of a failed task are left to the driver and to their leases: %s", error)
+
+    def stop(self) -> None:
+        """End the renewal of leases."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._renewal_seconds)
+            try:
+                await self._requests.run(protocol.renew_batch(self._batch))
+            except SaritError as error:
+                log.warning("leases of batch %d are not renewed yet: %s", self._batch, error)
