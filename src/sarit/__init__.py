@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sarit.client.sync.revisioned import Revision
     from sarit.client.tables.changes import Insert, Put, Remove, Replace
     from sarit.core.cuts import StreamCut
+    from sarit.core.envelope import Envelope
     from sarit.core.errors import (
         Conflict,
         Corrupt,
@@ -73,6 +74,7 @@ _HOMES = {
     "sarit.client.core.values": ("TransactionStatus",),
     "sarit.client.blocking.streams": ("ByteReader", "ByteWriter", "EventReader", "EventWriter"),
     "sarit.core.cuts": ("StreamCut",),
+    "sarit.core.envelope": ("Envelope",),
     "sarit.core.errors": (
         "Conflict",
         "Corrupt",
@@ -100,6 +102,7 @@ __all__ = [
     "Client",
     "Conflict",
     "Corrupt",
+    "Envelope",
     "EventBatch",
     "EventPointer",
     "EventReader",

@@ -439,6 +439,8 @@ SPARK_FIRST_LEASE_SECONDS: Final = 30
 SPARK_REQUESTS_AT_ONCE: Final = 64
 SPARK_TABLE_PARTITIONS: Final = 4
 SPARK_QUERY_ID_BYTES: Final = 16
+MAX_JSON_BATCH_BYTES: Final = 256 * MIB  # of payloads, decoded at once
+ARROW_EVENT_BYTES: Final = 1 * MIB  # of rows that become one event, format arrow
 
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sarit.client.sync.synchronizer import StateSynchronizer
     from sarit.client.transactions.transaction import Transaction
     from sarit.client.writer.writer import EventWriter
+    from sarit.core.envelope import Envelope
 
 S = TypeVar("S")
 
@@ -58,23 +59,24 @@ class EventWriterOverrides:
         self._woken = False
         inner.bind_foreign_thread(self._wake, self._full, self._on_dispatched)
 
-    def write(self, event: bytes | str, key: str | None = None) -> None:
-        """Write one event (`bytes` or `str`), with a `key` or without; it is durable when a later `flush` returns.
+    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
+        """Write one event (`bytes`, `str` or Envelope), with a `key` or without.
 
-        Events of one key stay in order; events without a key spread over the segments.  Blocks while more than
+        It is durable when a later `flush` returns.  Events of one key stay in order; events without a key spread over
+        the segments.  The key of an Envelope is its routing key, unless `key` is given.  Blocks while more than
         `buffer_bytes` are not acknowledged.  Raises the writer's failure, if it has one; Invalid for what is no event.
         """
         self._inner.write(event, key)
 
     def write_many(
         self,
-        events: Iterable[bytes | str] | pa.Array | pa.ChunkedArray,
+        events: Iterable[bytes | str | Envelope] | pa.Array | pa.ChunkedArray,
         keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
     ) -> None:
-        """Write a batch: a list of `bytes` or `str`, or an Arrow array of binary or string.
+        """Write a batch: a list of `bytes`, `str` or Envelopes, or an Arrow array of binary or string.
 
-        `keys` is None, or one key (or None) per event, as a list or an Arrow array of string.  Blocks and raises as
-        `write` does."""
+        `keys` is one key (or None) per event, as a list or an Arrow array of string; None: the keys of the Envelopes.
+        Blocks and raises as `write` does."""
         self._inner.write_many(events, keys)
 
     def when_durable(self, then: Callable[[], object]) -> None:
@@ -117,13 +119,13 @@ class TransactionOverrides:
     def __init__(self, thread: LoopThread, inner: Transaction) -> None:
         self._events = EventWriterOverrides(thread, inner.events)
 
-    def write(self, event: bytes | str, key: str | None = None) -> None:
+    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
         """Write one event; readers see it after the commit.  See `EventWriter.write`.  Raises Conflict (it ended)."""
         self._events.write(event, key)
 
     def write_many(
         self,
-        events: Iterable[bytes | str] | pa.Array | pa.ChunkedArray,
+        events: Iterable[bytes | str | Envelope] | pa.Array | pa.ChunkedArray,
         keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
     ) -> None:
         """Write a batch; readers see it after the commit.  See `EventWriter.write_many`; raises as `write` does."""

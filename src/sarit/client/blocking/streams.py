@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sarit.client.streams.byte_streams import ByteWriter as AioByteWriter
     from sarit.client.writer.writer import EventWriter as AioEventWriter
     from sarit.core.cuts import StreamCut
+    from sarit.core.envelope import Envelope
 
 
 @guarded("_inner._session", local=("close", "flush"), unguarded=("write", "write_many", "drain"))
@@ -77,23 +78,24 @@ class EventWriter:
         else:
             self._thread.call(self._inner.abandon)
 
-    def write(self, event: bytes | str, key: str | None = None) -> None:
-        """Write one event (`bytes` or `str`), with a `key` or without; it is durable when a later `flush` returns.
+    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
+        """Write one event (`bytes`, `str` or Envelope), with a `key` or without.
 
-        Events of one key stay in order; events without a key spread over the segments.  Blocks while more than
+        It is durable when a later `flush` returns.  Events of one key stay in order; events without a key spread over
+        the segments.  The key of an Envelope is its routing key, unless `key` is given.  Blocks while more than
         `buffer_bytes` are not acknowledged.  Raises the writer's failure, if it has one; Invalid for what is no event.
         """
         self._overrides.write(event, key)
 
     def write_many(
         self,
-        events: Iterable[bytes | str] | pa.Array | pa.ChunkedArray,
+        events: Iterable[bytes | str | Envelope] | pa.Array | pa.ChunkedArray,
         keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
     ) -> None:
-        """Write a batch: a list of `bytes` or `str`, or an Arrow array of binary or string.
+        """Write a batch: a list of `bytes`, `str` or Envelopes, or an Arrow array of binary or string.
 
-        `keys` is None, or one key (or None) per event, as a list or an Arrow array of string.  Blocks and raises as
-        `write` does."""
+        `keys` is one key (or None) per event, as a list or an Arrow array of string; None: the keys of the Envelopes.
+        Blocks and raises as `write` does."""
         self._overrides.write_many(events, keys)
 
     def when_durable(self, then: Callable[[], object]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sarit.client.core.values import TransactionStatus
     from sarit.client.transactions.transaction import Transaction as AioTransaction
     from sarit.client.transactions.transaction import TransactionalWriter as AioTransactionalWriter
+    from sarit.core.envelope import Envelope
 
 
 @guarded("_inner._session", local=("close",))
@@ -135,13 +136,13 @@ class Transaction:
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._run(self._inner.__aexit__(kind, error, trace))
 
-    def write(self, event: bytes | str, key: str | None = None) -> None:
+    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
         """Write one event; readers see it after the commit.  See `EventWriter.write`.  Raises Conflict (it ended)."""
         self._overrides.write(event, key)
 
     def write_many(
         self,
-        events: Iterable[bytes | str] | pa.Array | pa.ChunkedArray,
+        events: Iterable[bytes | str | Envelope] | pa.Array | pa.ChunkedArray,
         keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
     ) -> None:
         """Write a batch; readers see it after the commit.  See `EventWriter.write_many`; raises as `write` does."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.core.framing import binary_array, chunks_of_arrow
+from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
 
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def as_event(event: Any) -> bytes:
-    """`event` as bytes: text is encoded as UTF-8.  Raises Invalid."""
+    """`event` as bytes: text is encoded as UTF-8, an envelope as docs/formats/envelope.md says.  Raises Invalid."""
+    if isinstance(event, Envelope):
+        return bytes(event)
     if isinstance(event, str):
         try:
             return event.encode()
@@ -22,7 +25,7 @@ def as_event(event: Any) -> bytes:
             raise Invalid(f"an event is a str of valid Unicode, which {ascii(event)[:60]} is not") from None
     if isinstance(event, bytes | bytearray | memoryview):
         return bytes(event)
-    raise Invalid(f"an event is bytes or str, not {type(event).__name__}: encode it first")
+    raise Invalid(f"an event is bytes, str or Envelope, not {type(event).__name__}: encode it first")
 
 
 def as_key(key: Any) -> str:
@@ -58,8 +61,11 @@ class Bulk:
                 raise Invalid("write_many takes a list or an Arrow array of events; `write` takes a single one")
             # A copy: the caller may change its list before the dispatch.
             listed = list(events)
+            kinds = set(map(type, listed))
+            if keys is None and Envelope in kinds:
+                keys = [event.key if isinstance(event, Envelope) else None for event in listed]
             # One pass in C: the loop runs only when something is not bytes.
-            if set(map(type, listed)) - {bytes}:
+            if kinds - {bytes}:
                 listed = [as_event(event) for event in listed]
             if keys is not None:
                 keys = keys.to_pylist() if _is_arrow(keys) else list(keys)

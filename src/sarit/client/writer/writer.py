@@ -30,6 +30,7 @@ from sarit.client.streams import event_time as times
 from sarit.client.writer.bulk import Bulk, as_event, as_key
 from sarit.client.writer.partitioner import Partitioner
 from sarit.client.writer.targets import StreamTarget
+from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
 from sarit.core.limits import (
     DEFAULT_WRITER_BUFFER_BYTES,
@@ -136,13 +137,16 @@ class EventWriter:
 
     # -- writing ------------------------------------------------------------------------------
 
-    def write(self, event: bytes | str, key: str | None = None) -> None:
+    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
         """Write one event; it is durable when a later `flush` returns.
 
-        Events of one key stay in order; events without a key are distributed over the segments.  Raises the writer's
-        failure, if it has one; Invalid for something that is no event.
+        Events of one key stay in order; events without a key are distributed over the segments.  The key of an
+        Envelope is its routing key, unless `key` is given.  Raises the writer's failure, if it has one; Invalid for
+        something that is no event.
         """
         if event.__class__ is not bytes:
+            if key is None and event.__class__ is Envelope:
+                key = event.key
             event = as_event(event)
         if key is None:
             self._intake.append(event)  # written like this, the interpreter does it without a call
@@ -156,9 +160,9 @@ class EventWriter:
             self._intake_changed()
 
     def write_many(self, events: Any, keys: Any = None) -> None:
-        """Write a batch: a list of bytes or str, or an Arrow array of binary or string.
+        """Write a batch: a list of bytes, str or Envelopes, or an Arrow array of binary or string.
 
-        `keys` is None, or one key (or None) per event, as a list or an Arrow array of string.
+        `keys` is one key (or None) per event, as a list or an Arrow array of string; None: the keys of the Envelopes.
         """
         bulk = Bulk.of(events, keys)
         if not bulk.count:

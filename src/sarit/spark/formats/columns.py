@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-    from sarit.spark.formats.payloads import PayloadReader
+    from sarit.spark.formats.ports import PayloadReader, Rows
     from sarit.spark.source.ranges import Range
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -159,7 +159,7 @@ class Projection:
                 found = {name: column.take(index) for name, column in found.items()}
                 corrupt = corrupt.take(index)
             bad = rows.bad
-            found |= self._payload_columns(rows.columns)
+            found |= self._payload_columns(rows)
         if bad is not None and bad.any():
             found, corrupt, bad = self._by_mode(found, corrupt, bad, part)
         count = len(found["offset"])
@@ -172,8 +172,12 @@ class Projection:
     def _of_envelope(self) -> set[str]:
         return (self._wanted - set(self._fields)) | ({"payload"} if self._reader is not None else set())
 
-    def _payload_columns(self, columns: list[pa.Array]) -> dict[str, pa.Array]:
-        return {name: columns[at] for name, at in self._fields.items()}
+    def _payload_columns(self, rows: Rows) -> dict[str, pa.Array]:
+        name = self._formats.payload_column
+        if name is None:
+            return {name: rows.columns[at] for name, at in self._fields.items()}
+        kind = self._schema.field(name).type
+        return {name: pa.StructArray.from_arrays(rows.columns, fields=list(kind))}
 
     def _by_mode(
         self, found: dict[str, pa.Array], corrupt: pa.Array, bad: Any, part: Range

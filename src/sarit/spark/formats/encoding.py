@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType
 
-    from sarit.spark.formats.payloads import PayloadWriter
+    from sarit.spark.formats.ports import PayloadWriter
 
 ROUTING_KEY: Final = "routing_key"
 

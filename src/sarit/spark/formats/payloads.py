@@ -1,59 +1,47 @@
-"""Typed payloads: the ports of a format, and which module has it."""
+"""Typed payloads: which module has which format."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid
+from sarit.spark.formats.arrow import ArrowReader, ArrowWriter, arrow_fields
+from sarit.spark.formats.avro import AvroReader, AvroWriter, avro_fields, load_schema
+from sarit.spark.formats.json_reading import JsonReader
+from sarit.spark.formats.json_writing import JsonWriter
+from sarit.spark.formats.options import AVRO, JSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from sarit.spark.formats.options import FormatOptions
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Decoded payloads: `columns`, one per field.  `bad` (numpy bool): rows of payloads that could not be decoded.
-
-    `event_of` (numpy int64): the payload that each row is of; None: one row per payload, in order."""
-
-    columns: list[pa.Array]
-    bad: Any
-    event_of: Any = None
-
-
-class PayloadReader(Protocol):
-    """Payloads to columns; pickled to tasks."""
-
-    def read(self, payloads: pa.Array) -> Rows:
-        """Decode binary payloads; a null one is bad."""
-
-    def problem(self, payload: bytes) -> str:
-        """What is wrong with a bad payload."""
-
-
-class PayloadWriter(Protocol):
-    """Columns to payloads; pickled to tasks."""
-
-    def write(self, rows: pa.RecordBatch, keys: pa.Array | None) -> tuple[pa.Array, pa.Array | None]:
-        """Encode rows; the payloads, and the routing key of each (None: there are none).  Raises Invalid."""
+    from sarit.spark.formats.ports import PayloadReader, PayloadWriter
 
 
 def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
     """A decoder of `fields`.  Raises Invalid for fields that the format does not have."""
-    raise Invalid(f"format {formats.format} is not there yet")
+    if formats.format == JSON:
+        return JsonReader(fields, formats.time_zone)
+    if formats.format == AVRO:
+        return AvroReader(fields, load_schema(formats.avro_schema))
+    return ArrowReader(fields)
 
 
 def payload_writer(formats: FormatOptions, fields: StructType) -> PayloadWriter:
     """An encoder of `fields`.  Raises Invalid for fields that the format does not have."""
-    raise Invalid(f"format {formats.format} is not there yet")
+    if formats.format == JSON:
+        return JsonWriter(fields)
+    if formats.format == AVRO:
+        return AvroWriter(fields, load_schema(formats.avro_schema) if formats.avro_schema is not None else None)
+    return ArrowWriter(fields)
 
 
 def payload_schema(formats: FormatOptions, first_payload: Callable[[], bytes | None]) -> StructType:
     """The fields of payloads when the query names none.  Raises Invalid."""
-    raise Invalid(f"format {formats.format} is not there yet")
+    if formats.format == JSON:
+        raise Invalid('format json needs the columns to read: .schema("id long, name string")')
+    if formats.format == AVRO:
+        return avro_fields(load_schema(formats.avro_schema))
+    return arrow_fields(first_payload())
