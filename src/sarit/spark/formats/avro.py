@@ -81,9 +81,11 @@ def load_schema(text: str | None) -> dict[str, Any]:
             raise Invalid(f"option avroSchema is {text[:60]!r}, no JSON and no file to read: {error}") from None
     try:
         schema: Any = json.loads(written)
-        fastavro().parse_schema(copy.deepcopy(schema))
     except ValueError as error:
         raise Invalid(f"option avroSchema is no JSON: {error}") from None
+    package = fastavro()
+    try:
+        package.parse_schema(copy.deepcopy(schema))
     except Exception as error:  # fastavro has several kinds
         raise Invalid(f"option avroSchema is no Avro schema: {error!r}") from None
     if not isinstance(schema, dict) or schema.get("type") != "record":
@@ -222,13 +224,16 @@ class AvroReader:
             return {}, "there is no payload"
         if self._parsed is None:
             self._parsed = self._parse()
-        data = io.BytesIO(payload)
+        # With a byte more: fastavro does not notice that it passes over more than there is.
+        data = io.BytesIO(payload + b"\0")
         try:
             found: dict[str, Any] = fastavro().schemaless_reader(data, *self._parsed)
             row = {name: _read_value(found[name], kind) for name, kind in self._types.items()}
         except Exception as error:  # fastavro has several kinds, of damaged lengths MemoryError and OverflowError too
             return {}, f"it is no datum of the Avro schema: {error!r}"
-        if data.tell() != len(payload):
+        if data.tell() > len(payload):
+            return {}, "it ends within the datum of the Avro schema"
+        if data.tell() < len(payload):
             return {}, f"{len(payload) - data.tell()} bytes are left over after the datum of the Avro schema"
         return row, None
 
