@@ -115,8 +115,7 @@ def read_bytes(running: StreamingQuery) -> int:
 def results(client: sarit.Client) -> Results:
     """(hour, origin) -> (departures, minutes of delay), read back from the stream.
 
-    The sink appends at least once, so a micro-batch that was repeated left its rows twice; they are equal, and one of
-    each counts."""
+    The sink writes exactly once: exits when a result is there twice."""
     found: Results = {}
     begun = time.monotonic()
     events = 0
@@ -124,6 +123,8 @@ def results(client: sarit.Client) -> Results:
         row = json.loads(event)
         found[row["hour"], row["origin"]] = (row["departures"], row.get("delay_minutes") or 0.0)
         events += 1
+    if events > len(found):
+        raise SystemExit(f"{events - len(found):,} results are in the stream more than once")
     print(f"{events:,} results read back, {events / (time.monotonic() - begun):,.0f}/s")
     return found
 

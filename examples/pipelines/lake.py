@@ -6,7 +6,7 @@
 * Iceberg: tasks write the files of a micro-batch, and the driver adds them to the table in one commit, together with
   the number of the micro-batch.  A micro-batch that is repeated finds its number, and changes nothing.  No row passes
   through the driver.  The catalog is one of pyiceberg in an SQLite file; any other is used in the same way.
-* Back: a batch write.
+* Back: a batch write with a job id.  A job that runs again under its id writes nothing.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def to_iceberg(place: Place) -> StreamingQuery:
     return sink.option("checkpointLocation", place.checkpoint("iceberg")).start()
 
 
-def back(place: Place) -> None:
-    """What an analyst found, into a stream."""
+def back(place: Place, job: str) -> None:
+    """What an analyst found, into a stream; once, however often this runs."""
     from pyspark.sql import functions as f
 
     flights = place.spark.read.parquet(str(place.directory.resolve() / "parquet"))
@@ -105,13 +105,14 @@ def back(place: Place) -> None:
         .write.format("sarit")
         .option("controller", place.controller)
         .option("stream", BEST)
+        .option("jobId", job)
         .mode("append")
         .save()
     )
 
 
 def run(place: Place) -> None:
-    """Two days of flights, each query stopped and started once, and the result sent back."""
+    """Two days of flights, each query stopped and started once, and the result sent back twice."""
     place.client.create_scope("lake")
     place.client.create_stream(DEPARTURES, segments=2)
     place.client.create_stream(BEST)
@@ -128,7 +129,8 @@ def run(place: Place) -> None:
     program.expect("flights in the files", sorted(row.n for row in files.select("n").collect()), wanted)
     table = iceberg_table(place)
     program.expect("flights in the table", sorted(table.scan().to_arrow()["n"].to_pylist()), wanted)
-    back(place)
+    for _ in range(2):
+        back(place, "airlines of the week")
     found: list[dict[str, Any]] = [json.loads(event) for event in place.client.reader(BEST, end="tail")]
     flown = sum(json.loads(event.body)["dep_delay"] is not None for event in events)
     program.expect("departures in the result", sum(row["departures"] for row in found), flown)

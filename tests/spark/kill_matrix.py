@@ -1,6 +1,6 @@
 """Kills a chain of two Spark jobs and the node below it, again and again, and compares its output with the right one.
 
-    python -m tests.spark.kill_matrix [--kills 40] [--seed N] [--scale] [--guarantee at-least-once]
+    python -m tests.spark.kill_matrix [--kills 40] [--minutes 60] [--seed N] [--scale] [--guarantee at-least-once]
     make spark-kills
 
 The chain is that of examples/pipelines/chain.py, on a Spark of its own with two executors, with speculation.  Events
@@ -78,8 +78,9 @@ class Plan:
     settings: dict[str, str] = field(default_factory=lambda: dict(LOCAL_CLUSTER))
     kinds: tuple[str, ...] = KINDS
     scale: bool = False
-    events_per_second: int = 60
     recovering: float = 0.25  # the fraction of kills that do not wait for the output to grow
+    seconds: float = float("inf")  # no kill comes later than that
+    events_ahead: int = 1200  # that the chain has not processed: enough for several micro-batches of both jobs
 
 
 @dataclass
@@ -168,14 +169,15 @@ class Follower(threading.Thread):
 
 
 class Feeder(threading.Thread):
-    """Writes events at a rate until it is stopped; `events` are those it has written."""
+    """Writes events until it is stopped, not far ahead of the output; `events` are those it has written."""
 
-    def __init__(self, controller: str, per_second: int) -> None:
+    def __init__(self, controller: str, follower: Follower, ahead: int) -> None:
         super().__init__(daemon=True)
         self.events: list[inputs.Event] = []
         self.error: Exception | None = None
         self._controller = controller
-        self._per_second = per_second
+        self._follower = follower
+        self._ahead = ahead
         self._ending = threading.Event()
 
     def run(self) -> None:
@@ -185,10 +187,12 @@ class Feeder(threading.Thread):
                 client.writer(chain.FLIGHTS) as writer,
             ):
                 for event in endless(chain.events_of(chain.DAYS)):
+                    while len(self.events) - self._follower.count > self._ahead and not self._ending.is_set():
+                        self._ending.wait(0.1)
+                    if self._ending.is_set():
+                        return
                     writer.write(event.body, key=event.key)
                     self.events.append(event)
-                    if len(self.events) % max(self._per_second // 5, 1) == 0 and self._ending.wait(0.2):
-                        return
         except Exception as error:
             self.error = error
 
@@ -242,13 +246,17 @@ class Matrix:
     def _run_chain(self) -> None:
         with sarit.connect(self._node.controller, wait=60, retry_timeout=STUCK_SECONDS) as client:
             chain.create_streams(client)
-            feeder = Feeder(self._node.controller, self._plan.events_per_second)
             follower = Follower(self._node.controller)
+            feeder = Feeder(self._node.controller, follower, self._plan.events_ahead)
             for thread in (feeder, follower):
                 thread.start()
             self._start_jobs()
+            begun = time.monotonic()
             for number, kind in enumerate(self._order()):
                 self._wait(follower, number)
+                if time.monotonic() - begun > self._plan.seconds:
+                    self._say("the time is over: no more kills")
+                    break
                 if self._plan.scale and number in (self._plan.kills // 3, 2 * self._plan.kills // 3):
                     segments = 8 if number == self._plan.kills // 3 else 2
                     client.stream(chain.FLIGHTS).scale(segments)
@@ -383,12 +391,15 @@ def main() -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=40)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no kill comes later than that")
     parser.add_argument("--seed", type=int, default=random.randrange(10_000))
     parser.add_argument("--guarantee", choices=["exactly-once", "at-least-once"])
     parser.add_argument("--scale", action="store_true", help="scale the input from 2 segments to 8 and back to 2")
     parser.add_argument("--data", type=Path, help="keep node, checkpoints and logs in this directory")
     options = parser.parse_args()
-    plan = Plan(options.kills, options.seed, options.guarantee, scale=options.scale)
+    plan = Plan(options.kills, options.seed, options.guarantee, scale=options.scale, seconds=options.minutes * 60)
+    for number in (signal.SIGINT, signal.SIGTERM):  # also when a shell starts it in the background
+        signal.signal(number, signal.default_int_handler)
     with contextlib.ExitStack() as stack:
         directory = options.data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-kills-")))
         directory.mkdir(parents=True, exist_ok=True)

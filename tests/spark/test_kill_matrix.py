@@ -1,8 +1,25 @@
-"""The check of the chain of jobs reports each kind of mistake."""
+"""A few kills of `tests.spark.kill_matrix`; `make spark-kills` does more of them, on a Spark with executors."""
 
 from __future__ import annotations
 
+import shutil
+from os import environ
+
+import pytest
+
 from examples.pipelines import chain
+from tests.spark.kill_matrix import Matrix, Plan
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+@pytest.mark.skipif(shutil.which("java") is None and not environ.get("CI"), reason="Spark needs Java")
+def test_chain_is_exact_after_kills_of_driver_worker_and_node(tmp_path) -> None:
+    plan = Plan(kills=3, seed=5, settings={}, kinds=("driver", "python", "node"), recovering=0, events_ahead=700)
+    report = Matrix(plan, tmp_path, print).run()
+    assert report.kills.total() == 3
+    assert report.lines > 100
+    assert not report.wrong, f"{report}\n{(tmp_path / 'jobs.log').read_text(errors='replace')[-3000:]}"
 
 
 def test_mistakes_of_output_are_reported() -> None:
