@@ -94,13 +94,13 @@ def test_running_query_follows_scales_with_its_partitions(spark, node, client, t
         total = 0
         for segments in (1, 8, 2):
             client.stream("s/scaled").scale(segments)
-            for _ in range(2):
-                fill(client, "s/scaled", range(total, total + 1000))
-                total += 1000
-                wait_rows(query, seen, total)
-                # Read in one micro-batch or more: keys are spread over all segments.
-                partitions = max(count for count, rows in seen.batches[-3:] if rows)
-            assert (partitions == segments) if segments == 1 else (1 < partitions <= segments)
+            before = len(seen.batches)
+            fill(client, "s/scaled", range(total, total + 2000))
+            total += 2000
+            wait_rows(query, seen, total)
+            partitions = [count for count, rows in seen.batches[before:] if rows]
+            # The keys do not hit each of 8 segments, and a micro-batch may have only some of them.
+            assert min(2, segments) <= max(partitions) <= segments
     finally:
         query.stop()
     seen.check_once_and_in_order(range(total))
@@ -108,7 +108,7 @@ def test_running_query_follows_scales_with_its_partitions(spark, node, client, t
 
 @NEEDS_4_2
 def test_available_now_with_limits_reads_all_through_scales_and_ends(spark, node, client, tmp_path):
-    client.create_stream("s/now", segments=2)
+    client.create_stream("s/now", segments=1)
     fill(client, "s/now", range(3000))
     client.stream("s/now").scale(4)
     fill(client, "s/now", range(3000, 5000))

@@ -244,6 +244,7 @@ def test_available_now_reads_through_scales_up_to_its_start(stream):
     assert sum(map(size, batches)) == 300
     assert all(size(ranges) <= 40 for ranges in batches)
     assert take(planner, at) == (at, [])
+    assert at["streams"]["s/t"].keys() == {"0.#epoch.0", "2.#epoch.1", "3.#epoch.1"}
     # The next run reads the rest.
     again = planner_of(options(), stream)
     again.prepare_available_now()

@@ -122,7 +122,8 @@ class QueryPlanner:
 
     def initial(self) -> JsonOffset:
         """The offset at which a new query begins.  Raises NotFound (a stream), Invalid."""
-        streams = {stream: StreamPosition(self._start(stream)) for stream in self._select()}
+        start = self._options.start
+        streams = {stream: StreamPosition(self.follower(stream).access.cut(start)) for stream in self._select()}
         return to_json(Offset(streams, initial=True))
 
     def prepare_available_now(self) -> None:
@@ -202,11 +203,6 @@ class QueryPlanner:
             access = self._source.stream(stream)
             found = self._followers[stream] = StreamFollower(access, fail=self._options.fail_on_data_loss)
         return found
-
-    def _start(self, stream: StreamName) -> Position:
-        if self._target is not None and self._options.start == "tail":
-            return self._target[stream]
-        return self.follower(stream).access.cut(self._options.start)
 
     def _select(self) -> list[StreamName]:
         """The streams of the query, discovered again from time to time."""
