@@ -273,6 +273,7 @@ def test_available_now_ends_at_once_at_the_tail_and_in_a_sealed_stream(stream):
     stream.events[LEFT] = [10]
     at, batches = drain(planner, planner.initial())
     assert sum(map(size, batches)) == 0
+    stream.events[RIGHT] = [10]
     stream.sealed |= {A, LEFT, RIGHT}
     again = planner_of(options(), stream)
     again.prepare_available_now()
