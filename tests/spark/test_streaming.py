@@ -176,3 +176,18 @@ def test_query_awaits_its_minimum_of_events(spark, node, client, tmp_path):
     finally:
         query.stop()
     assert [len(rows) for _, rows in seen.batches if rows] == [100]
+
+
+@NEEDS_4_2
+def test_group_shows_the_position_of_a_query(spark, node, client, tmp_path):
+    client.create_stream("s/grouped", segments=2)
+    fill(client, "s/grouped", range(200))
+    source = frame(spark, node, stream="s/grouped", readerGroup="dashboards", maxEventsPerTrigger="50")
+    seen = Seen()
+    query = run(source, seen, tmp_path, availableNow=True)
+    assert query.awaitTermination(600)
+    seen.check_once_and_in_order(range(200))
+    group = client.reader_groups.open("s/dashboards")
+    assert group.unread_bytes() == 0
+    fill(client, "s/grouped", range(200, 210))
+    assert group.unread_bytes() > 0

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import sarit
+from sarit.client.groups.values import Retention
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Conflict, NotFound
 from sarit.env.real import RealClock
 from sarit.spark.source.position import SegmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -95,6 +99,28 @@ class ConnectedSource:
     def list_streams(self, scope: str) -> Iterable[StreamName]:
         """The streams of a scope.  Raises NotFound."""
         return self._client.list_streams(scope)
+
+    def publish(self, group: str, position: Mapping[StreamName, Position]) -> None:
+        """Set the position of a reader group, and release what is before it to retention.
+
+        Raises Conflict (the group has readers), Unavailable, NotFound."""
+        cuts = {stream: StreamCut(stream, at) for stream, at in position.items()}
+        try:
+            found = self._client.reader_groups.open(group)
+        except NotFound:
+            # Retention retains what the group has not released.
+            found = self._client.reader_groups.create(
+                group, list(cuts), start=cuts, automatic_checkpoint=None, retention="manual"
+            )
+        info = found.info()
+        if info.readers:
+            raise Conflict(f"reader group {group} has readers ({', '.join(info.readers)}): name another one")
+        if {stream: dict(cut.positions) for stream, cut in cuts.items()} != dict(info.config.starts):
+            wanted = replace(
+                info.config, starts=dict.fromkeys(cuts), ends=dict.fromkeys(cuts), retention=Retention.MANUAL
+            )
+            found.reset(cuts, config=wanted)
+        found.update_retention_cut(*cuts.values())
 
     def monotonic(self) -> float:
         """Seconds, of a clock that never goes back."""

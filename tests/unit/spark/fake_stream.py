@@ -8,7 +8,7 @@ import json
 
 import pyarrow as pa
 
-from sarit.core.errors import Corrupt, NotFound, Truncated
+from sarit.core.errors import Corrupt, NotFound, Truncated, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.spark.source.planner import QueryPlanner
 from sarit.spark.source.position import SegmentState
@@ -103,12 +103,19 @@ class FakeSource:
     def __init__(self, *streams):
         self.streams = {stream.stream: stream for stream in streams}
         self.now = 1000.0
+        self.published = []
+        self.broken = False
 
     def stream(self, name):
         return self.streams.get(name) or Missing(name)
 
     def list_streams(self, scope):
         return [name for name in self.streams if name.scope == scope]
+
+    def publish(self, group, position):
+        if self.broken:
+            raise Unavailable("no controller replies")
+        self.published.append((group, position))
 
     def monotonic(self):
         return self.now

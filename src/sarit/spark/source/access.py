@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -48,6 +48,9 @@ class SourceAccess(Protocol):
 
     def list_streams(self, scope: str) -> Iterable[StreamName]:
         """The streams of a scope."""
+
+    def publish(self, group: str, position: Mapping[StreamName, Position]) -> None:
+        """Set the position of a reader group ("scope/group") that has no readers; it is created when there is none."""
 
     def monotonic(self) -> float:
         """Seconds, of a clock that never goes back."""

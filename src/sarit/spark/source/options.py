@@ -103,14 +103,15 @@ class ReadOptions:
 def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> ReadOptions:
     """Read options; unknown ones are refused.  Raises Invalid."""
     given = Given(options, [OPTIONS, streaming_options.OPTIONS, formats.OPTIONS])
+    selection = _selection(given)
     return ReadOptions(
         target=given.target(default_controller),
-        selection=_selection(given),
+        selection=selection,
         start=given.text("start") or "head",
         end=given.text("end") or "tail",
         splits=given.positive("splits") or 1,
         fail_on_data_loss=given.flag("failOnDataLoss", default=True),
-        streaming=parse_streaming(given),
+        streaming=parse_streaming(given, selection.scope or selection.names[0].scope),
     )
 
 

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from sarit.spark import versions
 from sarit.spark.client import ConnectedSource
+from sarit.spark.source.group_position import GroupPosition
 from sarit.spark.source.planner import QueryPlanner, unlimited
 from sarit.spark.source.task import RangePartition, read_range
 
@@ -37,6 +38,7 @@ class DriverState:
         self._options = options
         self._source: SourceAccess | None = None
         self._planner: QueryPlanner | None = None
+        self._group: GroupPosition | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
         # Connections belong to the driver: a task opens its own.
@@ -48,13 +50,22 @@ class DriverState:
         if self._planner is None:
             self._source = ConnectedSource(self._options.target)
             self._planner = QueryPlanner(self._options, self._source)
+            group = self._options.streaming.reader_group
+            self._group = None if group is None else GroupPosition(group, self._source)
         return self._planner
+
+    def completed(self, offset: JsonOffset) -> None:
+        """All micro-batches up to `offset` are completed."""
+        if self._options.streaming.reader_group is not None and self.planner and self._group is not None:
+            self._group.reached(offset)
 
     def close(self) -> None:
         """Release the connections."""
+        if self._group is not None:
+            self._group.publish()
         if self._source is not None:
             self._source.close()
-        self._source = self._planner = None
+        self._source = self._planner = self._group = None
 
 
 class _Reader(DataSourceStreamReader):
@@ -77,6 +88,10 @@ class _Reader(DataSourceStreamReader):
         """The events of one partition; none when there was nothing to plan."""
         if isinstance(partition, RangePartition):
             yield from read_range(self._options, partition.part, self._projection)
+
+    def commit(self, end: JsonOffset) -> None:
+        """All up to `end` is completed.  Spark says so when the next micro-batch begins."""
+        self._driver.completed(end)
 
     def stop(self) -> None:
         """Release the driver's connections."""
@@ -128,7 +143,8 @@ if versions.has_admission_control(versions.version()):
             return ReadAllAvailable() if limits.min_events is None else ReadMinRows(limits.min_events)
 
         def latestOffset(self, start: JsonOffset, limit: ReadLimit) -> JsonOffset:
-            """The end of the micro-batch that begins at `start`."""
+            """The end of the micro-batch that begins at `start`, up to which all is completed."""
+            self._driver.completed(start)
             limits = self._options.streaming.limits
             return self._driver.planner.latest(
                 start, unlimited(limits) if isinstance(limit, ReadAllAvailable) else limits

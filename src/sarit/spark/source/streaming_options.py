@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from sarit.client.groups.group import group_name
 from sarit.core.errors import Invalid
 from sarit.core.limits import SPARK_DISCOVERY_SECONDS, SPARK_TRIGGER_DELAY_MS
 from sarit.spark.options import STREAMING_READ, Option
@@ -39,6 +40,12 @@ OPTIONS: Final = (
         "one per segment",
     ),
     Option(
+        "readerGroup", STREAMING_READ,
+        "`SCOPE/GROUP` or `GROUP`: publish the query's position as that of a reader group, which the query alone uses. "
+        "`sarit group info` shows its lag, and streams with a retention policy retain what it has not read",
+        "none",
+    ),
+    Option(
         "discoverySeconds", STREAMING_READ,
         "how often the streams of `streamPattern` are listed again; a new one is read from its head",
         f"`{SPARK_DISCOVERY_SECONDS}`",
@@ -56,10 +63,11 @@ class StreamingOptions:
     limits: Limits
     min_partitions: int
     discovery_seconds: int
+    reader_group: str | None = None
 
 
-def parse_streaming(given: Given) -> StreamingOptions:
-    """The part of a read's options.  Raises Invalid."""
+def parse_streaming(given: Given, scope: str) -> StreamingOptions:
+    """The part of a read's options; `scope`: of the first stream.  Raises Invalid."""
     limits = Limits(
         max_events=given.positive("maxEventsPerTrigger"),
         max_bytes=given.positive("maxBytesPerTrigger"),
@@ -74,7 +82,19 @@ def parse_streaming(given: Given) -> StreamingOptions:
         limits,
         given.positive("minPartitions") or 1,
         given.positive("discoverySeconds") or SPARK_DISCOVERY_SECONDS,
+        _group(given.text("readerGroup"), scope),
     )
+
+
+def _group(text: str | None, scope: str) -> str | None:
+    if text is None:
+        return None
+    name = text.strip() if "/" in text else f"{scope}/{text.strip()}"
+    try:
+        group_name(name)
+    except Invalid as error:
+        raise Invalid(f"option readerGroup: {error}") from None
+    return name
 
 
 def _duration_ms(text: str | None) -> int:

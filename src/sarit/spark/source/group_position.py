@@ -1,0 +1,51 @@
+"""The progress of a query as the position of a reader group: `sarit group` shows its lag, retention retains for it.
+
+A position is published once Spark has completed all micro-batches before it.  That is no part of the query: a failure
+is logged, and the next publication repeats it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import SaritError
+from sarit.core.limits import SPARK_PUBLISH_SECONDS
+from sarit.spark.source.position import from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sarit.core.names import StreamName
+    from sarit.spark.source.access import SourceAccess
+    from sarit.spark.source.position import Position
+
+log = logging.getLogger(__name__)
+
+
+class GroupPosition:
+    """The position of one group ("scope/group"), published every few seconds while the query makes progress."""
+
+    def __init__(self, group: str, source: SourceAccess) -> None:
+        self._group = group
+        self._source = source
+        self._published: Mapping[StreamName, Position] | None = None
+        self._reached: Mapping[StreamName, Position] = {}
+        self._next = source.monotonic()
+
+    def reached(self, offset: Mapping[str, object]) -> None:
+        """All micro-batches up to `offset` are completed."""
+        self._reached = {stream: at.segments for stream, at in from_json(offset).streams.items() if at.segments}
+        if self._source.monotonic() >= self._next:
+            self.publish()
+
+    def publish(self) -> None:
+        """Publish the last position now, unless it was."""
+        if not self._reached or self._reached == self._published:
+            return
+        try:
+            self._source.publish(self._group, self._reached)
+            self._published = self._reached
+        except SaritError as error:
+            log.warning("the position of the query was not published as reader group %s: %s", self._group, error)
+        self._next = self._source.monotonic() + SPARK_PUBLISH_SECONDS
