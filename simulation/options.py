@@ -23,6 +23,7 @@ SCRUB_SECONDS: Final = 0.5
 WATERMARK_SECONDS: Final = 0.2
 # Writers that note no time for so long are ignored by watermarks, in half of the seeds.
 WRITER_SECONDS: Final = 2.0
+TIMELINE_SECONDS: Final = 2.0
 NEVER_SECONDS: Final = 10_000.0
 
 
@@ -51,6 +52,8 @@ class Options:
     inline_below_bytes: int
     small_extent_bytes: int
     checksum_block_bytes: int
+    boundary_step_bytes: int
+    large_events: int
     scrub_bytes_per_second: int
     max_dirty_bytes: int
     cache_bytes: int
@@ -99,7 +102,7 @@ class Options:
 
     def times(self) -> Times:
         """Intervals of the controller's background work, shortened where a seed uses it."""
-        times = Times()
+        times = Times(timeline_interval=TIMELINE_SECONDS)
         if self.scaling_rate:
             times = replace(times, scaling=ScalingTimes((0.2, 0.5, 1.0, 2.0), 0.1, 0.5, 0.5))
         if self.retention:
@@ -133,6 +136,7 @@ class Options:
                 inline_below_bytes=self.inline_below_bytes,
                 small_extent_bytes=self.small_extent_bytes,
                 checksum_block_bytes=self.checksum_block_bytes,
+                boundary_step_bytes=self.boundary_step_bytes,
                 segments_per_turn=self.segments_per_turn,
             ),
         )
@@ -224,4 +228,6 @@ def _last(rng: random.Random) -> dict[str, Any]:
         # Which damage a restart may meet (`restart_faults.py`).
         "missing_pieces": rng.random() < 0.5,
         "covered_rot": rng.random() < 0.5,
+        "boundary_step_bytes": rng.choice((64, 1 * KIB, 256 * KIB)),
+        "large_events": rng.choice((0, 5, 15)),
     }

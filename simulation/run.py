@@ -27,6 +27,7 @@ from sarit.wire import commands as wire
 from simulation.actors.byte_users import ByteUsers
 from simulation.actors.event_time import EventTimeActors
 from simulation.actors.links import Link
+from simulation.actors.locators import Locators
 from simulation.actors.reader_groups import ReaderGroupActors
 from simulation.actors.readers import TailReader, Truncator, scan
 from simulation.actors.registers import Registers
@@ -113,6 +114,7 @@ class Run:
         self.streams = Streams(self.cluster)
         self.registers = Registers(self.cluster)
         self.transactions = Transactions(self.cluster, self.history, self.segments)
+        self.locators = Locators(self.cluster, self.history, self.segments)
         self.retention = RetentionActors(self.cluster)
         self.event_time = EventTimeActors(self.cluster)
         self.synchronizers = SynchronizerActors(self.cluster)
@@ -197,7 +199,9 @@ class Run:
         work += (
             self.registers.start() + self.transactions.start() + self.synchronizers.start() + self.table_users.start()
         )
-        for part in (self.streams, self.retention, self.event_time, self.byte_users, self.reader_group):
+        for part in (
+            self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group
+        ):  # fmt: skip
             more_work, more_watch = part.start()
             work += more_work
             watch += more_watch
@@ -237,6 +241,7 @@ class Run:
         self.cluster.trace.note("phase", name)
         async with asyncio.timeout(_MOST_READING_SECONDS):
             await scan(self.cluster, self.history, self.segments, name)
+            await self.locators.scan(name)
             await read_everything(self.cluster, self.history, self.tables, name)
             await self.registers.read_again(name)
             await self.streams.scan(name)
@@ -292,6 +297,7 @@ class Run:
         yield from table_checker.check(self.history.table)
         yield from self.registers.check()
         yield from self.transactions.check()
+        yield from self.locators.check()
         for violation in self.streams.check():
             yield f"stream: {violation}"
         for violation in self.byte_users.check():

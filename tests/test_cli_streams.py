@@ -54,6 +54,17 @@ def test_truncated_events_are_an_error_or_skipped(tmp_path):
         assert sarit(node, "read", "shop/orders", "--from", start, "--skip-truncated")[0] == "two\n"
 
 
+def test_events_are_read_from_a_time_on(tmp_path):
+    with RunningNode(tmp_path / "node") as node:
+        sarit(node, "write", "shop/orders", "--create", stdin="one\ntwo\n")
+        # No cut is recorded yet: everything is from shortly before.
+        for start in ("-10 minutes", "2026-01-31T12:00:00+01:00", "1769860800000"):
+            assert sarit(node, "read", "shop/orders", "--from", start)[0] == "one\ntwo\n"
+        assert "no unit of time" in sarit(node, "read", "shop/orders", "--from", "-10 moons", code=1)[1]
+        assert "add Z for UTC" in sarit(node, "read", "shop/orders", "--from", "2026-01-31T12:00:00", code=1)[1]
+        assert "does not exist" in sarit(node, "read", "shop/none", "--from", "-1h", code=1)[1]
+
+
 def test_stream_update_changes_and_shows_scaling_and_retention(tmp_path):
     def changed(*words):
         return json.loads(sarit(node, "stream", "update", "shop/orders", *words, "--format", "json")[0])

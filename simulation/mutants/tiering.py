@@ -5,9 +5,12 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sarit.core import names
 from sarit.core.errors import Unavailable
 from sarit.node import ownership
 from sarit.node.pieces import LAST_START
+from sarit.storage import starts
+from sarit.store.container import state
 from sarit.store.container.extents import ExtentCache
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.reads import ChunkReader
@@ -235,6 +238,31 @@ def compaction_gives_way_for_ever() -> Iterator[None]:
         return [] if self._container.budget.over_soft_limit else right(self, count)
 
     with patched(Compactor, Compactor._ready, wrong):
+        yield
+
+
+@mutant("located offsets are event boundaries")
+@contextmanager
+def pieces_of_a_large_event_are_boundaries() -> Iterator[None]:
+    """A merge of a transient segment retains where each of its appends began."""
+
+    def wrong(name: str) -> bool:
+        return False
+
+    with patched(state, names.is_transient, wrong):
+        yield
+
+
+@mutant("located offsets are event boundaries", found_by="tests/unit/store/tiering/test_event_boundaries.py")
+@contextmanager
+def joined_extents_begin_with_appends() -> Iterator[None]:
+    """Compaction takes the beginning of each extent for that of an append."""
+    right = starts.join
+
+    def wrong(runs: Any, length: int, step: int) -> bytes:
+        return right([(offset, packed or starts.FIRST) for offset, packed in runs], length, step)
+
+    with patched(starts, starts.join, wrong):
         yield
 
 

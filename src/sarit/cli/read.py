@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import time
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -18,10 +19,12 @@ from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
+from sarit.core.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sarit.client.blocking.client import Client
     from sarit.client.blocking.streams import EventReader
     from sarit.core.names import StreamName
 
@@ -30,7 +33,14 @@ MAX_PRINTED: Final = 10_000  # events printed at once
 
 @click.command()
 @click.argument("name", type=STREAM)
-@click.option("--from", "start", default="head", show_default=True, metavar="head|tail|CUT", help="Where to begin.")
+@click.option(
+    "--from",
+    "start",
+    default="head",
+    show_default=True,
+    metavar="head|tail|CUT|TIME",
+    help='Where to begin.  A time: "-10 minutes", "2026-01-31T12:00:00Z", or milliseconds since 1970.',
+)
 @click.option("--follow", is_flag=True, help="Do not end at the tail: wait for more.")
 @click.option("--limit", type=click.IntRange(1), help="End after this number of events.")
 @click.option("--skip-truncated", is_flag=True, help="Skip truncated data instead of failing.")
@@ -49,14 +59,18 @@ def read(
 ) -> None:
     """Print the events of SCOPE/STREAM, one a line; with --format json, one JSON document a line.
 
+    From a time on means all events that were appended at that time or later, and some from shortly before it: up to a
+    minute in the last hour, more before that.
+
     A JSON document has the event as "event", or as "event_base64" when it is not UTF-8 text.
     Ends at the tail as it was when reading began, unless --follow.  The cut of --print-cut is after the last event
     that was printed, whatever ended the reading: Ctrl-C, a closed pipe, an error.
     """
     stopped: BaseException | None = None
+    end = None if follow else "tail"
     with (
         sarit.connect(controller) as client,
-        client.reader(name, start=start, end=None if follow else "tail", skip_truncated=skip_truncated) as reader,
+        client.reader(name, _cut_of(client, name, start), end, skip_truncated=skip_truncated) as reader,
         Interrupts() as interrupts,
     ):
         cut = reader.position()
@@ -71,6 +85,14 @@ def read(
         end_interrupted()
     if stopped is not None:
         raise stopped
+
+
+def _cut_of(client: Client, name: StreamName, start: str) -> StreamCut | str:
+    """What a reader takes for `start`, in which a time becomes a cut.  Raises Invalid, NotFound."""
+    # The text of a cut begins with a letter.
+    if start[:1].isdigit() or start.startswith("-"):
+        return client.stream(name).cut_at(parse_time(start, int(time.time() * 1000)))
+    return start
 
 
 def _printed(reader: EventReader, interrupts: Interrupts, limit: int | None, *, as_json: bool) -> Iterator[StreamCut]:

@@ -35,9 +35,9 @@ from sarit.core.errors import Corrupt, Exists, NotFound, Unavailable
 from sarit.core.limits import MAX_COMPACTED_BYTES_PER_CYCLE
 from sarit.index import keys
 from sarit.index.port import WriteBatch
+from sarit.storage import starts as append_starts
 from sarit.storage.checksums import ChecksumBuilder, DamagedChunk, missing
 from sarit.storage.layout import JOIN_EXTENTS, Extent, load_inlined_extent, plan_compaction
-from sarit.storage.starts import join as join_starts
 from sarit.storage.verified import read_verified
 from sarit.store.tiering.checkpoint import record_resolved_chunks, stored_key
 from sarit.store.tiering.compaction_sweep import CompactionSweep, neighbourhood
@@ -278,7 +278,7 @@ class Compactor:
                 return True
             # The new chunk is durable: from here on the index may name it.
             begin = join.run[0].start
-            starts = join_starts(
+            starts = append_starts.join(
                 ((extent.start - begin, extent.starts) for extent in join.run), join.bytes,
                 self._limits.boundary_step_bytes,
             )  # fmt: skip
