@@ -78,7 +78,9 @@ class GrowthMonitor:
         # A new dict: what has left memory goes with the old one.
         lengths: dict[tuple[int, int], int] = {}
         found: list[str] = []
+        served: set[int] = set()
         for container in self._store.serving():
+            served.add(container.number)
             # A copy: other turns of the loop create and evict segments.
             segments = iter(list(container.state.segments.values()))
             while batch := list(itertools.islice(segments, _SEGMENTS_PER_TURN)):
@@ -95,5 +97,7 @@ class GrowthMonitor:
                         continue
                     found.append(segment.name)
                 await asyncio.sleep(0)
+        # A container that recovers is compared when it serves again.
+        lengths |= {key: length for key, length in self._lengths.items() if key[0] not in served}
         self._lengths = lengths
         return found

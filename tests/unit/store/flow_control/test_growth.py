@@ -65,6 +65,19 @@ def test_a_segment_that_comes_into_memory_counts_if_it_was_changed_lately() -> N
     assert grown(monitor) == [], "it has left memory and come back, unchanged"
 
 
+def test_what_grew_before_a_container_failed_is_found_when_it_serves_again() -> None:
+    monitor, held, clock = monitored(segment(1, 10), segment(2, 10))
+    assert len(grown(monitor)) == 2
+    served = list(monitor._store.serving())
+    for _ in range(3):
+        monitor._store.serving = list  # type: ignore[method-assign,assignment]
+        clock.now += 10 * GROWTH_SLACK_MS
+        assert grown(monitor) == []
+    held[1].length += 1
+    monitor._store.serving = lambda: served  # type: ignore[method-assign]
+    assert grown(monitor) == [NAME.format(1)]
+
+
 def test_tables_deleted_segments_and_those_merged_later_are_left_out() -> None:
     monitor, held, _ = monitored(
         segment(1, 10, is_table=True),
